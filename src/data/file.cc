@@ -54,13 +54,7 @@ File File::open(const std::filesystem::path& path) {
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) throw_io("open", path, errno);
   if (fd < 0) throw Error(ErrorCode::data, fmt::format("[file] cannot open {}: {}", path.string(), in_words(errno)));
   File file(path, fd, 0);
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw_io("look at", path, errno);
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::data, fmt::format("[file] expected a regular file, got a {}: {}",
-                                             S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path.string()));
-  }
-  file.size_bytes_ = status.st_size;
+  file.expect_regular();
   refuse_pointer(file);
   return file;
 }
@@ -69,10 +63,7 @@ File File::open_to_write(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw_io("open for writing", path, errno);
   File file(path, fd, 0);
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw_io("look at", path, errno);
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, fmt::format("[file] expected a regular file, got a device or pipe: {}", path.string()));
-  file.size_bytes_ = status.st_size;
+  file.expect_regular();
   return file;
 }
 
@@ -94,6 +85,16 @@ File& File::operator=(File&& other) noexcept {
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+void File::expect_regular() {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) throw_io("look at", path_, errno);
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorCode::data, fmt::format("[file] expected a regular file, got a {}: {}",
+                                             S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path_.string()));
+  }
+  size_bytes_ = status.st_size;
 }
 
 void File::read(i64 offset, std::span<std::byte> into) const {
@@ -147,7 +148,7 @@ void File::close() {
 }
 
 void sync_path(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw_io("open for syncing", path, errno);
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
@@ -167,6 +168,18 @@ void replace_text(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path, Existing::overwrite);
   file.file().write(0, std::as_bytes(std::span(text)));
   file.commit();
+}
+
+std::string beginning_of(const std::filesystem::path& path, size_t count) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return {};
+  struct stat status {};
+  std::string text(count, '\0');
+  const bool regular = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const ssize_t n = regular ? ::pread(fd, text.data(), count, 0) : -1;
+  ::close(fd);
+  text.resize(n < 0 ? 0 : static_cast<size_t>(n));
+  return text;
 }
 
 std::string in_quotes(std::string_view text) {

@@ -14,7 +14,8 @@ namespace spillway::data {
 
 class File {
  public:
-  /// An existing regular file, no pointer of Git LFS (base/lfs_pointer.h).
+  /// An existing regular file, no pointer of Git LFS (base/lfs_pointer.h). Anything else is refused at once: a named pipe is not waited
+  /// for, and opening a device does not act on it.
   static File open(const std::filesystem::path& path);
   /// A new, empty file; an old one of that name is emptied.
   static File create(const std::filesystem::path& path);
@@ -47,6 +48,7 @@ class File {
 
  private:
   File(std::filesystem::path path, int fd, i64 size_bytes) : path_(std::move(path)), fd_(fd), size_bytes_(size_bytes) {}
+  void expect_regular();
   std::filesystem::path path_;
   int fd_ = -1;
   i64 size_bytes_ = 0;
@@ -67,6 +69,9 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 /// The same, whole or not at all: written beside and renamed (data/beside.h), the name durable on return. Death at any instant leaves the
 /// old file or the new one; a failure before the rename, the old one and nothing beside. Of several who replace one file the last one wins.
 void replace_text(const std::filesystem::path& path, std::string_view text);
+
+/// The first bytes of a regular file, at most `count`; empty where there is none that can be read. Never waits, as for a named pipe.
+std::string beginning_of(const std::filesystem::path& path, size_t count);
 
 /// Text from an untrusted file made fit for a message: in quotes, control and non-ASCII characters escaped, at most about 100 characters.
 std::string in_quotes(std::string_view text);

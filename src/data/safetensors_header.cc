@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "data/element_count.h"
 #include "data/file.h"
 
 namespace spillway::data {
@@ -175,16 +176,11 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
     return *entry;
   }
 
-  // Zeros are left out of the overflow check's product: the strides of an empty tensor are products of the other extents.
   i64 checked_bytes(i64 bits) const {
-    i64 product = bits;
-    bool none = false;
-    for (const i64 n : shape_) {
-      none |= n == 0;
-      if (n != 0 && __builtin_mul_overflow(product, n, &product)) fail("the product of its extents overflows 64 bits");
-    }
-    if (!none && product % 8 != 0) fail("its elements are no whole number of bytes");
-    return none ? 0 : product / 8;
+    const std::optional<i64> elems = element_count(shape_);
+    if (!elems) fail(fmt::format("the product of its extents overflows the {} elements that a tensor has at most", kMostElements));
+    if (*elems * bits % 8 != 0) fail("its elements are no whole number of bytes");
+    return *elems * bits / 8;
   }
 
   const std::string& file_;

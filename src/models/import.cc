@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
 #include "base/error.h"
+#include "data/file.h"
 #include "data/weights/llm_c_file.h"
 #include "data/weights/torch_file.h"
 #include "models/presets.h"
@@ -75,11 +75,7 @@ ModelConfig torchvision_model(const std::filesystem::path& path, const std::stri
 }
 
 // What torch.save wrote before PyTorch 1.6: pickles one after the other, the first of them a number by which it is known.
-bool is_old_torch_file(const std::filesystem::path& path) {
-  std::array<char, 4> first{};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(first.data(), first.size()) && std::string_view(first.data(), first.size()) == "\x80\x02\x8a\x0a";
-}
+bool is_old_torch_file(const std::filesystem::path& path) { return data::beginning_of(path, 4) == "\x80\x02\x8a\x0a"; }
 
 }  // namespace
 

@@ -145,7 +145,7 @@ TEST(ZeroCheckpoint, OneParameterIsNotTakenForAnother) {
   fs::rename(one, copy.folder / "kept");
   fs::rename(other, one);
   fs::rename(copy.folder / "kept", other);
-  EXPECT_THAT(copy.refusal(), HasSubstr("of transformer.h.0.ln_1.weight is"));
+  EXPECT_THAT(copy.refusal(), HasSubstr("of \"transformer.h.0.ln_1.weight\" is"));
   EXPECT_THAT(copy.refusal(), HasSubstr("they are not of one save, or laid out in a way that is not known here"));
 }
 

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <cstring>
-#include <unordered_map>
+#include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 
@@ -15,9 +14,10 @@ using Kind = PickleNode::Kind;
 // Python's stack machine, whose values are nodes.
 class PickleMachine {
  public:
-  PickleMachine(std::span<const std::byte> bytes, const std::string& where, Pickle& out) : bytes_(bytes), where_(where), out_(out) {}
+  PickleMachine(const std::string& where, Pickle& out) : bytes_(out.bytes_), where_(where), out_(out) {}
 
   void run() {
+    if (bytes_.size() > std::numeric_limits<u32>::max()) wrong("expected less than 4 GiB");
     while (step(static_cast<u8>(take(1)[0]))) {
     }
     if (stack_.size() != 1 || !marks_.empty()) wrong("expected one value at its end");
@@ -41,10 +41,6 @@ class PickleMachine {
     for (int i = 0; i < width; ++i) value |= static_cast<u64>(raw[static_cast<size_t>(i)]) << (8 * i);
     return value;
   }
-  std::string chars(u64 count) {
-    const auto raw = take(count);
-    return {reinterpret_cast<const char*>(raw.data()), raw.size()};
-  }
   std::string line() {
     std::string text;
     for (char c; (c = static_cast<char>(take(1)[0])) != '\n';) text += c;
@@ -52,14 +48,28 @@ class PickleMachine {
   }
 
   PickleRef make(PickleNode node) {
-    if (out_.nodes_.size() == kMostPickleNodes) wrong(fmt::format("expected at most {} values", kMostPickleNodes));
-    out_.nodes_.push_back(std::move(node));
+    out_.budget_.hold(sizeof node);
+    out_.nodes_.push_back(node);
     return static_cast<PickleRef>(out_.nodes_.size() - 1);
   }
-  void push(PickleNode node) { stack_.push_back(make(std::move(node))); }
-  void push(Kind kind, std::string text) { push({.kind = kind, .text = std::move(text)}); }
-  void push(Kind kind, std::vector<PickleRef> items) { push({.kind = kind, .items = std::move(items)}); }
-  void push_integer(i64 value) { push({.kind = Kind::integer, .integer = value}); }
+  // The stack and the marks are charged for when they are higher than they were.
+  void push_ref(PickleRef ref) {
+    stack_.push_back(ref);
+    if (stack_.size() > highest_stack_) out_.budget_.hold(sizeof ref), highest_stack_ = stack_.size();
+  }
+  void push(PickleNode node) { push_ref(make(node)); }
+  void push_integer(i64 value) { push({.kind = Kind::integer, .bits = static_cast<u64>(value)}); }
+  // Texts stay where they lie in the bytes.
+  void push_text(Kind kind, u64 bytes) {
+    const u64 begin = at_;
+    take(bytes);
+    push({.kind = kind, .count = static_cast<u32>(bytes), .bits = begin});
+  }
+  void push_global(std::string name) {
+    out_.budget_.hold(sizeof name + name.size());
+    out_.globals_.push_back(std::move(name));
+    push({.kind = Kind::global, .bits = out_.globals_.size() - 1});
+  }
 
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   void expect(size_t values) const {
@@ -71,46 +81,112 @@ class PickleMachine {
     stack_.pop_back();
     return top;
   }
-  std::vector<PickleRef> pop(size_t count) {
+  // The last ones of the stack, before they are dropped.
+  std::span<const PickleRef> last(size_t count) const {
     expect(count);
-    std::vector<PickleRef> popped(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
-    stack_.resize(stack_.size() - count);
-    return popped;
+    return std::span(stack_).last(count);
   }
-  std::vector<PickleRef> pop_mark() {
+  std::span<const PickleRef> since_mark() const {
     if (marks_.empty()) wrong("expected a mark");
-    std::vector<PickleRef> popped = pop(stack_.size() - marks_.back());
+    return last(stack_.size() - marks_.back());
+  }
+  void drop(size_t count) { stack_.resize(stack_.size() - count); }
+  void drop_mark() {
+    stack_.resize(marks_.back());
     marks_.pop_back();
-    return popped;
   }
   PickleNode& top() {
     expect(1);
     return out_.nodes_[stack_.back()];
   }
 
-  // Into a container, or into what a call gave.
-  void add(const std::vector<PickleRef>& more, Kind wanted) {
-    PickleNode& into = top();
-    if (into.kind != wanted && into.kind != Kind::object) wrong("expected a container to put values into");
-    if (wanted == Kind::dict && more.size() % 2 != 0) wrong("expected a value for each key");
-    auto& list = into.kind == Kind::object ? into.entries : into.items;
-    list.insert(list.end(), more.begin(), more.end());
+  static bool grows(Kind kind) { return kind == Kind::list || kind == Kind::dict || kind == Kind::set; }
+  // Of elements that have room for `count`.
+  u64 room(size_t count) {
+    out_.budget_.hold(count * sizeof(PickleRef));
+    out_.refs_.resize(out_.refs_.size() + count, Pickle::kNone);
+    return out_.refs_.size() - count;
+  }
+  PickleRef make_container(Kind kind, std::span<const PickleRef> items) {
+    const size_t count = items.size();
+    const size_t more = kind == Kind::object ? count + 2 : grows(kind) && count > 0 ? std::bit_ceil(count) : count;
+    const u64 begin = room(more);
+    std::ranges::copy(items, out_.refs_.begin() + static_cast<std::ptrdiff_t>(begin));
+    return make({.kind = kind, .count = static_cast<u32>(count), .bits = begin});
+  }
+  // Of the last values of the stack, which it replaces.
+  void push_last(Kind kind, size_t count) {
+    const PickleRef made = make_container(kind, last(count));
+    drop(count);
+    push_ref(made);
+  }
+  void push_since_mark(Kind kind) {
+    const auto items = since_mark();
+    if (kind == Kind::dict && items.size() % 2 != 0) wrong("expected a value for each key");
+    const PickleRef made = make_container(kind, items);
+    drop_mark();
+    push_ref(made);
   }
 
+  void append(PickleRef container, std::span<const PickleRef> more) {
+    PickleNode& into = out_.nodes_[container];
+    const size_t before = into.count, after = before + more.size();
+    if (before == 0 || std::bit_ceil(before) < after) {
+      const u64 begin = more.empty() ? into.bits : room(std::bit_ceil(after));
+      std::copy_n(out_.refs_.begin() + static_cast<std::ptrdiff_t>(into.bits), before,
+                  out_.refs_.begin() + static_cast<std::ptrdiff_t>(begin));
+      into.bits = begin;
+    }
+    std::ranges::copy(more, out_.refs_.begin() + static_cast<std::ptrdiff_t>(into.bits + before));
+    into.count = static_cast<u32>(after);
+  }
+  // The last `count` values of the stack into what lies below them: a container, or what a call gave.
+  void add(size_t count, Kind wanted) {
+    expect(count + 1);
+    PickleRef into = stack_[stack_.size() - count - 1];
+    const Kind kind = out_.nodes_[into].kind;
+    if (kind != wanted && kind != Kind::object) wrong("expected a container to put values into");
+    if (wanted == Kind::dict && count % 2 != 0) wrong("expected a value for each key");
+    if (kind == Kind::object) into = entries_of(into);
+    append(into, last(count));
+    drop(count);
+  }
+  void add_since_mark(Kind wanted) {
+    const size_t count = since_mark().size();
+    marks_.pop_back();
+    add(count, wanted);
+  }
+  // Made when the first is put into the object.
+  PickleRef entries_of(PickleRef object) {
+    const PickleNode& node = out_.nodes_[object];
+    const size_t at = static_cast<size_t>(node.bits) + node.count + 1;
+    if (out_.refs_[at] == Pickle::kNone) {
+      const PickleRef made = make({.kind = Kind::list});
+      out_.refs_[at] = made;
+    }
+    return out_.refs_[at];
+  }
+
+  // Python numbers what it remembers from 0 on: an instruction or more for each.
   void remember(u64 key) {
     expect(1);
-    memo_[key] = stack_.back();
+    if (key >= at_) wrong(fmt::format("expected numbers from 0 on for what is remembered, got {}", key));
+    if (key >= memo_.size()) {
+      out_.budget_.hold((key + 1 - memo_.size()) * sizeof(PickleRef));
+      memo_.resize(static_cast<size_t>(key) + 1, Pickle::kNone);
+    }
+    remembered_ += memo_[static_cast<size_t>(key)] == Pickle::kNone ? 1 : 0;
+    memo_[static_cast<size_t>(key)] = stack_.back();
   }
   void recall(u64 key) {
-    const auto found = memo_.find(key);
-    if (found == memo_.end()) wrong(fmt::format("value {} was never remembered", key));
-    stack_.push_back(found->second);
+    if (key >= memo_.size() || memo_[static_cast<size_t>(key)] == Pickle::kNone) wrong(fmt::format("value {} was never remembered", key));
+    push_ref(memo_[static_cast<size_t>(key)]);
   }
 
   // Two's complement, little-endian, of any length.
   void push_long(u64 count) {
+    if (count > 8) return push_text(Kind::big_integer, count);
     const auto raw = take(count);
-    if (raw.size() > 8) return push({.kind = Kind::integer, .text = {reinterpret_cast<const char*>(raw.data()), raw.size()}});
     u64 value = 0;
     for (size_t i = 0; i < raw.size(); ++i) value |= static_cast<u64>(raw[i]) << (8 * i);
     const bool negative = !raw.empty() && (static_cast<u8>(raw.back()) & 0x80) != 0;
@@ -120,21 +196,25 @@ class PickleMachine {
   void push_real() {
     u64 bits = 0;
     for (const std::byte b : take(8)) bits = bits << 8 | static_cast<u64>(b);
-    push({.kind = Kind::real, .real = std::bit_cast<double>(bits)});
+    push({.kind = Kind::real, .bits = bits});
   }
-  void push_global() {
+  void push_named_global() {
     std::string module = line();
-    push(Kind::global, module + "." + line());
+    push_global(module + "." + line());
   }
   void push_stack_global() {
-    const PickleRef name = pop(), module = pop();
-    if (out_.at(name).kind != Kind::text || out_.at(module).kind != Kind::text) wrong("expected the name of a global");
-    push(Kind::global, out_.at(module).text + "." + out_.at(name).text);
+    const PickleNode &name = out_.at(pop()), &module = out_.at(pop());
+    if (name.kind != Kind::text || module.kind != Kind::text) wrong("expected the name of a global");
+    push_global(fmt::format("{}.{}", out_.text(module), out_.text(name)));
+  }
+  void push_mark() {
+    marks_.push_back(static_cast<u32>(stack_.size()));
+    if (marks_.size() > highest_marks_) out_.budget_.hold(sizeof(u32)), highest_marks_ = marks_.size();
   }
   void build() {
     const PickleRef state = pop();
     if (top().kind != Kind::object) wrong("expected an object to give a state to");
-    top().state = {state};
+    out_.refs_[static_cast<size_t>(top().bits) + top().count] = state;
   }
 
   // False at the end.
@@ -149,18 +229,18 @@ class PickleMachine {
       case '.':
         return false;
       case '(':
-        return marks_.push_back(stack_.size()), true;
+        return push_mark(), true;
       case '0':
         return pop(), true;
       case '1':
-        return pop_mark(), true;
+        return since_mark(), drop_mark(), true;
       case '2':
-        return expect(1), stack_.push_back(stack_.back()), true;
+        return expect(1), push_ref(stack_.back()), true;
       case 'N':
         return push({}), true;
       case 0x88:
       case 0x89:
-        return push({.kind = Kind::boolean, .integer = opcode == 0x88}), true;
+        return push({.kind = Kind::boolean, .bits = opcode == 0x88}), true;
       case 'J':
         return push_integer(static_cast<i32>(number(4))), true;
       case 'K':
@@ -174,88 +254,75 @@ class PickleMachine {
       case 'G':
         return push_real(), true;
       case 0x8c:  // texts, by the width of their length
-        return push(Kind::text, chars(number(1))), true;
+        return push_text(Kind::text, number(1)), true;
       case 'X':
-        return push(Kind::text, chars(number(4))), true;
+        return push_text(Kind::text, number(4)), true;
       case 0x8d:
-        return push(Kind::text, chars(number(8))), true;
+        return push_text(Kind::text, number(8)), true;
       case 'U':  // Python 2's
-        return push(Kind::text, chars(number(1))), true;
+        return push_text(Kind::text, number(1)), true;
       case 'T':
-        return push(Kind::text, chars(number(4))), true;
+        return push_text(Kind::text, number(4)), true;
       case 'C':
-        return push(Kind::bytes, chars(number(1))), true;
+        return push_text(Kind::bytes, number(1)), true;
       case 'B':
-        return push(Kind::bytes, chars(number(4))), true;
+        return push_text(Kind::bytes, number(4)), true;
       case 0x8e:
       case 0x96:
-        return push(Kind::bytes, chars(number(8))), true;
+        return push_text(Kind::bytes, number(8)), true;
       case ']':
-        return push(Kind::list, std::vector<PickleRef>()), true;
+        return push_last(Kind::list, 0), true;
       case '}':
-        return push(Kind::dict, std::vector<PickleRef>()), true;
+        return push_last(Kind::dict, 0), true;
       case ')':
-        return push(Kind::tuple, std::vector<PickleRef>()), true;
+        return push_last(Kind::tuple, 0), true;
       case 0x8f:
-        return push(Kind::set, std::vector<PickleRef>()), true;
+        return push_last(Kind::set, 0), true;
       case 'l':
-        return push(Kind::list, pop_mark()), true;
+        return push_since_mark(Kind::list), true;
       case 't':
-        return push(Kind::tuple, pop_mark()), true;
+        return push_since_mark(Kind::tuple), true;
       case 0x91:
-        return push(Kind::set, pop_mark()), true;
-      case 'd': {
-        std::vector<PickleRef> all = pop_mark();
-        push(Kind::dict, std::vector<PickleRef>());
-        return add(all, Kind::dict), true;
-      }
+        return push_since_mark(Kind::set), true;
+      case 'd':
+        return push_since_mark(Kind::dict), true;
       case 0x85:
       case 0x86:
       case 0x87:
-        return push(Kind::tuple, pop(opcode - 0x84u)), true;
-      case 'a': {
-        const std::vector<PickleRef> one = pop(1);
-        return add(one, Kind::list), true;
-      }
-      case 'e': {
-        const std::vector<PickleRef> all = pop_mark();
-        return add(all, Kind::list), true;
-      }
-      case 0x90: {
-        const std::vector<PickleRef> all = pop_mark();
-        return add(all, Kind::set), true;
-      }
-      case 's': {
-        const std::vector<PickleRef> pair = pop(2);
-        return add(pair, Kind::dict), true;
-      }
-      case 'u': {
-        const std::vector<PickleRef> all = pop_mark();
-        return add(all, Kind::dict), true;
-      }
+        return push_last(Kind::tuple, opcode - 0x84u), true;
+      case 'a':
+        return add(1, Kind::list), true;
+      case 'e':
+        return add_since_mark(Kind::list), true;
+      case 0x90:
+        return add_since_mark(Kind::set), true;
+      case 's':
+        return add(2, Kind::dict), true;
+      case 'u':
+        return add_since_mark(Kind::dict), true;
       case 'q':
         return remember(number(1)), true;
       case 'r':
         return remember(number(4)), true;
       case 0x94:
-        return remember(memo_.size()), true;
+        return remember(remembered_), true;
       case 'h':
         return recall(number(1)), true;
       case 'j':
         return recall(number(4)), true;
       case 'c':
-        return push_global(), true;
+        return push_named_global(), true;
       case 0x93:
         return push_stack_global(), true;
       case 'R':
       case 0x81:  // REDUCE, NEWOBJ
-        return push(Kind::object, pop(2)), true;
+        return push_last(Kind::object, 2), true;
       case 0x92:  // NEWOBJ_EX
-        return push(Kind::object, pop(3)), true;
+        return push_last(Kind::object, 3), true;
       case 'b':
         return build(), true;
       case 'Q':
-        return push(Kind::persistent, pop(1)), true;
+        return push_last(Kind::persistent, 1), true;
       default:
         wrong(fmt::format("0x{:02x} is no opcode of protocols 2 to 5 that is read here", opcode));
     }
@@ -266,10 +333,39 @@ class PickleMachine {
   Pickle& out_;
   size_t at_ = 0, began_ = 0;
   std::vector<PickleRef> stack_;
-  std::vector<size_t> marks_;
-  std::unordered_map<u64, PickleRef> memo_;
+  std::vector<u32> marks_;
+  size_t highest_stack_ = 0, highest_marks_ = 0;
+  std::vector<PickleRef> memo_;  // by number
+  u64 remembered_ = 0;
 };
 
-Pickle::Pickle(std::span<const std::byte> bytes, const std::string& where) { PickleMachine(bytes, where, *this).run(); }
+Pickle::Pickle(std::vector<std::byte> bytes, const std::string& where)
+    : bytes_(std::move(bytes)), budget_("[pickle] " + where, bytes_.size()) {
+  PickleMachine(where, *this).run();
+}
+
+std::string_view Pickle::text(const PickleNode& node) const {
+  if (node.kind == Kind::global) return globals_[static_cast<size_t>(node.bits)];
+  if (node.kind != Kind::text && node.kind != Kind::bytes && node.kind != Kind::big_integer) return {};
+  return {reinterpret_cast<const char*>(bytes_.data()) + node.bits, node.count};
+}
+
+std::span<const PickleRef> Pickle::items(const PickleNode& node) const {
+  constexpr Kind kContainers[] = {Kind::list, Kind::tuple, Kind::dict, Kind::set, Kind::persistent, Kind::object};
+  if (std::ranges::find(kContainers, node.kind) == std::end(kContainers)) return {};
+  return std::span(refs_).subspan(static_cast<size_t>(node.bits), node.count);
+}
+
+std::span<const PickleRef> Pickle::entries(const PickleNode& object) const {
+  if (object.kind != Kind::object) return {};
+  const PickleRef list = refs_[static_cast<size_t>(object.bits) + object.count + 1];
+  return list == kNone ? std::span<const PickleRef>() : items(nodes_[list]);
+}
+
+const PickleNode* Pickle::state(const PickleNode& object) const {
+  if (object.kind != Kind::object) return nullptr;
+  const PickleRef state = refs_[static_cast<size_t>(object.bits) + object.count];
+  return state == kNone ? nullptr : &nodes_[state];
+}
 
 }  // namespace spillway::data

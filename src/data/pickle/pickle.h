@@ -1,45 +1,65 @@
 // What a pickle of Python's says (protocols 2 to 5; https://docs.python.org/3/library/pickletools.html lists the opcodes), as a tree that
 // is read and never run: a call is a node that names what would be called, and nothing is imported, made or executed. An untrusted input:
-// every count is checked against the bytes that are left, nothing recurses, and a tree has at most kMostPickleNodes nodes, however it is
-// shared or goes in circles.
+// every count is checked against the bytes that are left, nothing recurses, and what is held is charged to the pickle's ReadBudget. Values
+// may be shared and may contain themselves: whoever walks the tree bounds the walk, and charges it to the same budget.
 #pragma once
+#include <bit>
+#include <deque>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/types.h"
+#include "data/pickle/read_budget.h"
 
 namespace spillway::data {
 
-inline constexpr size_t kMostPickleNodes = size_t{1} << 22;  // a hundred times what a model of 100,000 tensors has
-
 using PickleRef = u32;  // of Pickle::at
 
+/// 16 bytes: a checkpoint of 512 ranks has ten million of them. Texts and elements are asked of the Pickle.
 struct PickleNode {
-  enum class Kind : u8 { none, boolean, integer, real, text, bytes, list, tuple, dict, set, global, persistent, object };
+  enum class Kind : u8 { none, boolean, integer, big_integer, real, text, bytes, list, tuple, dict, set, global, persistent, object };
   Kind kind = Kind::none;
-  i64 integer = 0;  // boolean too
-  double real = 0;
-  std::string text;  // of text and bytes; of a global "torch._utils._rebuild_tensor_v2"; of an integer beyond 64 bits its bytes
-  /// Of a list, tuple and set its elements; of a dict key, value, key, value ..; of a persistent its id. An object is the call of items[0]
-  /// with items[1]; what was put into it afterwards is in `entries` (as of a dict, or elements) and `state`.
-  std::vector<PickleRef> items;
-  std::vector<PickleRef> entries;
-  std::vector<PickleRef> state;  // none or one
+  u32 count = 0;                                          // of a text its bytes, of a container its elements
+  u64 bits = 0;                                           // the number; else where the text or the elements begin
+  i64 integer() const { return static_cast<i64>(bits); }  // boolean too
+  double real() const { return std::bit_cast<double>(bits); }
 };
 
 class Pickle {
  public:
   /// `where` names the bytes in messages. Throws Error(data), with the byte at which they go wrong.
-  Pickle(std::span<const std::byte> bytes, const std::string& where);
+  Pickle(std::vector<std::byte> bytes, const std::string& where);
 
   PickleRef root() const { return root_; }
   const PickleNode& at(PickleRef ref) const { return nodes_[ref]; }
-  const std::vector<PickleNode>& nodes() const { return nodes_; }
+  size_t node_count() const { return nodes_.size(); }
+  /// Every global that it asks for: "torch._utils._rebuild_tensor_v2".
+  const std::deque<std::string>& globals() const { return globals_; }
+
+  /// Of a text, bytes and a global; of an integer beyond 64 bits its little-endian bytes; of anything else empty.
+  std::string_view text(const PickleNode& node) const;
+  /// Of a list, tuple and set its elements; of a dict key, value, key, value ..; of a persistent its id. An object is the call of
+  /// items()[0] with items()[1]; what was put into it afterwards is in entries(), as of a dict, or elements, and state().
+  std::span<const PickleRef> items(const PickleNode& node) const;
+  std::span<const PickleRef> entries(const PickleNode& object) const;
+  /// Null: the object was given none.
+  const PickleNode* state(const PickleNode& object) const;
+
+  /// Charged with the nodes. Walks charge it, too: a const tree may be walked by one thread at a time.
+  ReadBudget& budget() const { return budget_; }
 
  private:
   friend class PickleMachine;
-  std::vector<PickleNode> nodes_;
+  static constexpr PickleRef kNone = ~PickleRef{0};
+
+  std::vector<std::byte> bytes_;
+  mutable ReadBudget budget_;
+  std::deque<PickleNode> nodes_;
+  // Elements of all containers. Those of a list, dict or set may grow: they have room for the next power of two. Behind an object's stand
+  // its state and the list of what was put into it.
+  std::vector<PickleRef> refs_;
+  std::deque<std::string> globals_;
   PickleRef root_ = 0;
 };
 

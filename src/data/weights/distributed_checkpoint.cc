@@ -6,7 +6,9 @@
 #include <map>
 
 #include "base/units.h"
+#include "data/element_count.h"
 #include "data/file.h"
+#include "data/weights/tensor_index.h"
 #include "data/weights/tensor_pieces.h"
 
 namespace spillway::data {
@@ -18,8 +20,7 @@ using Sizes = std::vector<i64>;
 
 constexpr const char* kMetadata = ".metadata";
 constexpr i64 kMostMetadataBytes = 256 * kMiB;
-constexpr size_t kMostPieces = size_t{1} << 24;  // of all tensors
-constexpr i64 kMostElems = std::numeric_limits<i64>::max() / 64;
+constexpr u64 kNames = 3;  // copies of a tensor's name
 constexpr std::string_view kCure = "save the model's state_dict alone";
 
 bool belongs_to_metadata(std::string_view global) {
@@ -27,22 +28,27 @@ bool belongs_to_metadata(std::string_view global) {
   return global.starts_with("torch.") || global.starts_with("collections.") || std::ranges::find(kPlain, global) != std::end(kPlain);
 }
 
-// A block of a tensor, and where it lies.
+// A block of a tensor.
 struct Block {
   Sizes offsets, sizes;
+  i64 elems = 0;
+  i64 run = 1;  // elements that lie behind each other in the whole tensor, too
 };
-using Key = std::pair<std::string, Sizes>;  // the tensor's name in the metadata and the block's offsets
+// Where one lies, by the tensor's name in the metadata and the block's offsets.
 struct Place {
-  std::string file;
+  std::string_view file;
   TorchArchive::Range range;
 };
+using Key = std::pair<std::string_view, Sizes>;
 
 class MetadataReader {
  public:
-  MetadataReader(const fs::path& folder, const PickleTree& tree) : folder_(folder), tree_(tree) {}
+  MetadataReader(const fs::path& folder, const PickleTree& tree)
+      : infos("[torch] " + tree.path().string()), folder_(folder), tree_(tree), cut_("[torch] " + tree.path().string()) {}
 
   void read() {
     read_places();
+    paths_ = tree_.by_key(tree_.attribute(&tree_.root(), "planner_data"));
     const PickleNode* all = tree_.attribute(&tree_.root(), "state_dict_metadata");
     if (all == nullptr || !tree_.is_dictionary(*all)) reject("expected `state_dict_metadata`, a dictionary of tensors");
     const auto entries = tree_.entries(*all);
@@ -50,26 +56,29 @@ class MetadataReader {
       const PickleNode& key = tree_.at(entries[i]);
       if (key.kind != Kind::text) reject("expected names in `state_dict_metadata`");
       if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;  // bytes: a number, a text
-      if (const std::string name = name_of(key.text); !name.empty()) one(key.text, name, tree_.at(entries[i + 1]));
+      if (const std::string name = name_of(tree_.text(key)); !name.empty()) one(tree_.text(key), name, tree_.at(entries[i + 1]));
     }
-    if (infos.empty()) reject("expected the tensors of a model, there are none");
+    if (infos.all().empty()) reject("expected the tensors of a model, there are none");
   }
 
-  std::vector<TensorInfo> infos;
+  TensorIndex infos;
   std::vector<Pieces> pieces;
   PieceTensors tensors;
 
  private:
   [[noreturn]] void reject(const std::string& why) const { reject_torch(tree_.path(), why); }
+  [[noreturn]] void reject(std::string_view tensor, const std::string& why) const {
+    reject(fmt::format("tensor {}: {}", in_quotes(tensor), why));
+  }
 
-  std::string text(const PickleNode* node, const char* what) const {
+  std::string_view text(const PickleNode* node, const char* what) const {
     if (node == nullptr || node->kind != Kind::text) reject(fmt::format("expected {}", what));
-    return node->text;
+    tree_.spend(node->count);
+    return tree_.text(*node);
   }
   i64 number(const PickleNode* node, const char* what) const {
-    if (node == nullptr || node->kind != Kind::integer || node->integer < 0 || !node->text.empty())
-      reject(fmt::format("expected {}", what));
-    return node->integer;
+    if (node == nullptr || node->kind != Kind::integer || node->integer() < 0) reject(fmt::format("expected {}", what));
+    return node->integer();
   }
 
   void read_places() {
@@ -79,70 +88,149 @@ class MetadataReader {
       const PickleNode &key = tree_.at(entries[i]), &value = tree_.at(entries[i + 1]);
       const PickleNode* offset = tree_.attribute(&key, "offset");
       if (offset == nullptr || offset->kind == Kind::none) continue;  // of bytes
-      const std::string name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
-      const std::string file = text(tree_.attribute(&value, "relative_path"), "the file of each block");
-      if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string("/\0", 2)) != file.npos)
+      const std::string_view name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
+      const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file of each block");
+      if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
         reject(fmt::format("expected the plain name of a file beside it, got {}", in_quotes(file)));
       const PickleNode* transforms = tree_.attribute(&value, "transform_descriptors");
-      if (transforms != nullptr && transforms->kind != Kind::none && !(transforms->kind == Kind::list && transforms->items.empty()))
+      if (transforms != nullptr && transforms->kind != Kind::none && !(transforms->kind == Kind::list && transforms->count == 0))
         reject(fmt::format("{} was transformed when it was written (compressed?): save it without", in_quotes(name)));
-      places_[{name, tree_.sizes(*offset, name)}] = {file,
-                                                     {number(tree_.attribute(&value, "offset"), "where each block begins"),
-                                                      number(tree_.attribute(&value, "length"), "how long each block is")}};
+      Sizes offsets = tree_.sizes(*offset, name);
+      tree_.hold(sizeof(Key) + sizeof(Place) + kMapNodeBytes + offsets.size() * sizeof(i64));
+      places_[{name, std::move(offsets)}] = {file,
+                                             {number(tree_.attribute(&value, "offset"), "where each block begins"),
+                                              number(tree_.attribute(&value, "length"), "how long each block is")}};
+    }
+    check_places();
+  }
+
+  // Each block has bytes of its own: so no file is read more than once, whatever the metadata says.
+  void check_places() {
+    std::vector<const Place*> all;
+    for (const auto& [key, place] : places_) all.push_back(&place);
+    tree_.hold(all.size() * sizeof(all[0]));
+    std::ranges::sort(
+        all, [](const Place* a, const Place* b) { return a->file != b->file ? a->file < b->file : a->range.begin < b->range.begin; });
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i == 0 || all[i]->file != all[i - 1]->file) {
+        std::error_code missing;
+        const std::uintmax_t bytes = fs::file_size(folder_ / all[i]->file, missing);
+        if (!missing) cut_.add_input(bytes);
+      } else if (all[i]->range.begin - all[i - 1]->range.begin < all[i - 1]->range.bytes) {
+        reject(fmt::format("expected blocks of their own bytes in {}, got two that share those at {}", in_quotes(all[i]->file),
+                           all[i]->range.begin));
+      }
     }
   }
 
   // What the model calls it; empty: it is the optimizer's. By the path in the saved dictionary, where it is known.
-  std::string name_of(const std::string& key) const {
-    const PickleNode* path = tree_.find(tree_.attribute(&tree_.root(), "planner_data"), key);
-    if (path == nullptr || path->kind != Kind::tuple || path->items.empty()) return key.starts_with("optim") ? "" : key;
-    for (size_t i = 0; i + 1 < path->items.size(); ++i) {
-      if (tree_.at(path->items[i]).text.starts_with("optim")) return "";
+  std::string name_of(std::string_view key) const {
+    tree_.spend(key.size());
+    const auto path = paths_.find(key);
+    if (path == paths_.end() || path->second->kind != Kind::tuple || path->second->count == 0)
+      return key.starts_with("optim") ? "" : std::string(key);
+    const auto parts = tree_.elements(path->second);
+    for (const PickleRef part : parts.first(parts.size() - 1)) {
+      if (tree_.text(tree_.at(part)).starts_with("optim")) return "";
     }
-    return tree_.at(path->items.back()).text;
+    const std::string_view last = tree_.text(tree_.at(parts.back()));
+    tree_.spend(last.size());
+    return std::string(last);
   }
 
-  void one(const std::string& key, const std::string& name, const PickleNode& metadata) {
+  // What the metadata says of it is checked whole before a file is opened.
+  void one(std::string_view key, const std::string& name, const PickleNode& metadata) {
     const PickleNode *size = tree_.attribute(&metadata, "size"), *chunks = tree_.attribute(&metadata, "chunks");
-    if (size == nullptr || chunks->kind != Kind::list) reject(fmt::format("tensor {}: expected its size and blocks", in_quotes(name)));
+    if (size == nullptr || chunks->kind != Kind::list) reject(name, "expected its size and blocks");
     TorchTensor whole;
     whole.sizes = tree_.sizes(*size, name);
-    whole.elems = 1;
-    for (const i64 axis : whole.sizes) {
-      if (__builtin_mul_overflow(whole.elems, axis, &whole.elems) || whole.elems > kMostElems)
-        reject(fmt::format("tensor {}: its size has too many elements", in_quotes(name)));
-    }
-    Pieces all;
-    bool is_first = true;
-    for (const PickleRef ref : chunks->items) {
-      const PickleNode *offsets = tree_.attribute(&tree_.at(ref), "offsets"), *sizes = tree_.attribute(&tree_.at(ref), "sizes");
-      if (offsets == nullptr || sizes == nullptr)
-        reject(fmt::format("tensor {}: expected offsets and sizes of each block", in_quotes(name)));
-      const Block block{tree_.sizes(*offsets, name), tree_.sizes(*sizes, name)};
-      const TorchTensor stored = stored_block(key, block);
-      if (!is_first && (stored.dtype != whole.dtype || stored.foreign != whole.foreign))
-        reject(fmt::format("tensor {}: its blocks are of different types", in_quotes(name)));
+    const std::optional<i64> elems = element_count(whole.sizes);
+    if (!elems) reject(name, fmt::format("expected at most {} elements, got more", kMostElements));
+    whole.elems = *elems;
+    const std::vector<Block> blocks = blocks_of(name, whole, *chunks);
+    Pieces all = cut(name, whole, blocks);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const TorchTensor& stored = stored_block(key, blocks[i]);
+      if (i > 0 && (stored.dtype != whole.dtype || stored.foreign != whole.foreign)) reject(name, "its blocks are of different types");
       whole.dtype = stored.dtype;
       whole.foreign = stored.foreign;
-      is_first = false;
-      cut(name, whole, block, all);
     }
-    std::ranges::sort(all, {}, &TensorPiece::at);
-    i64 end = 0;
-    for (const TensorPiece& piece : all) {
-      if (piece.at != end)
-        reject(fmt::format("tensor {}: its blocks overlap or leave something out at element {}", in_quotes(name), std::min(end, piece.at)));
-      end += piece.elems;
-    }
-    if (end != whole.elems) reject(fmt::format("tensor {}: its blocks have {} of its {} elements", in_quotes(name), end, whole.elems));
-    infos.push_back(whole.info(name));
+    tree_.hold(sizeof(TensorInfo) + kNames * name.size());
+    infos.add(whole.info(name));
     pieces.push_back(std::move(all));
   }
 
-  TorchTensor stored_block(const std::string& key, const Block& block) {
+  // Those that have elements; the first one where none has.
+  std::vector<Block> blocks_of(const std::string& name, const TorchTensor& whole, const PickleNode& chunks) const {
+    std::vector<Block> blocks;
+    for (const PickleRef ref : tree_.elements(&chunks)) {
+      const PickleNode *offsets = tree_.attribute(&tree_.at(ref), "offsets"), *sizes = tree_.attribute(&tree_.at(ref), "sizes");
+      if (offsets == nullptr || sizes == nullptr) reject(name, "expected offsets and sizes of each block");
+      Block block{tree_.sizes(*offsets, name), tree_.sizes(*sizes, name)};
+      check_inside(name, whole, block);
+      if (block.elems == 0 && (whole.elems > 0 || !blocks.empty())) continue;
+      tree_.hold(sizeof(Block) + 2 * block.sizes.size() * sizeof(i64));
+      blocks.push_back(std::move(block));
+    }
+    return blocks;
+  }
+  void check_inside(const std::string& name, const TorchTensor& whole, Block& block) const {
+    const size_t axes = whole.sizes.size();
+    if (block.offsets.size() != axes || block.sizes.size() != axes) reject(name, "a block has other axes");
+    for (size_t axis = 0; axis < axes; ++axis) {
+      if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
+        reject(name, "a block leaves it");
+    }
+    block.elems = *element_count(block.sizes);  // no more than those of the whole
+    // As many of the last axes as it has all of, and one more.
+    for (size_t axis = axes; axis > 0 && block.elems > 0 && (axis == axes || block.sizes[axis] == whole.sizes[axis]);)
+      block.run *= block.sizes[--axis];
+  }
+
+  // The blocks' runs in the order of the whole, which they are to fill.
+  Pieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
+    i64 runs = 0, missing = whole.elems;
+    for (const Block& block : blocks) {
+      runs += block.elems / block.run;
+      missing -= block.elems;
+      if (missing < 0) reject(name, "its blocks overlap");
+    }
+    if (missing > 0) reject(name, fmt::format("its blocks have {} of its {} elements", whole.elems - missing, whole.elems));
+    cut_.hold(static_cast<u64>(runs) * sizeof(TensorPiece));
+    Pieces all;
+    all.reserve(static_cast<size_t>(runs));
+    for (size_t i = 0; i < blocks.size(); ++i) cut_block(whole, blocks[i], tensors.tensors.size() + i, all);
+    std::ranges::sort(all, {}, &TensorPiece::at);
+    i64 end = 0;
+    for (const TensorPiece& piece : all) {
+      if (piece.at != end) reject(name, fmt::format("its blocks overlap or leave something out at element {}", std::min(end, piece.at)));
+      end += piece.elems;
+    }
+    return all;
+  }
+  static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
+    const size_t axes = whole.sizes.size();
+    Sizes index(block.offsets);
+    i64 inner = 1;  // of the axes before `outer`, elements of a run
+    size_t outer = axes;
+    while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
+    for (i64 begin = 0; begin < block.elems; begin += block.run) {
+      i64 at = 0;
+      for (size_t axis = 0; axis < axes; ++axis) at = at * whole.sizes[axis] + index[axis];
+      into.push_back({tensor, begin, block.run, at});
+      for (size_t axis = outer; axis-- > 0;) {
+        if (++index[axis] < block.offsets[axis] + block.sizes[axis]) break;
+        index[axis] = block.offsets[axis];
+      }
+    }
+  }
+
+  const TorchTensor& stored_block(std::string_view key, const Block& block) {
+    tree_.spend(key.size());
     const auto place = places_.find({key, block.offsets});
     if (place == places_.end()) reject(fmt::format("a block of {} is in no file", in_quotes(key)));
     const fs::path path = folder_ / place->second.file;
+    tree_.hold(sizeof(TorchTensor) + 2 * block.sizes.size() * sizeof(i64) + sizeof(fs::path) + path.native().size());
     const size_t file = tensors.archives->add(path, place->second.range);
     const auto archive = tensors.archives->open(file);
     const TorchTree tree(*archive, belongs_to_tensors, kCure);
@@ -150,44 +238,18 @@ class MetadataReader {
     if (!tensor || tensor->sizes != block.sizes)
       reject_torch(path,
                    fmt::format("expected the block of {} that .metadata says is at byte {}", in_quotes(key), place->second.range.begin));
-    tensors.add(file, *tensor);
-    return std::move(*tensor);
-  }
-
-  // Runs of the block's elements that lie behind each other in the whole, too: of as many of the last axes as it has all of, and one more.
-  void cut(const std::string& name, const TorchTensor& whole, const Block& block, Pieces& into) {
-    const size_t axes = whole.sizes.size();
-    if (block.offsets.size() != axes || block.sizes.size() != axes)
-      reject(fmt::format("tensor {}: a block has other axes", in_quotes(name)));
-    for (size_t axis = 0; axis < axes; ++axis) {
-      if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
-        reject(fmt::format("tensor {}: a block leaves it", in_quotes(name)));
-    }
-    i64 elems = 1, run = 1, outer_runs = 1;
-    for (const i64 axis : block.sizes) elems *= axis;
-    if (elems == 0) return;
-    size_t inner = axes;  // axes from here on are whole, but for the first of them
-    while (inner > 0 && (inner == axes || block.sizes[inner] == whole.sizes[inner])) run *= block.sizes[--inner];
-    outer_runs = elems / run;
-    if (static_cast<u64>(outer_runs) > kMostPieces - pieces_)
-      reject("its tensors are cut into too many pieces: save it from ranks that cut the first axis, as FSDP does");
-    pieces_ += static_cast<size_t>(outer_runs);
-    Sizes index(block.offsets);
-    for (i64 i = 0; i < outer_runs; ++i) {
-      i64 at = 0;
-      for (size_t axis = 0; axis < axes; ++axis) at = at * whole.sizes[axis] + index[axis];
-      into.push_back({tensors.tensors.size() - 1, i * run, run, at});
-      for (size_t axis = inner; axis-- > 0;) {
-        if (++index[axis] < block.offsets[axis] + block.sizes[axis]) break;
-        index[axis] = block.offsets[axis];
-      }
-    }
+    if (tensor->elems > tensor->storage_elems())
+      reject_torch(path, fmt::format("expected the {} elements of the block of {}, got {} that are repeated", tensor->elems, in_quotes(key),
+                                     tensor->storage_elems()));
+    tensors.add(file, std::move(*tensor));
+    return tensors.tensors.back().second;
   }
 
   const fs::path folder_;
   const PickleTree& tree_;
+  ReadBudget cut_;  // of pieces, whose number the data's bytes bound
   std::map<Key, Place> places_;
-  size_t pieces_ = 0;
+  std::map<std::string_view, const PickleNode*> paths_;  // by the name in the metadata: keys of dictionaries, the outermost first
 };
 
 std::vector<std::byte> metadata_of(const fs::path& folder) {
@@ -209,39 +271,31 @@ fs::path distributed_checkpoint_in(const fs::path& folder) {
 }
 
 struct DistributedCheckpoint::State {
-  explicit State(const fs::path& path) : folder(path) {
+  explicit State(const fs::path& path) : folder(path), infos("[torch] " + path.string()) {
     const PickleTree tree(metadata_of(folder), folder / kMetadata, "", belongs_to_metadata, kCure);
     MetadataReader reader(folder, tree);
     reader.read();
     infos = std::move(reader.infos);
     pieces = std::move(reader.pieces);
     tensors = std::move(reader.tensors);
-    for (size_t i = 0; i < infos.size(); ++i) {
-      if (!by_name.emplace(infos[i].name, i).second) reject_torch(folder / kMetadata, "it has two tensors " + in_quotes(infos[i].name));
-    }
   }
   const fs::path folder;
-  std::vector<TensorInfo> infos;
+  TensorIndex infos;
   std::vector<Pieces> pieces;
   PieceTensors tensors;
-  std::map<std::string, size_t> by_name;
 };
 
 DistributedCheckpoint::DistributedCheckpoint(const fs::path& folder) : state_(std::make_unique<State>(folder)) {}
 DistributedCheckpoint::DistributedCheckpoint(DistributedCheckpoint&&) noexcept = default;
 DistributedCheckpoint::~DistributedCheckpoint() = default;
 
-const std::vector<TensorInfo>& DistributedCheckpoint::tensors() const { return state_->infos; }
-
-const TensorInfo* DistributedCheckpoint::find(const std::string& name) const {
-  const auto found = state_->by_name.find(name);
-  return found == state_->by_name.end() ? nullptr : &state_->infos[found->second];
-}
+const std::vector<TensorInfo>& DistributedCheckpoint::tensors() const { return state_->infos.all(); }
+const TensorInfo* DistributedCheckpoint::find(const std::string& name) const { return state_->infos.find(name); }
 
 void DistributedCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_torch(state_->folder, fmt::format("tensor {}: expected floating-point numbers", tensor.name));
-  state_->tensors.read(state_->pieces[state_->by_name.at(tensor.name)], begin, out);
+    reject_torch(state_->folder, fmt::format("tensor {}: expected floating-point numbers", in_quotes(tensor.name)));
+  state_->tensors.read(state_->pieces[state_->infos.number(tensor.name)], begin, out);
 }
 
 }  // namespace spillway::data

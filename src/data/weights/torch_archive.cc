@@ -32,6 +32,7 @@ void reject_torch(const std::filesystem::path& path, const std::string& why) {
 void TorchArchive::open(std::optional<Range> range) {
   const i64 bytes = File::open(path_).size_bytes();  // says why it cannot
   const Range all = range.value_or(Range{0, bytes});
+  bytes_ = all.bytes;
   if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))  // to libzip 0 is up to the end
     reject_torch(path_, fmt::format("expected {} bytes at {}, it has {}", all.bytes, all.begin, bytes));
   zip_error_t error;
@@ -71,7 +72,10 @@ TorchArchive::Member TorchArchive::member(const std::string& name) const {
   if ((found.valid & ZIP_STAT_SIZE) == 0 || (found.valid & ZIP_STAT_COMP_METHOD) == 0 || found.comp_method != ZIP_CM_STORE ||
       found.encryption_method != ZIP_EM_NONE)
     reject_torch(path_, fmt::format("expected its member {} as torch.save writes it, not compressed: save it again", name));
-  if (found.size > static_cast<u64>(std::numeric_limits<i64>::max())) reject_torch(path_, fmt::format("its member {} has no size", name));
+  // Nothing may be larger than what there is: sizes of tensors are checked against this one.
+  if ((found.valid & ZIP_STAT_COMP_SIZE) == 0 || found.size != found.comp_size || found.size > static_cast<u64>(bytes_))
+    reject_torch(path_,
+                 fmt::format("its member {} has {} bytes by its directory, more than lie there: the file is damaged", name, found.size));
   return {static_cast<u64>(index), static_cast<i64>(found.size)};
 }
 

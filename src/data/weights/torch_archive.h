@@ -28,6 +28,8 @@ class TorchArchive {
   TorchArchive& operator=(const TorchArchive&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// Of the file, or of the part of it.
+  i64 bytes() const { return bytes_; }
   /// data.pkl, 64 MiB at most.
   std::vector<std::byte> pickle() const;
   /// A member that is stored as it is.
@@ -43,6 +45,7 @@ class TorchArchive {
   void open(std::optional<Range> range);
   Member member(const std::string& name) const;
   const std::filesystem::path path_;
+  i64 bytes_ = 0;
   zip* zip_ = nullptr;
   std::string folder_;        // of all members: "archive/"
   mutable std::mutex mutex_;  // libzip's archives are one thread's at a time

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "data/element_count.h"
 #include "data/wide.h"
 
 namespace spillway::data {
@@ -26,6 +27,10 @@ constexpr StorageType kStorages[] = {
 
 constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParameter = "torch._utils._rebuild_parameter",
                            kOfType = "torch._tensor._rebuild_from_type_v2";
+
+constexpr i64 kMostRepeated = i64{1} << 20;
+constexpr u64 kTensorSteps = 256;  // about the time in which its storage is looked up in the archive
+constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
 
 }  // namespace
 
@@ -50,6 +55,11 @@ TensorInfo TorchTensor::info(const std::string& name) const {
 
 // Runs of elements that lie behind each other: as many as the last axes have that do, within one piece.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
+  if (tensor.elems > std::max(tensor.storage_elems(), kMostRepeated)) {
+    reject_torch(archive.path(),
+                 fmt::format("expected a weight of at most {} elements, of which a tensor of {} repeats {}: save it contiguous",
+                             kMostRepeated, tensor.elems, tensor.storage_elems()));
+  }
   size_t inner = tensor.sizes.size();  // axes from here on are contiguous
   i64 run = 1;
   while (inner > 0 && (tensor.strides[inner - 1] == run || tensor.sizes[inner - 1] == 1)) run *= tensor.sizes[--inner];
@@ -69,28 +79,30 @@ void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin
 TorchTree::TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure)
     : PickleTree(archive.pickle(), archive.path(), ", data.pkl", known, cure), archive_(archive) {}
 
-std::optional<TorchTensor> TorchTree::tensor(const PickleNode& node, const std::string& name) const {
-  if (calls(node, kRebuild)) return rebuilt(at(node.items[1]), name);
+std::optional<TorchTensor> TorchTree::tensor(const PickleNode& node, std::string_view name) const {
+  if (calls(node, kRebuild)) return rebuilt(arguments(node), name);
   if (calls(node, kParameter)) {
-    const PickleNode& data = argument(at(node.items[1]), 0, name);
-    return calls(data, kRebuild) ? std::optional(rebuilt(at(data.items[1]), name)) : std::nullopt;
+    const PickleNode& data = argument(arguments(node), 0, name);
+    return calls(data, kRebuild) ? std::optional(rebuilt(arguments(data), name)) : std::nullopt;
   }
   if (!calls(node, kOfType)) return {};
-  const PickleNode& how = argument(at(node.items[1]), 0, name);
-  if (how.kind != Kind::global || how.text != kRebuild) return {};
-  return rebuilt(argument(at(node.items[1]), 2, name), name);
+  const PickleNode& how = argument(arguments(node), 0, name);
+  if (how.kind != Kind::global || text(how) != kRebuild) return {};
+  return rebuilt(argument(arguments(node), 2, name), name);
 }
 
-TorchTensor TorchTree::rebuilt(const PickleNode& arguments, const std::string& name) const {
+TorchTensor TorchTree::rebuilt(const PickleNode& arguments, std::string_view name) const {
   const PickleNode& persistent = argument(arguments, 0, name);
   if (persistent.kind != Kind::persistent) wrong(name, "expected a storage");
-  const PickleNode& storage = at(persistent.items[0]);
-  if (storage.kind != Kind::tuple || storage.items.size() < 5 || at(storage.items[0]).text != "storage" ||
-      at(storage.items[2]).kind != Kind::text)
+  const PickleNode& storage = persistent_id(persistent);
+  if (storage.kind != Kind::tuple || storage.count < 5 || text(argument(storage, 0, name)) != "storage" ||
+      argument(storage, 2, name).kind != Kind::text)
     wrong(name, "expected a storage's type, key and size");
-  const auto type = std::ranges::find(kStorages, at(storage.items[1]).text, &StorageType::name);
+  const auto type = std::ranges::find(kStorages, text(argument(storage, 1, name)), &StorageType::name);
   if (type == std::end(kStorages)) wrong(name, "expected the type of its storage");
-  TorchTensor tensor{.storage = archive_.storage(at(storage.items[2]).text),
+  const std::string_view key = text(argument(storage, 2, name));
+  spend(kTensorSteps + key.size());
+  TorchTensor tensor{.storage = archive_.storage(std::string(key)),
                      .dtype = type->dtype,
                      .foreign = type->foreign,
                      .offset = size(argument(arguments, 1, name), name),
@@ -98,23 +110,24 @@ TorchTensor TorchTree::rebuilt(const PickleNode& arguments, const std::string& n
                      .strides = sizes(argument(arguments, 3, name), name)};
   if (tensor.sizes.size() != tensor.strides.size()) wrong(name, "expected a stride for each size");
   check_within(tensor, name);
+  hold(sizeof(TorchTensor) + sizeof(TensorInfo) + (tensor.sizes.size() + tensor.strides.size()) * sizeof(i64) + kTensorNames * name.size());
   return tensor;
 }
 
 // How many elements it has; its last one lies within the storage.
-void TorchTree::check_within(TorchTensor& tensor, const std::string& name) const {
-  const i64 storage_elems = tensor.storage.bytes / size_of(tensor.dtype);
-  i64 elems = 1, last = tensor.offset;
+void TorchTree::check_within(TorchTensor& tensor, std::string_view name) const {
+  const std::optional<i64> elems = element_count(tensor.sizes);
+  if (!elems) wrong(name, fmt::format("expected at most {} elements, got the sizes [{}]", kMostElements, fmt::join(tensor.sizes, ", ")));
+  i64 last = tensor.offset;
   bool fits = true;
   for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {
     i64 reach = 0;
-    fits = fits && !__builtin_mul_overflow(elems, tensor.sizes[axis], &elems);
     fits = fits && !__builtin_mul_overflow(std::max<i64>(tensor.sizes[axis] - 1, 0), tensor.strides[axis], &reach);
     fits = fits && !__builtin_add_overflow(last, reach, &last);
   }
-  if (!fits || (elems > 0 && last >= storage_elems) || elems > std::numeric_limits<i64>::max() / 16)
-    wrong(name, fmt::format("its elements leave its storage of {} elements", storage_elems));
-  tensor.elems = elems;
+  if (!fits || (*elems > 0 && last >= tensor.storage_elems()))
+    wrong(name, fmt::format("its elements leave its storage of {} elements", tensor.storage_elems()));
+  tensor.elems = *elems;
 }
 
 }  // namespace spillway::data

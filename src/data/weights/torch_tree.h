@@ -18,10 +18,12 @@ struct TorchTensor {
   std::vector<i64> sizes, strides;
   i64 elems = 0;
 
+  i64 storage_elems() const { return storage.bytes / size_of(dtype); }
   TensorInfo info(const std::string& name) const;
 };
 
-/// Elements [begin, begin + out.size()) of a floating tensor, in row-major order whatever its strides, widened to fp64. Thread-safe.
+/// Elements [begin, begin + out.size()) of a floating tensor, in row-major order whatever its strides, widened to fp64. One that repeats
+/// elements of its storage (expand) is read up to a million elements: else a file of a kilobyte could be read for ever. Thread-safe.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out);
 
 /// What a pickle of tensors asks for.
@@ -32,11 +34,11 @@ class TorchTree : public PickleTree {
   TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure);
   const TorchArchive& archive() const { return archive_; }
   /// None where the node is something else; `name` is for messages.
-  std::optional<TorchTensor> tensor(const PickleNode& node, const std::string& name) const;
+  std::optional<TorchTensor> tensor(const PickleNode& node, std::string_view name) const;
 
  private:
-  TorchTensor rebuilt(const PickleNode& arguments, const std::string& name) const;
-  void check_within(TorchTensor& tensor, const std::string& name) const;
+  TorchTensor rebuilt(const PickleNode& arguments, std::string_view name) const;
+  void check_within(TorchTensor& tensor, std::string_view name) const;
 
   const TorchArchive& archive_;
 };

@@ -4,24 +4,24 @@
 
 #include <set>
 
+#include "data/file.h"
+#include "data/weights/tensor_index.h"
 #include "data/weights/zero_parts.h"
 
 namespace spillway::data {
 
 struct ZeroCheckpoint::State {
-  explicit State(const std::filesystem::path& folder) : parts(zero_parts(folder)) {
+  explicit State(const std::filesystem::path& folder) : parts(zero_parts(folder)), index("[deepspeed] " + parts.folder.string()) {
     for (const ZeroWeight& weight : parts.weights) {
-      by_name.emplace(weight.info.name, infos.size());
-      infos.push_back(weight.info);
+      index.add(weight.info);
       for (const auto& [array, pieces] : weight.arrays) arrays.insert(array);
     }
   }
 
-  const ZeroWeight& weight(const TensorInfo& tensor) const { return parts.weights[by_name.at(tensor.name)]; }
+  const ZeroWeight& weight(const TensorInfo& tensor) const { return parts.weights[index.number(tensor.name)]; }
 
   ZeroParts parts;
-  std::vector<TensorInfo> infos;
-  std::map<std::string, size_t> by_name;
+  TensorIndex index;
   std::set<std::string> arrays;
 };
 
@@ -30,17 +30,14 @@ ZeroCheckpoint::ZeroCheckpoint(ZeroCheckpoint&&) noexcept = default;
 ZeroCheckpoint::~ZeroCheckpoint() = default;
 
 const std::filesystem::path& ZeroCheckpoint::folder() const { return state_->parts.folder; }
-const std::vector<TensorInfo>& ZeroCheckpoint::tensors() const { return state_->infos; }
+const std::vector<TensorInfo>& ZeroCheckpoint::tensors() const { return state_->index.all(); }
 const ZeroCheckpoint::Standing& ZeroCheckpoint::standing() const { return state_->parts.standing; }
 
-const TensorInfo* ZeroCheckpoint::find(const std::string& name) const {
-  const auto found = state_->by_name.find(name);
-  return found == state_->by_name.end() ? nullptr : &state_->infos[found->second];
-}
+const TensorInfo* ZeroCheckpoint::find(const std::string& name) const { return state_->index.find(name); }
 
 void ZeroCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_zero(folder(), fmt::format("tensor {}: expected floating-point numbers", tensor.name));
+    reject_zero(folder(), fmt::format("tensor {}: expected floating-point numbers", in_quotes(tensor.name)));
   state_->parts.tensors.read(state_->weight(tensor).values, begin, out);
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "base/error.h"
 #include "data/file.h"
@@ -52,9 +52,10 @@ bool has_model_states(const fs::path& folder) {
 }
 
 std::string first_word(const fs::path& path) {
-  std::ifstream file(path);
+  constexpr size_t kLongest = 4096;  // of a name of a folder
+  std::istringstream text(beginning_of(path, kLongest));
   std::string word;
-  return file >> word ? word : "";
+  return text >> word ? word : "";
 }
 
 // The file in which DeepSpeed writes which folder beside it is the last; empty: there is none.

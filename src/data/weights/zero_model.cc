@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/element_count.h"
 #include "data/file.h"
 #include "data/weights/zero_files.h"
 
@@ -21,16 +22,22 @@ class ModelReader {
     model_.steps = count("global_steps");
     model_.skipped = count("skipped_steps");
     model_.samples = count("global_samples");
-    if (const PickleNode* version = find("ds_version"); version != nullptr && version->kind == Kind::text) model_.version = version->text;
+    if (const PickleNode* version = find("ds_version"); version != nullptr && version->kind == Kind::text)
+      model_.version = tree_.text(*version);
     if (const PickleNode* shapes = find("param_shapes"); shapes != nullptr && shapes->kind == Kind::list) {
-      for (const PickleRef group : shapes->items) model_.groups.push_back(shapes_in(tree_.at(group)));
+      for (const PickleRef group : tree_.elements(shapes)) {
+        tree_.hold(sizeof(model_.groups[0]));
+        model_.groups.push_back(shapes_in(tree_.at(group)));
+      }
     } else if (shapes != nullptr && tree_.is_dictionary(*shapes)) {
       model_.groups.push_back(shapes_in(*shapes));
     }
     read_frozen();
     read_module();
     over(find("shared_params"), [&](const std::string& name, const PickleNode& of) {
-      if (of.kind == Kind::text) model_.shared.emplace_back(name, of.text);
+      if (of.kind != Kind::text) return;
+      tree_.hold(sizeof(model_.shared[0]) + name.size() + of.count);
+      model_.shared.emplace_back(name, tree_.text(of));
     });
     return std::move(model_);
   }
@@ -40,25 +47,27 @@ class ModelReader {
   const PickleNode* find(const char* key) const { return tree_.find(&tree_.root(), key); }
   i64 count(const char* key) const {
     const PickleNode* node = find(key);
-    return node != nullptr && node->kind == Kind::integer && node->text.empty() ? std::max<i64>(node->integer, 0) : 0;
+    return node != nullptr && node->kind == Kind::integer ? std::max<i64>(node->integer(), 0) : 0;
   }
   // The entries of a dictionary, if it is one.
   void over(const PickleNode* dictionary, const auto& each) const {
     const auto entries = dictionary == nullptr ? std::span<const PickleRef>() : tree_.entries(*dictionary);
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
-      if (tree_.at(entries[i]).kind == Kind::text) each(tree_.at(entries[i]).text, tree_.at(entries[i + 1]));
+      const PickleNode& key = tree_.at(entries[i]);
+      if (key.kind != Kind::text) continue;
+      tree_.spend(key.count);
+      each(std::string(tree_.text(key)), tree_.at(entries[i + 1]));
     }
   }
 
   std::vector<NamedShape> shapes_in(const PickleNode& dictionary) const {
     std::vector<NamedShape> shapes;
     over(&dictionary, [&](const std::string& name, const PickleNode& sizes) {
-      NamedShape shape{name, tree_.sizes(sizes, name), 1};
-      for (const i64 size : shape.sizes) {
-        if (__builtin_mul_overflow(shape.elems, size, &shape.elems) || shape.elems > kMostZeroElems)
-          reject(fmt::format("the shape of {} has too many elements", in_quotes(name)));
-      }
-      shapes.push_back(std::move(shape));
+      std::vector<i64> axes = tree_.sizes(sizes, name);
+      const std::optional<i64> elems = element_count(axes);
+      if (!elems) reject(fmt::format("the shape of {} has too many elements", in_quotes(name)));
+      tree_.hold(sizeof(NamedShape) + name.size() + axes.size() * sizeof(i64));
+      shapes.push_back({name, std::move(axes), *elems});
     });
     return shapes;
   }
@@ -67,9 +76,11 @@ class ModelReader {
     const PickleNode *shapes = find("frozen_param_shapes"), *parts = find("frozen_param_fragments");
     if (shapes == nullptr || parts == nullptr) return;
     model_.frozen = shapes_in(*shapes);
+    const auto by_name = tree_.by_key(parts);
     for (const NamedShape& shape : model_.frozen) {
-      const PickleNode* node = tree_.find(parts, shape.name);
-      auto tensor = node == nullptr ? std::nullopt : tree_.tensor(*node, shape.name);
+      tree_.spend(shape.name.size());
+      const auto found = by_name.find(shape.name);
+      auto tensor = found == by_name.end() ? std::nullopt : tree_.tensor(*found->second, shape.name);
       if (!tensor) reject(fmt::format("it has no values of the frozen parameter {}", in_quotes(shape.name)));
       model_.frozen_values.push_back(std::move(*tensor));
     }
@@ -79,11 +90,13 @@ class ModelReader {
     over(find("module"), [&](const std::string& name, const PickleNode& node) {
       if (auto tensor = tree_.tensor(node, name)) model_.module.emplace(name, std::move(*tensor));
     });
-    const PickleNode* names = find("buffer_names");
-    if (names == nullptr || names->kind != Kind::list) return;
-    for (const PickleRef ref : names->items) {
-      const auto found = model_.module.find(tree_.at(ref).text);
-      if (found != model_.module.end()) model_.buffers.push_back({found->first, found->second});
+    for (const PickleRef ref : tree_.elements(find("buffer_names"))) {
+      const std::string_view name = tree_.text(tree_.at(ref));
+      tree_.spend(name.size());
+      const auto found = model_.module.find(name);
+      if (found == model_.module.end()) continue;
+      tree_.hold(sizeof(NamedTensor) + name.size() + 2 * found->second.sizes.size() * sizeof(i64));
+      model_.buffers.push_back({found->first, found->second});
     }
   }
 
@@ -93,9 +106,10 @@ class ModelReader {
 
 }  // namespace
 
-TensorInfo NamedShape::info(DType dtype) const {
+TensorInfo NamedShape::info(DType dtype, std::string_view foreign) const {
   TorchTensor tensor;
   tensor.dtype = dtype;
+  tensor.foreign = foreign;
   tensor.sizes = sizes;
   tensor.elems = elems;
   return tensor.info(name);

@@ -6,14 +6,12 @@
 
 namespace spillway::data {
 
-/// Of a group of parameters, or of one: no more, so that sums of a few stay within 64 bits.
-constexpr i64 kMostZeroElems = std::numeric_limits<i64>::max() / 64;
-
 struct NamedShape {
   std::string name;
   std::vector<i64> sizes;
   i64 elems = 0;
-  TensorInfo info(DType dtype) const;
+  /// `foreign` as TorchTensor's.
+  TensorInfo info(DType dtype, std::string_view foreign = {}) const;
 };
 
 struct NamedTensor {
@@ -28,7 +26,7 @@ struct ZeroModel {
   std::vector<NamedShape> frozen;
   std::vector<TorchTensor> frozen_values;                   // of each: whole, with ZeRO-3 this rank's part
   std::vector<NamedTensor> buffers;                         // batch norm's running statistics and their like
-  std::map<std::string, TorchTensor> module;                // as the model computes with them; empty ones with ZeRO-3
+  std::map<std::string, TorchTensor, std::less<>> module;   // as the model computes with them; empty ones with ZeRO-3
   std::vector<std::pair<std::string, std::string>> shared;  // a second name, and the parameter that it is of
 };
 

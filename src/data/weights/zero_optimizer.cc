@@ -16,14 +16,17 @@ using Kind = PickleNode::Kind;
 std::vector<const PickleNode*> states_of(const TorchTree& tree, const PickleNode* optimizer) {
   std::vector<const PickleNode*> states;
   if (optimizer != nullptr && optimizer->kind == Kind::list) {
-    for (const PickleRef ref : optimizer->items) states.push_back(&tree.at(ref));
+    tree.hold(optimizer->count * sizeof(states[0]));
+    for (const PickleRef ref : tree.elements(optimizer)) states.push_back(&tree.at(ref));
     return states;
   }
   std::map<i64, const PickleNode*> numbered;
   const PickleNode* all = tree.find(optimizer, "state");
   const auto entries = all == nullptr ? std::span<const PickleRef>() : tree.entries(*all);
   for (size_t i = 0; i + 1 < entries.size(); i += 2) {
-    if (tree.at(entries[i]).kind == Kind::integer) numbered.emplace(tree.at(entries[i]).integer, &tree.at(entries[i + 1]));
+    if (tree.at(entries[i]).kind != Kind::integer) continue;
+    tree.hold(sizeof(decltype(numbered)::value_type) + kMapNodeBytes);
+    numbered.emplace(tree.at(entries[i]).integer(), &tree.at(entries[i + 1]));
   }
   for (const auto& [number, state] : numbered) states.push_back(state);
   return states;
@@ -31,11 +34,15 @@ std::vector<const PickleNode*> states_of(const TorchTree& tree, const PickleNode
 
 std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* list, const std::string& name) {
   std::vector<TorchTensor> tensors;
-  if (list == nullptr || (list->kind != Kind::list && list->kind != Kind::tuple)) return tensors;
-  for (const PickleRef ref : list->items) {
+  i64 left = tree.archive().bytes();
+  for (const PickleRef ref : tree.elements(list)) {
     auto tensor = tree.tensor(tree.at(ref), name);
     if (!tensor || !tensor->foreign.empty() || !is_floating(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("expected floating-point tensors in {}", name));
+    // Each part has elements of its own.
+    if (tensor->elems > left / size_of(tensor->dtype))
+      reject_zero(tree.archive().path(), fmt::format("{} have more elements than the file has bytes for", name));
+    left -= tensor->elems * size_of(tensor->dtype);
     tensors.push_back(std::move(*tensor));
   }
   return tensors;
@@ -46,9 +53,10 @@ void take_arrays(const TorchTree& tree, const PickleNode& state, std::map<std::s
   const auto entries = tree.entries(state);
   for (size_t i = 0; i + 1 < entries.size(); i += 2) {
     const PickleNode& key = tree.at(entries[i]);
-    if (key.kind != Kind::text || key.text == "step") continue;
-    auto tensor = tree.tensor(tree.at(entries[i + 1]), key.text);
-    if (tensor && tensor->foreign.empty() && is_floating(tensor->dtype)) arrays[key.text].push_back(std::move(*tensor));
+    if (key.kind != Kind::text || tree.text(key) == "step") continue;
+    auto tensor = tree.tensor(tree.at(entries[i + 1]), tree.text(key));
+    if (!tensor || !tensor->foreign.empty() || !is_floating(tensor->dtype)) continue;
+    arrays[std::string(tree.text(key))].push_back(std::move(*tensor));
   }
 }
 
@@ -58,54 +66,57 @@ std::optional<i64> updates_of(const TorchTree& tree, const PickleNode* dictionar
   for (const PickleNode* state : states) {
     if (const PickleNode* step = tree.find(state, "step")) return whole_number(tree, *step);
   }
-  const PickleNode* groups = tree.find(optimizer, "param_groups");
-  if (groups == nullptr || groups->kind != Kind::list || groups->items.empty()) return {};
-  const PickleNode* step = tree.find(&tree.at(groups->items[0]), "step");
+  const auto groups = tree.elements(tree.find(optimizer, "param_groups"));
+  if (groups.empty()) return {};
+  const PickleNode* step = tree.find(&tree.at(groups[0]), "step");
   return step == nullptr ? std::nullopt : whole_number(tree, *step);
 }
 
 // Of the object's attributes.
 std::optional<ZeroCheckpoint::Scale> scale_of(const TorchTree& tree, const PickleNode* scaler) {
-  if (scaler == nullptr || scaler->kind != Kind::object || scaler->state.empty()) return {};
-  const PickleNode* attributes = &tree.at(scaler->state[0]);
-  const PickleNode *scale = tree.find(attributes, "cur_scale"), *iteration = tree.find(attributes, "cur_iter"),
-                   *overflow = tree.find(attributes, "last_overflow_iter");
+  const PickleNode *scale = tree.attribute(scaler, "cur_scale"), *iteration = tree.attribute(scaler, "cur_iter"),
+                   *overflow = tree.attribute(scaler, "last_overflow_iter");
   if (scale == nullptr || iteration == nullptr || overflow == nullptr || iteration->kind != Kind::integer ||
       overflow->kind != Kind::integer)
     return {};
-  const double value = scale->kind == Kind::integer ? static_cast<double>(scale->integer) : scale->real;
-  if (!(value >= 1) || value > 0x1p64 || iteration->integer < 0 || overflow->integer < -1 || overflow->integer >= iteration->integer)
-    return {};
-  return ZeroCheckpoint::Scale{value, iteration->integer - overflow->integer - 1};
+  if (scale->kind != Kind::integer && scale->kind != Kind::real) return {};
+  const double value = scale->kind == Kind::integer ? static_cast<double>(scale->integer()) : scale->real();
+  const i64 at = iteration->integer(), last = overflow->integer();
+  if (!(value >= 1) || value > 0x1p64 || at < 0 || last < -1 || last >= at) return {};
+  return ZeroCheckpoint::Scale{value, at - last - 1};
 }
 
 std::vector<i64> whole_numbers(const TorchTree& tree, const PickleNode& list) {
   std::vector<i64> numbers;
-  if (list.kind != Kind::list && list.kind != Kind::tuple) return numbers;
-  for (const PickleRef ref : list.items) numbers.push_back(std::min(whole_number(tree, tree.at(ref)).value_or(0), i64{1} << 40));
+  for (const PickleRef ref : tree.elements(&list)) {
+    tree.hold(sizeof(i64));
+    numbers.push_back(std::min(whole_number(tree, tree.at(ref)).value_or(0), i64{1} << 40));
+  }
   return numbers;
 }
 
 std::vector<std::vector<i64>> paddings_of(const TorchTree& tree, const PickleNode* groups) {
   std::vector<std::vector<i64>> paddings;
-  if (groups == nullptr || groups->kind != Kind::list) return paddings;
-  for (const PickleRef ref : groups->items) paddings.push_back(whole_numbers(tree, tree.at(ref)));
+  for (const PickleRef ref : tree.elements(groups)) {
+    tree.hold(sizeof(paddings[0]));
+    paddings.push_back(whole_numbers(tree, tree.at(ref)));
+  }
   return paddings;
 }
 
 // 3, or ZeroStageEnum(3).
 int stage_of(const TorchTree& tree, const PickleNode* node) {
   if (node != nullptr && node->kind == Kind::object) {
-    const PickleNode& arguments = tree.at(node->items[1]);
-    node = arguments.kind == Kind::tuple && arguments.items.size() == 1 ? &tree.at(arguments.items[0]) : nullptr;
+    const auto arguments = tree.elements(&tree.arguments(*node));
+    node = arguments.size() == 1 ? &tree.at(arguments[0]) : nullptr;
   }
-  return node != nullptr && node->kind == Kind::integer ? static_cast<int>(std::clamp<i64>(node->integer, 0, 4)) : 0;
+  return node != nullptr && node->kind == Kind::integer ? static_cast<int>(std::clamp<i64>(node->integer(), 0, 4)) : 0;
 }
 
 }  // namespace
 
 std::optional<i64> whole_number(const TorchTree& tree, const PickleNode& node) {
-  if (node.kind == Kind::integer && node.text.empty()) return std::max<i64>(node.integer, 0);
+  if (node.kind == Kind::integer) return std::max<i64>(node.integer(), 0);
   const auto tensor = tree.tensor(node, "step");
   if (!tensor || tensor->elems != 1 || !tensor->foreign.empty() || !is_floating(tensor->dtype)) return {};
   double value = 0;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
+#include "data/element_count.h"
 #include "data/file.h"
 #include "data/weights/zero_model.h"
 #include "data/weights/zero_optimizer.h"
@@ -25,12 +25,13 @@ class Flat {
   void append(size_t tensor, i64 elems) {
     begins_.push_back(elems_);
     tensors_.push_back(tensor);
-    elems_ = std::min(elems_ + std::min(elems, kMostZeroElems), kMostZeroElems);
+    elems_ = std::min(elems_ + elems, kMostElements);
   }
   i64 elems() const { return elems_; }
   // [begin, begin + elems) of it, which are from `at` on of a weight.
   void cut(i64 begin, i64 elems, i64 at, Pieces& into) const {
-    for (size_t i = 0; i < tensors_.size(); ++i) {
+    const auto behind = std::ranges::upper_bound(begins_, begin) - begins_.begin();
+    for (auto i = static_cast<size_t>(std::max<std::ptrdiff_t>(behind - 1, 0)); i < tensors_.size() && begins_[i] < begin + elems; ++i) {
       const i64 end = i + 1 < begins_.size() ? begins_[i + 1] : elems_;
       const i64 first = std::max(begin, begins_[i]), last = std::min(begin + elems, end);
       if (first < last) into.push_back({tensors_[i], first - begins_[i], last - first, at + first - begin});
@@ -45,7 +46,9 @@ class Flat {
 
 class PartsReader {
  public:
-  explicit PartsReader(const fs::path& folder) : files_(zero_files(folder)) { parts_.folder = files_.folder; }
+  explicit PartsReader(const fs::path& folder) : files_(zero_files(folder)), budget_("[deepspeed] " + files_.folder.string()) {
+    parts_.folder = files_.folder;
+  }
 
   ZeroParts read() {
     read_models();
@@ -57,11 +60,12 @@ class PartsReader {
     add_frozen();
     check_against_module();
     for (const auto& [other, name] : model_.shared) {
-      const auto one = std::ranges::find(parts_.weights, name, [](const ZeroWeight& weight) { return weight.info.name; });
-      if (one == parts_.weights.end() || !names_.insert(other).second) continue;
-      ZeroWeight same = *one;
+      const auto one = numbers_by_name_.find(name);
+      if (one == numbers_by_name_.end() || numbers_by_name_.contains(other)) continue;
+      charge(parts_.weights[one->second]);
+      ZeroWeight same = parts_.weights[one->second];
       same.info.name = other;
-      parts_.weights.push_back(std::move(same));
+      add_weight(std::move(same));
     }
     return std::move(parts_);
   }
@@ -69,17 +73,37 @@ class PartsReader {
  private:
   [[noreturn]] void reject(const std::string& why) const { reject_zero(files_.folder, why); }
 
-  size_t add(size_t file, TorchTensor tensor) { return parts_.tensors.add(file, std::move(tensor)); }
+  // Its pickle is charged to the tree made of it; what is kept of all files, to their bytes together.
+  std::pair<size_t, std::shared_ptr<const TorchArchive>> open(const fs::path& path) {
+    const size_t file = parts_.tensors.archives->add(path);
+    auto archive = parts_.tensors.archives->open(file);
+    budget_.add_input(static_cast<u64>(archive->bytes()));
+    return {file, std::move(archive)};
+  }
+  size_t add(size_t file, TorchTensor tensor) {
+    budget_.hold(sizeof(parts_.tensors.tensors[0]) + (tensor.sizes.size() + tensor.strides.size()) * sizeof(i64));
+    return parts_.tensors.add(file, std::move(tensor));
+  }
   void add_weight(ZeroWeight weight) {
-    if (!names_.insert(weight.info.name).second) reject(fmt::format("it has two tensors {}", in_quotes(weight.info.name)));
+    charge(weight);
+    if (!numbers_by_name_.emplace(weight.info.name, parts_.weights.size()).second)
+      reject(fmt::format("it has two tensors {}", in_quotes(weight.info.name)));
     parts_.weights.push_back(std::move(weight));
+  }
+  void charge(const ZeroWeight& weight) {
+    u64 pieces = weight.values.size(), arrays = 0;
+    for (const auto& [array, of] : weight.arrays) {
+      pieces += of.size();
+      arrays += array.size() + sizeof(std::pair<const std::string, Pieces>) + kMapNodeBytes;
+    }
+    budget_.hold(sizeof weight + weight.info.name.size() + pieces * sizeof(TensorPiece) + arrays);
   }
 
   // "mp_rank_00_model_states.pt", or that of each rank.
   void read_models() {
     for (const fs::path& path : files_.model_states) {
-      const size_t file = parts_.tensors.archives->add(path);
-      ZeroModel model = zero_model(*parts_.tensors.archives->open(file));
+      const auto [file, archive] = open(path);
+      ZeroModel model = zero_model(*archive);
       const bool first = path == files_.model_states.front();
       if (!first && model.steps != model_.steps)
         reject_zero(path, fmt::format("it is of step {}, and {} of step {}: expected the files of one save", model.steps,
@@ -89,7 +113,12 @@ class PartsReader {
       if (first) model_ = std::move(model);
       std::vector<TorchTensor>& frozen = first ? model_.frozen_values : model.frozen_values;
       frozen_.resize(model_.frozen.size());
-      for (size_t i = 0; i < frozen.size(); ++i) frozen_[i].append(add(file, frozen[i]), frozen[i].elems);
+      for (size_t i = 0; i < frozen.size(); ++i) {
+        if (frozen[i].dtype != model_.frozen_values[i].dtype || frozen[i].foreign != model_.frozen_values[i].foreign)
+          reject_zero(path, fmt::format("the frozen parameter {} is of another type there than in the first rank's file",
+                                        in_quotes(model_.frozen[i].name)));
+        frozen_[i].append(add(file, frozen[i]), frozen[i].elems);
+      }
     }
     if (model_.groups.empty() && files_.parameters.empty())
       reject_zero(files_.model_states.front(), "expected `param_shapes`, which DeepSpeed writes with ZeRO: was it saved without?");
@@ -111,7 +140,7 @@ class PartsReader {
       if (frozen_[i].elems() < shape.elems)
         reject(fmt::format("the frozen parameter {} has {} elements, of which there are {}", in_quotes(shape.name), shape.elems,
                            frozen_[i].elems()));
-      ZeroWeight weight{.info = shape.info(model_.frozen_values[i].dtype)};
+      ZeroWeight weight{.info = shape.info(model_.frozen_values[i].dtype, model_.frozen_values[i].foreign)};
       frozen_[i].cut(0, shape.elems, 0, weight.values);
       add_weight(std::move(weight));
     }
@@ -134,7 +163,7 @@ class PartsReader {
           reject(fmt::format(
               "element {} of {} is {:.9g} in the optimizer's fp32 weights and {:.9g} in the model's: they are not of one save, or laid "
               "out in a way that is not known here",
-              at, weight.info.name, full, rounded));
+              at, in_quotes(weight.info.name), full, rounded));
       }
     }
   }
@@ -147,8 +176,8 @@ class PartsReader {
   void read_optimizers() {
     std::vector<ZeroOptimizer> ranks;
     for (const fs::path& path : files_.optimizer_states) {
-      const size_t file = parts_.tensors.archives->add(path);
-      ranks.push_back(zero_optimizer(path, *parts_.tensors.archives->open(file)));
+      const auto [file, archive] = open(path);
+      ranks.push_back(zero_optimizer(path, *archive));
       ZeroOptimizer& rank = ranks.back();
       const ZeroOptimizer& first = ranks.front();
       if (rank.ranks != std::ssize(files_.optimizer_states))
@@ -201,11 +230,11 @@ class PartsReader {
     }
   }
   void lay_group(const std::vector<NamedShape>& shapes, const std::vector<i64>& paddings, const Flat& values,
-                 const std::map<std::string, Flat>& arrays, i64 alignment) {
+                 std::map<std::string, Flat>& arrays, i64 alignment) {
     i64 needed = 0;
     for (size_t i = 0; i < shapes.size(); ++i) {
       needed += shapes[i].elems + (i < paddings.size() ? paddings[i] : 0);
-      if (needed > kMostZeroElems) reject("its parameters have too many elements");
+      if (needed > kMostElements) reject("its parameters have too many elements");
     }
     const i64 last =
         paddings.empty() || shapes.empty() ? needed : needed - (shapes.size() <= paddings.size() ? paddings[shapes.size() - 1] : 0);
@@ -215,13 +244,12 @@ class PartsReader {
     if (!fits(values))
       reject(fmt::format("its parameters have {} elements, its optimizer's fp32 weights {}: expected the files of one save", needed,
                          values.elems()));
+    std::erase_if(arrays, [&](const auto& array) { return !fits(array.second); });
     i64 offset = 0;
     for (size_t i = 0; i < shapes.size(); offset += shapes[i].elems + (i < paddings.size() ? paddings[i] : 0), ++i) {
       ZeroWeight weight{.info = shapes[i].info(DType::f32)};
       values.cut(offset, shapes[i].elems, 0, weight.values);
-      for (const auto& [array, flat] : arrays) {
-        if (fits(flat)) flat.cut(offset, shapes[i].elems, 0, weight.arrays[array]);
-      }
+      for (const auto& [array, flat] : arrays) flat.cut(offset, shapes[i].elems, 0, weight.arrays[array]);
       add_weight(std::move(weight));
     }
   }
@@ -234,7 +262,7 @@ class PartsReader {
     i64 needed = 0;
     for (const NamedShape& shape : shapes) {
       needed += (shape.elems + count - 1) / count;
-      if (needed > kMostZeroElems) reject("its parameters have too many elements");
+      if (needed > kMostElements) reject("its parameters have too many elements");
     }
     std::vector<Flat> values;
     std::vector<std::map<std::string, Flat>> arrays(ranks.size());
@@ -247,6 +275,9 @@ class PartsReader {
                                 "of one save",
                                 needed, values.back().elems()));
     }
+    std::erase_if(arrays.front(), [&](const auto& array) {
+      return !std::ranges::all_of(arrays, [&](const auto& of) { return of.contains(array.first) && of.at(array.first).elems() == needed; });
+    });
     i64 offset = 0;
     for (const NamedShape& shape : shapes) {
       ZeroWeight weight{.info = shape.info(DType::f32)};
@@ -256,11 +287,8 @@ class PartsReader {
           flat_of(static_cast<size_t>(rank)).cut(offset, std::min(part, shape.elems - rank * part), rank * part, pieces);
       };
       whole([&](size_t rank) -> const Flat& { return values[rank]; }, weight.values);
-      for (const auto& [array, unused] : arrays.front()) {
-        const bool everywhere =
-            std::ranges::all_of(arrays, [&](const auto& of) { return of.contains(array) && of.at(array).elems() == needed; });
-        if (everywhere) whole([&](size_t rank) -> const Flat& { return arrays[rank].at(array); }, weight.arrays[array]);
-      }
+      for (const auto& [array, unused] : arrays.front())
+        whole([&](size_t rank) -> const Flat& { return arrays[rank].at(array); }, weight.arrays[array]);
       offset += part;
       add_weight(std::move(weight));
     }
@@ -279,11 +307,15 @@ class PartsReader {
     }
     std::ranges::sort(folders);
     if (folders.empty()) reject_zero(files_.parameters, "expected a folder for each parameter, there is none");
+    std::map<std::string_view, const NamedShape*> shapes;
+    for (const std::vector<NamedShape>& group : model_.groups) {
+      for (const NamedShape& shape : group) shapes.emplace(shape.name, &shape);
+    }
     std::optional<i64> updates;
     for (const fs::path& folder : folders) {
       const auto values = universal_tensor(folder / "fp32.pt");
       if (!values) reject_zero(folder / "fp32.pt", "expected a tensor in it");
-      const NamedShape shape = universal_shape(folder.filename().string(), values->second);
+      const NamedShape shape = universal_shape(shapes, folder.filename().string(), values->second);
       const i64 elems = shape.elems, stored = values->second.elems;
       ZeroWeight weight{.info = shape.info(values->second.dtype)};
       weight.values.push_back({add(values->first, values->second), 0, elems, 0});
@@ -299,26 +331,23 @@ class PartsReader {
           continue;
         }
         auto tensor = universal_tensor(entry.path());
-        if (!tensor || tensor->second.elems != stored || parts_.tensors.tensors.size() > kMostTensors) continue;
+        if (!tensor || tensor->second.elems != stored) continue;
         weight.arrays[array].push_back({add(tensor->first, std::move(tensor->second)), 0, elems, 0});
       }
       add_weight(std::move(weight));
     }
     if (updates) parts_.standing.updates = *updates;
   }
-  static constexpr size_t kMostTensors = size_t{1} << 22;
 
   // A flat one, which may end in padding, takes the shape that the parameter has.
-  NamedShape universal_shape(const std::string& name, const TorchTensor& tensor) const {
-    for (const std::vector<NamedShape>& group : model_.groups) {
-      const auto shape = std::ranges::find(group, name, &NamedShape::name);
-      if (shape != group.end() && tensor.sizes.size() == 1 && shape->elems <= tensor.elems) return *shape;
-    }
+  static NamedShape universal_shape(const std::map<std::string_view, const NamedShape*>& shapes, const std::string& name,
+                                    const TorchTensor& tensor) {
+    const auto shape = shapes.find(name);
+    if (shape != shapes.end() && tensor.sizes.size() == 1 && shape->second->elems <= tensor.elems) return *shape->second;
     return {name, tensor.sizes, tensor.elems};
   }
   std::optional<std::pair<size_t, TorchTensor>> universal_tensor(const fs::path& path) {
-    const size_t file = parts_.tensors.archives->add(path);
-    const auto archive = parts_.tensors.archives->open(file);
+    const auto [file, archive] = open(path);
     const TorchTree tree(*archive, belongs_to_deepspeed, kDeepSpeedCure);
     const PickleNode* parameter = tree.find(&tree.root(), "param");
     auto tensor = tree.tensor(parameter == nullptr ? tree.root() : *parameter, path.filename().string());
@@ -326,16 +355,16 @@ class PartsReader {
     return std::pair(file, std::move(*tensor));
   }
   std::optional<i64> universal_step(const fs::path& path) {
-    const size_t file = parts_.tensors.archives->add(path);
-    const auto archive = parts_.tensors.archives->open(file);
+    const auto [file, archive] = open(path);
     const TorchTree tree(*archive, belongs_to_deepspeed, kDeepSpeedCure);
     return whole_number(tree, tree.root());
   }
 
   const ZeroFiles files_;
   ZeroParts parts_;
-  std::set<std::string> names_;
-  ZeroModel model_;  // of the first rank
+  ReadBudget budget_;
+  std::map<std::string, size_t> numbers_by_name_;  // of parts_.weights
+  ZeroModel model_;                                // of the first rank
   std::vector<Flat> frozen_;
   static constexpr size_t kFirstModel = 0;                               // the first file that is added
   std::vector<std::vector<size_t>> numbers_;                             // by rank: its tensors of weights

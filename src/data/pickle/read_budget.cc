@@ -1,0 +1,15 @@
+#include "data/pickle/read_budget.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace spillway::data {
+
+void ReadBudget::exceeded(const char* how) const {
+  throw Error(ErrorCode::data, fmt::format("{}: reading it {} than its {} bytes justify: expected values that are used a few times each, "
+                                           "as in every file that a training run saves",
+                                           where_, how, input_));
+}
+
+}  // namespace spillway::data

@@ -1,0 +1,51 @@
+// What the reading of an untrusted file may cost. References of a few bytes can make a reader visit or copy the same values any number of
+// times, so readers of formats with references charge every visit and every copy here. Both limits grow with what is read: honest files
+// take a fraction of them, whatever their size. Values; one thread.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include "base/types.h"
+
+namespace spillway::data {
+
+/// Of a std::map, beside each of its values.
+constexpr u64 kMapNodeBytes = 32;
+
+class ReadBudget {
+ public:
+  static constexpr u64 kStepsOfAny = u64{1} << 22, kStepsPerByte = 32;
+  static constexpr u64 kHeldOfAny = u64{4} << 20, kHeldPerByte = 16, kMostHeld = u64{512} << 20;
+
+  /// `where` stands at the beginning of messages: "[torch] model.bin".
+  explicit ReadBudget(std::string where, u64 input_bytes = 0) : where_(std::move(where)) { add_input(input_bytes); }
+
+  /// So many bytes more are read.
+  void add_input(u64 bytes) {
+    constexpr u64 kEnough = u64{1} << 50;  // so that no product overflows
+    input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
+    most_steps_ = kStepsOfAny + kStepsPerByte * input_;
+    most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);
+  }
+  /// Values looked at, bytes compared. Throws Error(data) when there are more than kStepsPerByte for each byte of input.
+  void spend(u64 steps) {
+    if (steps > most_steps_ - steps_) exceeded("visits its values more often");
+    steps_ += steps;
+  }
+  /// Bytes kept in memory. Throws Error(data) when there are more than kHeldPerByte for each byte of input, or more than kMostHeld.
+  void hold(u64 bytes) {
+    if (bytes > most_held_ - held_) exceeded("takes more memory");
+    held_ += bytes;
+  }
+
+  u64 steps() const { return steps_; }
+  u64 held() const { return held_; }
+
+ private:
+  [[noreturn]] void exceeded(const char* how) const;
+
+  std::string where_;
+  u64 input_ = 0, steps_ = 0, held_ = 0, most_steps_ = 0, most_held_ = 0;
+};
+
+}  // namespace spillway::data

@@ -1,0 +1,25 @@
+#include "data/weights/tensor_index.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "data/file.h"
+
+namespace spillway::data {
+
+void TensorIndex::add(TensorInfo info) {
+  if (__builtin_add_overflow(bytes_, info.bytes(), &bytes_)) {
+    throw Error(ErrorCode::data, fmt::format("{}: its tensors up to {} have more than 2^63 bytes together", where_, in_quotes(info.name)));
+  }
+  if (!by_name_.emplace(info.name, infos_.size()).second) {
+    throw Error(ErrorCode::data, fmt::format("{}: it has two tensors {}", where_, in_quotes(info.name)));
+  }
+  infos_.push_back(std::move(info));
+}
+
+const TensorInfo* TensorIndex::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &infos_[found->second];
+}
+
+}  // namespace spillway::data
