@@ -54,7 +54,7 @@ File File::open(const std::filesystem::path& path) {
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) throw_io("open", path, errno);
   if (fd < 0) throw Error(ErrorCode::data, fmt::format("[file] cannot open {}: {}", path.string(), in_words(errno)));
   File file(path, fd, 0);
-  file.expect_regular();
+  file.expect_regular(ErrorCode::data);
   refuse_pointer(file);
   return file;
 }
@@ -63,7 +63,7 @@ File File::open_to_write(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw_io("open for writing", path, errno);
   File file(path, fd, 0);
-  file.expect_regular();
+  file.expect_regular(ErrorCode::io);
   return file;
 }
 
@@ -87,12 +87,12 @@ File::~File() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void File::expect_regular() {
+void File::expect_regular(ErrorCode otherwise) {
   struct stat status {};
   if (::fstat(fd_, &status) != 0) throw_io("look at", path_, errno);
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::data, fmt::format("[file] expected a regular file, got a {}: {}",
-                                             S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path_.string()));
+    throw Error(otherwise, fmt::format("[file] expected a regular file, got a {}: {}",
+                                       S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path_.string()));
   }
   size_bytes_ = status.st_size;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/types.h"
 
 namespace spillway::data {
@@ -48,7 +49,7 @@ class File {
 
  private:
   File(std::filesystem::path path, int fd, i64 size_bytes) : path_(std::move(path)), fd_(fd), size_bytes_(size_bytes) {}
-  void expect_regular();
+  void expect_regular(ErrorCode otherwise);
   std::filesystem::path path_;
   int fd_ = -1;
   i64 size_bytes_ = 0;

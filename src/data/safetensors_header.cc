@@ -84,11 +84,12 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool key(string_t& name) override {
-    auto& seen = place_ == Place::top ? names_ : place_ == Place::metadata ? metadata_names_ : fields_;
     if (place_ == Place::tensor && name != "dtype" && name != "shape" && name != "data_offsets") {
       fail("expected dtype, shape and data_offsets, got the field " + in_quotes(name));
     }
-    if (!seen.insert(name).second) fail("the key " + in_quotes(name) + " appears twice");
+    const bool is_new = place_ == Place::metadata ? header_.metadata.emplace(name, "").second
+                                                  : (place_ == Place::top ? names_ : fields_).insert(name).second;
+    if (!is_new) fail("the key " + in_quotes(name) + " appears twice");
     (place_ == Place::tensor ? field_ : entry_) = name;
     if (place_ == Place::top) tensor_ = name;
     return true;
@@ -186,7 +187,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   const std::string& file_;
   SafetensorsHeader& header_;
   Place place_ = Place::start;
-  std::set<std::string> names_, metadata_names_, fields_;
+  std::set<std::string> names_, fields_;
   std::string entry_, field_, tensor_, dtype_;
   std::vector<i64> shape_, offsets_;
 };

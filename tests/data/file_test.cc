@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -174,6 +177,37 @@ TEST(File, TextFromAFileIsMadeFitForAMessage) {
   EXPECT_EQ(in_quotes("plain name"), "\"plain name\"");
   EXPECT_EQ(in_quotes("a\"b\\\n\x1b"), R"("a\x22b\x5c\x0a\x1b")");
   EXPECT_LT(in_quotes(std::string(100000, 'x')).size(), 200u);
+}
+
+// Opening a named pipe usually waits until somebody opens its other end.
+TEST(File, WhatIsNoRegularFileIsRefusedAtOnce) {
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths = {folder.path(),
+                                              "/dev/null",
+                                              "/dev/zero",
+                                              folder / "pipe",
+                                              folder / "socket",
+                                              folder / "loop",
+                                              folder / "link to the pipe",
+                                              folder / std::string(300, 'a'),
+                                              folder / "none"};
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("loop", folder / "loop");
+  std::filesystem::create_symlink("pipe", folder / "link to the pipe");
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  (folder / "socket").string().copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  for (const auto& path : paths) {
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { File::open(path); }), HasSubstr(path.string()));
+    EXPECT_THAT(error_of(ErrorCode::io, [&] { File::open_to_write(path); }), HasSubstr(path.string()));
+    EXPECT_EQ(beginning_of(path, 4), "") << path;
+  }
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { sync_path(folder / "pipe"); }), HasSubstr("cannot sync"));
+  put(folder / "text", "three");
+  EXPECT_EQ(beginning_of(folder / "text", 4), "thre");
+  EXPECT_EQ(beginning_of(folder / "text", 40), "three");
+  ::close(socket);
 }
 
 TEST(SafetensorsWriter, AFailedSyncIsNotAFinishedFile) {

@@ -312,6 +312,9 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "no whole number of bytes");
   refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,4]}})", "expected 6 bytes for I16 [3]");
   refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]}})", "overflows");
+  // Within 64 bits of bytes, but beyond what a Shape holds: 2^60 - 1 and none.
+  refused(R"({"a":{"dtype":"U8","shape":[1152921504606846975,0],"data_offsets":[0,0]}})", "overflows");
+  refused(R"({"a":{"dtype":"F4","shape":[2305843009213693951,0],"data_offsets":[0,0]}})", "overflows");
   refused(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "too large");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616]}})", "the number");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", "got more");

@@ -2,6 +2,7 @@
 // it. Each is refused with Error(data), or read. What is refused here was read for minutes, or until memory ran out, before readers had
 // budgets.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "data/weights/torch_archive.h"
 #include "data/weights/weight_folder.h"
@@ -211,6 +212,15 @@ TEST(HostileDistributedCheckpoint, EveryBlockHasBytesOfItsOwn) {
   EXPECT_THAT(beyond.refusal(), HasSubstr("expected 9223372036854775807 bytes at 9223372036854775807"));
 }
 
+// Else a few blocks of a kilobyte would be read as a million elements each.
+TEST(HostileDistributedCheckpoint, ABlockRepeatsNoElements) {
+  const std::string one = torch_file(tensor({.sizes = {1000}, .strides = {0}}));
+  const Saved saved("", metadata(dict({text("w"), of_tensor({1000}, list({chunk({0}, {1000})}))}),
+                                 dict({place(text("w"), {0}, "a", 0, static_cast<i64>(one.size()))})));
+  put(saved.at / "a", one);
+  EXPECT_THAT(saved.refusal(), HasSubstr("expected the 1000 elements of the block of \"w\", got 1 that are repeated"));
+}
+
 TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {
   for (const std::string& circle : {"]" + put(0) + get(0) + "a", "}" + put(0) + text("chunks") + get(0) + "s",
                                     global("torch.distributed.checkpoint.metadata", "Metadata") + ")\x81" + put(0) + "}" + text("chunks") +
@@ -356,6 +366,32 @@ TEST(HostileZeroCheckpoint, ReferencesInCirclesAreRefused) {
   EXPECT_NE(zero.refusal(), "");
   zero.write(zero.model({text(kShapes), zero.shapes({text("w"), torch_size({1})})}), circle + get(1));
   EXPECT_THAT(zero.refusal(), HasSubstr("it has no fp32 weights"));
+}
+
+// Whatever lies in place of a file of weights, or beside it.
+TEST(HostileWeightFolder, NoPipeIsWaitedFor) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    for (const bool is_pipe : {true, false}) {
+      const TemporaryFolder folder;
+      if (is_pipe) {
+        ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+      } else {
+        fs::create_symlink("/dev/zero", folder / name);
+      }
+      EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder weights(folder.path()); }),
+                  HasSubstr("expected a regular file, got a device or pipe"));
+      EXPECT_FALSE(is_torch_file(folder / name));
+    }
+  }
+  for (const char* name : {"latest", "latest_universal", ".metadata"}) {
+    const TemporaryFolder folder;
+    ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+    EXPECT_FALSE(has_weights(folder.path())) << name;
+  }
+  const Zero zero;
+  ASSERT_EQ(::mkfifo((zero.at / "mp_rank_00_model_states.pt").c_str(), 0600), 0);
+  put(zero.at / "zero_pp_rank_0_mp_rank_00_optim_states.pt", "");
+  EXPECT_THAT(zero.refusal(), HasSubstr("expected a regular file, got a device or pipe"));
 }
 
 // "latest" is read as far as the name of a folder goes.
