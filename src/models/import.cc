@@ -26,6 +26,8 @@ constexpr std::array<TorchvisionModel, 5> kTorchvision{{{"resnet18", "conv1.weig
                                                         {"alexnet", "features.0.weight", "classifier.6.bias"},
                                                         {"vgg11", "features.0.weight", "classifier.6.bias"}}};
 
+constexpr i64 kMostClasses = i64{1} << 24;  // far above any data set; a product with the last layer's width stays within 64 bits
+
 std::string torchvision_names() {
   std::vector<std::string_view> names;
   for (const TorchvisionModel& model : kTorchvision) names.push_back(model.name);
@@ -70,7 +72,8 @@ ModelConfig torchvision_model(const std::filesystem::path& path, const std::stri
     reject_import(path, fmt::format("expected {} for images of 1 channel or 3, got {}", known->first, channels));
   config.image_CHW.set(0, channels);
   config.vocabulary = extent_of(file, path, known->last, 1, 0, as);
-  if (config.vocabulary < 1) reject_import(path, fmt::format("expected classes, got a {} of none", known->last));
+  if (config.vocabulary < 1 || config.vocabulary > kMostClasses)
+    reject_import(path, fmt::format("expected from 1 to {} classes, got a {} of {}", kMostClasses, known->last, config.vocabulary));
   return config;
 }
 

@@ -8,6 +8,7 @@
 
 #include "models/export/plain_model.h"
 #include "tests/data/support_files.h"
+#include "tests/data/weights/support_pickles.h"
 #include "tests/support/fixtures.h"
 
 namespace spillway::models::import_test {
@@ -78,6 +79,17 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   EXPECT_THAT(refused(put(folder / "x.bin", ""), {}), HasSubstr("got neither"));
   const std::string whole = bytes_of(llm_c);
   EXPECT_THAT(refused(put(folder / "x.bin", whole.substr(0, 20000)), {}), HasSubstr("expected 23104 bytes by its header"));
+  // Shapes that a stride of 0 makes of one element.
+  namespace pickles = test::pickles;
+  const auto with_classes = [&](i64 classes) {
+    const std::string first = pickles::tensor({.sizes = {64, 3, 7, 7}, .strides = {0, 0, 0, 0}});
+    const std::string last = pickles::tensor({.sizes = {classes}, .strides = {0}});
+    return put(folder / "x.pth",
+               pickles::torch_file(pickles::dict({pickles::text("conv1.weight"), first, pickles::text("fc.bias"), last})));
+  };
+  EXPECT_EQ(imported_model(with_classes(7), "resnet18").config.vocabulary, 7);
+  EXPECT_THAT(refused(with_classes(i64{1} << 50), "resnet18"),
+              HasSubstr("expected from 1 to 16777216 classes, got a fc.bias of 1125899906842624"));
   // A ResNet-34's config beside a ResNet-18's weights.
   const auto wrong = imported_model(resnet, "resnet34");
   EXPECT_THAT(error_of(ErrorCode::data, [&] { PlainModel model(wrong.config, resnet); }), HasSubstr("are missing: layer1.2.conv1.weight"));

@@ -73,7 +73,7 @@ class MetadataReader {
 
   std::string_view text(const PickleNode* node, const char* what) const {
     if (node == nullptr || node->kind != Kind::text) reject(fmt::format("expected {}", what));
-    tree_.spend(node->count);
+    tree_.spend_name(node->count);
     return tree_.text(*node);
   }
   i64 number(const PickleNode* node, const char* what) const {
@@ -125,7 +125,7 @@ class MetadataReader {
 
   // What the model calls it; empty: it is the optimizer's. By the path in the saved dictionary, where it is known.
   std::string name_of(std::string_view key) const {
-    tree_.spend(key.size());
+    tree_.spend_name(key.size());
     const auto path = paths_.find(key);
     if (path == paths_.end() || path->second->kind != Kind::tuple || path->second->count == 0)
       return key.starts_with("optim") ? "" : std::string(key);
@@ -134,7 +134,7 @@ class MetadataReader {
       if (tree_.text(tree_.at(part)).starts_with("optim")) return "";
     }
     const std::string_view last = tree_.text(tree_.at(parts.back()));
-    tree_.spend(last.size());
+    tree_.spend_name(last.size());
     return std::string(last);
   }
 
@@ -226,7 +226,7 @@ class MetadataReader {
   }
 
   const TorchTensor& stored_block(std::string_view key, const Block& block) {
-    tree_.spend(key.size());
+    tree_.spend_name(key.size());
     const auto place = places_.find({key, block.offsets});
     if (place == places_.end()) reject(fmt::format("a block of {} is in no file", in_quotes(key)));
     const fs::path path = folder_ / place->second.file;

@@ -67,7 +67,7 @@ std::map<std::string_view, const PickleNode*> PickleTree::by_key(const PickleNod
   for (size_t i = 0; i + 1 < all.size(); i += 2) {
     const PickleNode& key = at(all[i]);
     if (key.kind != Kind::text) continue;
-    spend(key.count);
+    spend_name(key.count);
     if (values.emplace(text(key), &at(all[i + 1])).second) hold(sizeof(decltype(values)::value_type) + kMapNodeBytes);
   }
   return values;

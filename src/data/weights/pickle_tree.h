@@ -25,6 +25,8 @@ class PickleTree {
   std::string_view text(const PickleNode& node) const { return pickle_.text(node); }
   /// What a walk costs beside the look-ups here. Both throw Error(data), see ReadBudget.
   void spend(u64 steps) const { pickle_.budget().spend(steps); }
+  /// A name of so many bytes that is copied or looked up among others.
+  void spend_name(u64 bytes) const { spend(kNameSteps + bytes); }
   void hold(u64 bytes) const { pickle_.budget().hold(bytes); }
 
   /// Whether it is the call of that global.
@@ -55,6 +57,7 @@ class PickleTree {
   i64 size(const PickleNode& node, std::string_view tensor) const;
 
  private:
+  static constexpr u64 kNameSteps = 16;
   const std::filesystem::path path_;
   const Pickle pickle_;
 };

@@ -27,7 +27,7 @@ struct TorchFile::State {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode &key = tree.at(entries[i]), &value = tree.at(entries[i + 1]);
       if (key.kind != PickleNode::Kind::text) continue;
-      tree.spend(prefix.size() + key.count);
+      tree.spend_name(prefix.size() + key.count);
       const std::string name = prefix + std::string(tree.text(key));
       if (tree.is_dictionary(value)) {
         if (depth == kMostDepth) reject_torch(archive.path(), "its dictionaries nest too deeply");

@@ -28,9 +28,11 @@ constexpr StorageType kStorages[] = {
 constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParameter = "torch._utils._rebuild_parameter",
                            kOfType = "torch._tensor._rebuild_from_type_v2";
 
-constexpr i64 kMostRepeated = i64{1} << 20;
-constexpr u64 kTensorSteps = 256;  // about the time in which its storage is looked up in the archive
-constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
+constexpr i64 kPieceBytes = 32768;
+constexpr i64 kRepeats = 16;                 // how often a tensor that is read may repeat the elements of its storage on average
+constexpr i64 kMostRepeated = i64{1} << 25;  // or its elements, of a storage that is a piece: a second's work
+constexpr u64 kTensorSteps = 256;            // about the time in which its storage is looked up in the archive
+constexpr u64 kTensorNames = 3;              // copies of a tensor's name that its reader keeps
 
 }  // namespace
 
@@ -53,25 +55,31 @@ TensorInfo TorchTensor::info(const std::string& name) const {
   return info;
 }
 
-// Runs of elements that lie behind each other: as many as the last axes have that do, within one piece.
+// Runs of elements that lie behind each other: as many as the last axes have that do, within one piece. Of a small storage the piece is the
+// whole, read once: a tensor may repeat its elements any number of times.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
-  if (tensor.elems > std::max(tensor.storage_elems(), kMostRepeated)) {
+  std::array<std::byte, kPieceBytes> raw;  // on the stack: a training run may read weights while its memory is all planned
+  const bool is_small = tensor.storage.bytes <= std::ssize(raw);
+  const i64 most_elems = std::max(is_small ? kMostRepeated : 0, kRepeats * tensor.storage_elems());
+  if (tensor.elems > most_elems) {
     reject_torch(archive.path(),
-                 fmt::format("expected a weight of at most {} elements, of which a tensor of {} repeats {}: save it contiguous",
-                             kMostRepeated, tensor.elems, tensor.storage_elems()));
+                 fmt::format("expected a weight of at most {} elements, as it repeats the {} of its storage, got {}: save it "
+                             "contiguous",
+                             most_elems, tensor.storage_elems(), tensor.elems));
   }
   size_t inner = tensor.sizes.size();  // axes from here on are contiguous
   i64 run = 1;
   while (inner > 0 && (tensor.strides[inner - 1] == run || tensor.sizes[inner - 1] == 1)) run *= tensor.sizes[--inner];
-  std::array<std::byte, 32768> raw;  // on the stack: a training run may read weights while its memory is all planned
-  const i64 width = size_of(tensor.dtype), most = static_cast<i64>(raw.size()) / width, count = static_cast<i64>(out.size());
+  const bool is_whole = is_small && run < tensor.elems;
+  if (is_whole && !out.empty()) archive.read(tensor.storage, 0, std::span(raw).first(static_cast<size_t>(tensor.storage.bytes)));
+  const i64 width = size_of(tensor.dtype), most = std::ssize(raw) / width, count = std::ssize(out);
   for (i64 at = 0; at < count;) {
     const i64 in_run = (begin + at) % run, elems = std::min({most, count - at, run - in_run});
     i64 place = tensor.offset + in_run, rest = (begin + at) / run;
     for (size_t axis = inner; axis-- > 0; rest /= tensor.sizes[axis]) place += rest % tensor.sizes[axis] * tensor.strides[axis];
-    const auto piece = std::span(raw).first(static_cast<size_t>(elems * width));
-    archive.read(tensor.storage, place * width, piece);
-    for (i64 i = 0; i < elems; ++i) out[static_cast<size_t>(at + i)] = widened(raw.data() + i * width, tensor.dtype);
+    const std::byte* from = raw.data() + (is_whole ? place * width : 0);
+    if (!is_whole) archive.read(tensor.storage, place * width, std::span(raw).first(static_cast<size_t>(elems * width)));
+    for (i64 i = 0; i < elems; ++i) out[static_cast<size_t>(at + i)] = widened(from + i * width, tensor.dtype);
     at += elems;
   }
 }

@@ -23,7 +23,8 @@ struct TorchTensor {
 };
 
 /// Elements [begin, begin + out.size()) of a floating tensor, in row-major order whatever its strides, widened to fp64. One that repeats
-/// elements of its storage (expand) is read up to a million elements: else a file of a kilobyte could be read for ever. Thread-safe.
+/// elements of its storage (expand) is read up to 16 times as many, of a small storage up to 32 million: else a file of a kilobyte could be
+/// read for ever. Thread-safe.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out);
 
 /// What a pickle of tensors asks for.

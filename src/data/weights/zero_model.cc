@@ -55,7 +55,7 @@ class ModelReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode& key = tree_.at(entries[i]);
       if (key.kind != Kind::text) continue;
-      tree_.spend(key.count);
+      tree_.spend_name(key.count);
       each(std::string(tree_.text(key)), tree_.at(entries[i + 1]));
     }
   }
@@ -78,7 +78,7 @@ class ModelReader {
     model_.frozen = shapes_in(*shapes);
     const auto by_name = tree_.by_key(parts);
     for (const NamedShape& shape : model_.frozen) {
-      tree_.spend(shape.name.size());
+      tree_.spend_name(shape.name.size());
       const auto found = by_name.find(shape.name);
       auto tensor = found == by_name.end() ? std::nullopt : tree_.tensor(*found->second, shape.name);
       if (!tensor) reject(fmt::format("it has no values of the frozen parameter {}", in_quotes(shape.name)));
@@ -92,7 +92,7 @@ class ModelReader {
     });
     for (const PickleRef ref : tree_.elements(find("buffer_names"))) {
       const std::string_view name = tree_.text(tree_.at(ref));
-      tree_.spend(name.size());
+      tree_.spend_name(name.size());
       const auto found = model_.module.find(name);
       if (found == model_.module.end()) continue;
       tree_.hold(sizeof(NamedTensor) + name.size() + 2 * found->second.sizes.size() * sizeof(i64));

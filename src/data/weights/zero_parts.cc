@@ -62,7 +62,6 @@ class PartsReader {
     for (const auto& [other, name] : model_.shared) {
       const auto one = numbers_by_name_.find(name);
       if (one == numbers_by_name_.end() || numbers_by_name_.contains(other)) continue;
-      charge(parts_.weights[one->second]);
       ZeroWeight same = parts_.weights[one->second];
       same.info.name = other;
       add_weight(std::move(same));

@@ -97,13 +97,21 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
 // A stride of 0: a file of a kilobyte would be read for years.
 TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   const TemporaryFolder folder;
-  const TorchFile file(put(folder / "x.bin", torch_file(dict({text("few"), tensor({.sizes = {1 << 20}, .strides = {0}}), text("many"),
-                                                              tensor({.sizes = {1 << 10, (1 << 10) + 1}, .strides = {0, 0}})}))));
-  std::vector<double> values(3, -1);
+  constexpr i64 kLarge = 10'000;  // floats: more than a piece
+  const auto of_one = [](std::vector<i64> sizes) { return tensor({.sizes = sizes, .strides = std::vector<i64>(sizes.size(), 0)}); };
+  const auto of_large = [](i64 times) { return tensor({.key = "1", .sizes = {times, kLarge}, .strides = {0, 1}}); };
+  const TorchFile file(put(folder / "x.bin", torch_file(dict({text("few"), of_one({1 << 15, 1 << 10}), text("many"),
+                                                              of_one({1 << 15, 1025}), text("16"), of_large(16), text("17"), of_large(17)}),
+                                                        {{"0", raw<float>({2.5})}, {"1", raw(std::vector<float>(kLarge, 1.5))}})));
+  std::vector<double> values(20'000);
   file.read_wide(*file.find("few"), 5, values);
-  EXPECT_THAT(values, testing::Each(0));
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { file.read_wide(*file.find("many"), 0, values); }),
-              HasSubstr("expected a weight of at most 1048576 elements, of which a tensor of 1049600 repeats 1"));
+  EXPECT_THAT(values, testing::Each(2.5));
+  file.read_wide(*file.find("16"), 5, values);
+  EXPECT_THAT(values, testing::Each(1.5));
+  const auto refusal = [&](const char* name) { return error_of(ErrorCode::data, [&] { file.read_wide(*file.find(name), 0, values); }); };
+  EXPECT_THAT(refusal("many"),
+              HasSubstr("expected a weight of at most 33554432 elements, as it repeats the 1 of its storage, got 33587200"));
+  EXPECT_THAT(refusal("17"), HasSubstr("expected a weight of at most 160000 elements, as it repeats the 10000 of its storage, got 170000"));
 }
 
 // Else an expanded tensor would count as one that repeats nothing.
