@@ -6,6 +6,7 @@
 #include "app/flags/text.h"
 #include "base/error.h"
 #include "data/tokenizer/regex.h"
+#include "data/tokenizer/work_budget.h"
 
 namespace spillway::app {
 namespace {
@@ -23,6 +24,15 @@ double setting(const std::string& text, const std::string& key) {
   const double value = parse_number(text, std::string(kFlag) + " " + key);
   if (value < 0) refuse(std::string("[") + kFlag + "] expected " + key + " of at least 0, got " + text);
   return value;
+}
+
+bool is_in(const data::Regex& regex, const std::string& name) try {
+  static const std::string kWhere = kFlag;
+  data::WorkBudget budget(kWhere, name.size());
+  return data::Regex::Walk(regex, name, budget).next();
+} catch (const Error&) {
+  refuse(std::string("[") + kFlag + "] expected a pattern that is found in a name, or is not, within some steps for each of its bytes, got \"" +
+         regex.pattern() + "\", which backtracks for too long in " + name + ": write it without repeats within repeats");
 }
 
 }  // namespace
@@ -55,7 +65,7 @@ std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::sp
     bool found = false;
     std::string idle;  // a running statistic
     for (size_t n = 0; n < names.size(); ++n) {
-      if (group_of[n] != 0 || !data::Regex::Walk(regex, names[n]).next()) continue;
+      if (group_of[n] != 0 || !is_in(regex, names[n])) continue;
       group_of[n] = static_cast<u16>(g + 1);
       const bool moved = n >= statistic.size() || !statistic[n];
       found |= moved;
