@@ -240,16 +240,27 @@ bool ends_line(char32_t c) { return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c 
 
 std::span<const Builtin> text_methods() { return kMethods; }
 
+namespace {
+
+// Up to this size, what is sought may be compared at each place; beyond, that could take long.
+constexpr size_t kShort = 32;
+
+size_t place_of(std::string_view text, std::string_view wanted) {
+  if (wanted.size() <= kShort) return text.find(wanted);
+  const void* found = ::memmem(text.data(), text.size(), wanted.data(), wanted.size());
+  return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : text.npos;
+}
+
+}  // namespace
+
 size_t find_first(Run& run, std::string_view text, std::string_view wanted, size_t from) {
   const std::string_view rest = text.substr(std::min(from, text.size()));
-  const void* found = ::memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
-  const size_t passed = found ? static_cast<size_t>(static_cast<const char*>(found) - rest.data()) : rest.size();
-  run.spend_letters(passed + wanted.size());
-  return found ? from + passed : text.npos;
+  const size_t at = place_of(rest, wanted);
+  run.spend_letters(std::min(at, rest.size()) + wanted.size());
+  return at == rest.npos ? at : from + at;
 }
 
 size_t find_last(Run& run, std::string_view text, std::string_view wanted) {
-  constexpr size_t kShort = 32;  // so that the plain search does not take long
   if (wanted.size() <= kShort) {
     const size_t at = text.rfind(wanted);
     run.spend_letters(text.size() - (at == text.npos ? 0 : at));
