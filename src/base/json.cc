@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "base/line_column.h"
@@ -17,16 +19,20 @@ namespace {
 // own, and an object's entry has a key and a node.
 constexpr i64 kValueBytes = 32, kContainerBytes = 96;
 constexpr i64 kFreeBytes = 512 * kMiB, kBytesOfText = 8;
+// An object that keeps the order of its keys looks each of them up one by one.
+constexpr i64 kMostOrderedKeys = 10'000;
 
 struct Scan {
   int depth = 0;
   i64 tree_bytes = 0;
+  i64 keys = 0;  // most in one object
 };
 
 // Holds for text that is no JSON as well.
 Scan scan(std::string_view text) {
   Scan all;
   int depth = 0;
+  std::array<i64, kMostJsonDepth + 1> keys{};  // of the object that is open at each depth
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -39,9 +45,13 @@ Scan scan(std::string_view text) {
       all.tree_bytes += kValueBytes;
     } else if (c == '{' || c == '[') {
       all.depth = std::max(all.depth, ++depth);
+      if (depth > kMostJsonDepth) return all;
+      keys[static_cast<size_t>(depth)] = 0;
       all.tree_bytes += kContainerBytes;
     } else if (c == '}' || c == ']') {
-      --depth;
+      depth -= depth > 0 ? 1 : 0;
+    } else if (c == ':') {
+      all.keys = std::max(all.keys, ++keys[static_cast<size_t>(depth)]);
     }
   }
   return all;
@@ -73,6 +83,8 @@ Json parse_checked(std::string_view text, JsonFault* fault, RepeatedKeys repeate
   const i64 most_bytes = kFreeBytes + kBytesOfText * std::ssize(text);
   if (found.depth > kMostJsonDepth) {
     wrong.expected = fmt::format("values nested at most {} deep, got deeper ones", kMostJsonDepth);
+  } else if (std::is_same_v<Json, nlohmann::ordered_json> && found.keys > kMostOrderedKeys) {
+    wrong.expected = fmt::format("objects of at most {} keys, got one of more", kMostOrderedKeys);
   } else if (found.tree_bytes > most_bytes) {
     wrong.expected = fmt::format("values that take at most {} MiB of memory, got more", most_bytes / kMiB);
   } else {

@@ -29,7 +29,8 @@ enum class RepeatedKeys { keep_last, refuse };
 /// and objects nest deeper than kMostJsonDepth, or the tree would take more than 512 MiB and eight times the text. `fault`, if given, then
 /// says why.
 nlohmann::json parse_json(std::string_view text, JsonFault* fault = nullptr, RepeatedKeys repeated = RepeatedKeys::keep_last);
-/// The same, with an object's keys in the order of the text.
+/// The same, with an object's keys in the order of the text; an object of more than 10,000 keys, each of which is looked for one by one, is
+/// refused as well.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonFault* fault = nullptr,
                                           RepeatedKeys repeated = RepeatedKeys::keep_last);
 

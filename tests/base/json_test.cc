@@ -60,6 +60,19 @@ TEST(Json, ATreeOutOfProportionIsRefused) {
   EXPECT_FALSE(parse_json("[" + repeated("12345,", 1 << 20) + "1]").is_discarded());
 }
 
+TEST(Json, AnOrderedObjectOfManyKeysIsRefused) {
+  const auto keys = [](int count) {
+    std::string text = "[{";
+    for (int k = 0; k < count; ++k) text += (k > 0 ? ",\"" : "\"") + std::to_string(k) + "\":[{\"a:b\":1}]";
+    return text + "}]";
+  };
+  EXPECT_EQ(parse_json(keys(100'000))[0].size(), 100'000u);
+  EXPECT_FALSE(parse_ordered_json(keys(10'000)).is_discarded());
+  JsonFault fault;
+  EXPECT_TRUE(parse_ordered_json(keys(10'001), &fault).is_discarded());
+  EXPECT_EQ(fault.expected, "objects of at most 10000 keys, got one of more");
+}
+
 TEST(Json, ARepeatedKeyIsRefusedWhereThatIsWanted) {
   EXPECT_EQ(fault_of(R"({"a": {"b": 1, "b": 2}})", RepeatedKeys::refuse), "expected each key once, got `b` twice in an object");
   EXPECT_EQ(parse_json(R"([{"a": 1}, {"a": {"a": 2}}])", nullptr, RepeatedKeys::refuse), nlohmann::json::parse(R"([{"a":1},{"a":{"a":2}}])"));

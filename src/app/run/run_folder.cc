@@ -140,7 +140,7 @@ std::string RunFolder::add_validation(i64 step, const std::string& json) {
   if (!writes() || metrics_->waits()) return "";
   data::File file = open_metrics_file(path_);
   const LastLine last = last_line_of(file, step, step_of_line);
-  const std::string line = last.step == step ? with_members(last.text, json) : "";
+  const std::string line = last.step == step && last.end == file.size_bytes() ? with_members(last.text, json) : "";
   if (line.empty()) return "";
   metrics_.emplace(std::move(file), last.begin);  // the longer line is written over the shorter one
   metrics_->append(line + "\n");

@@ -154,7 +154,10 @@ TEST(Deepspeed, BatchesAreOfAllRanks) {
   EXPECT_FALSE(all.contains("gradient-accumulation-steps")) << "it follows from the ranks";
   EXPECT_THAT(refusal(R"({"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})"),
               HasSubstr("expected a multiple of train_micro_batch_size_per_gpu x gradient_accumulation_steps, 8 rows, got 30"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected at least 1, got 0"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected from 1 to 2147483647, got 0"));
+  // The product of the two would be 0 in 64 bits.
+  EXPECT_THAT(refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
+              HasSubstr("expected from 1 to 2147483647, got 4294967296"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 2.5})"), HasSubstr("expected a whole number, got 2.5"));
 }
 
@@ -198,9 +201,9 @@ TEST(Deepspeed, WhatThereIsNotIsRefusedByName) {
       {R"({"scheduler": {"type": "OneCycle"}})", "--lr-schedule onecycle"},
       {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_step": 3}}})", "did you mean warmup_num_steps?"},
       {R"({"gradient_clipping": {"value": 1}})", "expected one value"},
-      {R"({"steps_per_print": 1, "steps_per_print": 2})", "expected each key once, got it twice"},
-      {R"({"fp16": {"enabled": false, "enabled": true}})", "[enabled in ds.json] expected each key once"},
-      {R"({"fp16": )", "[--deepspeed] expected JSON in ds.json, which goes wrong in line 1"},
+      {R"({"steps_per_print": 1, "steps_per_print": 2})", "expected each key once, got `steps_per_print` twice"},
+      {R"({"fp16": {"enabled": false, "enabled": true}})", "expected each key once, got `enabled` twice"},
+      {R"({"fp16": )", "[--deepspeed] ds.json: expected JSON, which goes wrong in line 1"},
       {R"([])", "expected one JSON object"}};
   for (const auto& [text, words] : cases) EXPECT_THAT(refusal(text), HasSubstr(words)) << text;
 }

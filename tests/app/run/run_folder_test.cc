@@ -1,10 +1,15 @@
-// A run's folder on days when the disk is full.
+// A run's folder on days when the disk is full, and after months.
 #include "app/run/run_folder.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <optional>
+#include <vector>
 
+#include "app/events/lines_backward.h"
+#include "app/node/host.h"
 #include "base/error.h"
 #include "tests/app/support_app.h"
 #include "tests/support/file_limit.h"
@@ -89,11 +94,77 @@ TEST_F(FullDisk, MetricsThatCannotBeReadStay) {
 
 TEST_F(FullDisk, WhatAKillLeftHalfReplacedGoesAtTheNextStart) {
   std::filesystem::create_directories(run);
-  for (const char* name : {"config.json.77.new", "metrics.jsonl.1234.new", "notes.new"}) std::ofstream(run / name) << "half";
-  const RunFolder open(run);
-  EXPECT_FALSE(std::filesystem::exists(run / "config.json.77.new"));
-  EXPECT_FALSE(std::filesystem::exists(run / "metrics.jsonl.1234.new"));
-  EXPECT_TRUE(std::filesystem::exists(run / "notes.new"));
+  for (const char* name : {"config.json.partial-77", "contents.json.partial-12-1", "notes.partial"}) std::ofstream(run / name) << "half";
+  RunFolder open(run);
+  open.write_config("{}");
+  open.write_contents("{}");
+  EXPECT_FALSE(std::filesystem::exists(run / "config.json.partial-77"));
+  EXPECT_FALSE(std::filesystem::exists(run / "contents.json.partial-12-1"));
+  EXPECT_TRUE(std::filesystem::exists(run / "notes.partial"));
+}
+
+// As many lines as a run of months has: what is behind the step goes, and nothing before it is looked at.
+TEST(Metrics, AreOpenedFromTheirEnd) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  std::filesystem::create_directories(run);
+  constexpr int kLines = 5000;
+  std::string text = "{\"step\":\"one\"}\nno line at all\n";  // stays: nobody reads it
+  for (int step = 2; step <= kLines; ++step) text += line(step) + "\n";
+  std::ofstream(run / "metrics.jsonl") << text << "{\"step\":50";
+  const auto metrics = [&] { return *read_whole(run / "metrics.jsonl"); };
+  for (const int step : {kLines + 10, kLines, kLines - 1, 4000, 1000, 2}) {
+    RunFolder open(run);
+    EXPECT_EQ(open.open_metrics(step), std::min(step, kLines));
+    EXPECT_EQ(metrics(), text.substr(0, text.find(line(std::min(step, kLines) + 1)))) << step;
+  }
+  RunFolder open(run);
+  EXPECT_EQ(open.open_metrics(0), 0);
+  EXPECT_EQ(metrics(), "");
+}
+
+// A line that is longer than any of ours, at the border of what is read at once, and lines without an end.
+TEST(Metrics, LinesOfAnyLengthAreFoundBackward) {
+  const TemporaryFolder folder;
+  for (const size_t length : {size_t{0}, size_t{65534}, size_t{65535}, size_t{65536}, size_t{70000}, size_t{2 << 20}}) {
+    const std::string longest(length, 'x'), text = line(1) + "\n" + longest + "\n" + line(2) + "\n" + longest;
+    std::ofstream(folder.path() / "f") << text;
+    const data::File file = data::File::open(folder.path() / "f");
+    LinesBackward lines(file);
+    std::vector<std::string> got;
+    i64 end = file.size_bytes();
+    for (LinesBackward::Line one; lines.next(one); end = one.begin) {
+      EXPECT_EQ(one.end, end);
+      EXPECT_EQ(one.ends, text[static_cast<size_t>(one.end) - 1] == '\n');
+      got.push_back(one.text);
+    }
+    EXPECT_EQ(end, 0);
+    const std::string shown = length > (1 << 20) ? "" : longest;
+    std::vector<std::string> want{line(2), shown, line(1)};
+    if (length > 0) want.insert(want.begin(), shown);
+    EXPECT_EQ(got, want) << length;
+  }
+}
+
+TEST(Metrics, AValidationIsAddedToTheLastLine) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  RunFolder open(run);
+  open.open_metrics(0);
+  ASSERT_TRUE(open.watch({.tensorboard = false, .metrics_csv = true}, 0, "{}").empty());
+  for (int step = 1; step <= 3; ++step) open.metrics_line("{\"step\": " + std::to_string(step) + ", \"loss\": 2.5}");
+  EXPECT_EQ(open.add_validation(3, R"({"step": 3, "validation_loss": 1.5})"), "");
+  EXPECT_EQ(*read_whole(run / "metrics.jsonl"),
+            "{\"step\": 1, \"loss\": 2.5}\n{\"step\": 2, \"loss\": 2.5}\n{\"step\": 3, \"loss\": 2.5,\"validation_loss\":1.5}\n");
+  EXPECT_EQ(open.add_validation(2, R"({"step": 2, "validation_loss": 1.5})"), "") << "no longer the last: nothing is changed";
+  open.metrics_line(R"({"step": 4, "loss": 2.25})");
+  const std::string csv = *read_whole(run / "metrics.csv");
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 5);
+  std::filesystem::remove(run / "metrics.csv");
+  Watching made(run, {.tensorboard = false, .metrics_csv = true}, 4, "{}");
+  EXPECT_EQ(*read_whole(run / "metrics.csv"), csv) << "made from the lines, it is the same";
+  Watching back(run, {.tensorboard = false, .metrics_csv = true}, 2, "{}");
+  EXPECT_EQ(*read_whole(run / "metrics.csv"), csv.substr(0, csv.find("\n3,") + 1)) << "a start behind step 2 goes on from its row";
 }
 
 }  // namespace
