@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <array>
+#include <optional>
 
 #include "base/error.h"
 #include "data/unicode/unicode.h"
@@ -75,12 +76,14 @@ struct Regex::Compiled {
 };
 
 struct Regex::Walk::Data {
-  Data(WorkBudget& of_text, size_t characters_back) : budget(of_text), looks_back(characters_back) {}
+  explicit Data(WorkBudget& of_text) : budget(of_text) {}
+  Data(const std::string& where, size_t text_bytes) : own(std::in_place, where, text_bytes), budget(*own) {}
   int run(const Compiled::Program& program, u32 steps, std::string_view text, size_t from, u32 options);
   static int charge(pcre2_callout_block* callout, void* data);
 
+  std::optional<WorkBudget> own;
   WorkBudget& budget;
-  size_t looks_back;
+  size_t looks_back = 0;
   size_t counted_to = 0;  // what lies before it has been charged
   u32 limit = 0;          // that the context has; 0: PCRE2's own
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
@@ -118,9 +121,13 @@ Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::~Regex() = default;
 
-Regex::Walk::Walk(const Regex& regex, std::string_view text, WorkBudget& budget)
-    : regex_(regex), text_(text), data_(std::make_unique<Data>(budget, regex.compiled_->looks_back)) {
-  budget.charge(WorkBudget::kCallCost);
+Regex::Walk::Walk(const Regex& regex, std::string_view text, WorkBudget& budget) : Walk(regex, text, std::make_unique<Data>(budget)) {}
+Regex::Walk::Walk(const Regex& regex, std::string_view text) : Walk(regex, text, std::make_unique<Data>(regex.where_, text.size())) {}
+
+Regex::Walk::Walk(const Regex& regex, std::string_view text, std::unique_ptr<Data> data)
+    : regex_(regex), text_(text), data_(std::move(data)) {
+  data_->budget.charge(WorkBudget::kCallCost);
+  data_->looks_back = regex.compiled_->looks_back;
   data_->match.reset(pcre2_match_data_create(1, nullptr));
   data_->context.reset(pcre2_match_context_create(nullptr));
   data_->old_text = with_old_characters(text);
@@ -183,7 +190,11 @@ bool Regex::Walk::next() {
   while (from_ <= text_.size()) {
     const int found = match(from_);
     if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found == PCRE2_ERROR_CALLOUT) data_->budget.refuse_steps();
+    if (found == PCRE2_ERROR_CALLOUT) {
+      throw Error(ErrorCode::data, regex_.where_ + ": expected at most " + std::to_string(WorkBudget::kStepsPerByte) +
+                                       " steps for each byte of a text, got more in a text of " + std::to_string(text_.size()) +
+                                       " bytes; use a pattern that backtracks less");
+    }
     if (found < 0) {
       throw Error(ErrorCode::data, regex_.where_ + ": expected a match or none within bounds, got \"" + pcre2_words(found) +
                                        "\" in a text of " + std::to_string(text_.size()) + " bytes; use a pattern that backtracks less");

@@ -33,6 +33,8 @@ class Regex {
    public:
     /// Errors of next(): Error(data) when the budget is used up.
     Walk(const Regex& regex, std::string_view text, WorkBudget& budget);
+    /// For a text that nothing else works on: with a budget of its own.
+    Walk(const Regex& regex, std::string_view text);
     ~Walk();
     Walk(const Walk&) = delete;
     Walk& operator=(const Walk&) = delete;
@@ -42,12 +44,13 @@ class Regex {
     size_t end() const { return end_; }
 
    private:
+    struct Data;
+    Walk(const Regex& regex, std::string_view text, std::unique_ptr<Data> data);
     int match(size_t from);
     const Regex& regex_;
     std::string_view text_;
     size_t from_ = 0, begin_ = 0, end_ = 0;
     bool matched_ = false;
-    struct Data;
     std::unique_ptr<Data> data_;
   };
 

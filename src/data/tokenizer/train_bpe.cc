@@ -17,7 +17,6 @@ using nlohmann::json;
 
 constexpr i64 kLargestVocabulary = i64{1} << 24;
 constexpr i64 kLeastCount = 2;
-const std::string kWhereTraining = "the training of a vocabulary";
 
 constexpr u32 kNoPlace = ~u32{0};
 
@@ -71,9 +70,7 @@ class Training {
       const auto word = [&](size_t from, size_t to) {
         if (from < to) ++counts[text.substr(from, to - from)];
       };
-      WorkBudget budget(kWhereTraining, text.size());
-      budget.enter("pattern");
-      Regex::Walk walk(pattern, text, budget);
+      Regex::Walk walk(pattern, text);
       while (walk.next()) {
         word(behind, walk.begin());
         word(walk.begin(), walk.end());

@@ -7,8 +7,7 @@ namespace spillway::data {
 void WorkBudget::refuse_steps() const {
   throw Error(ErrorCode::data, "[tokenizer] expected the " + std::string(part_) + " in " + *file_ + " to need at most " +
                                    std::to_string(kStepsPerByte) + " steps for each byte of a text, got more in a text of " +
-                                   std::to_string(text_bytes_) +
-                                   " bytes; use a tokenizer.json whose patterns backtrack less and whose steps and tokens are fewer");
+                                   std::to_string(text_bytes_) + " bytes; use a tokenizer.json of fewer steps and shorter tokens");
 }
 
 void WorkBudget::refuse_length(size_t bytes) const {

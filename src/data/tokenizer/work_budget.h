@@ -10,6 +10,7 @@ namespace spillway::data {
 
 class WorkBudget {
  public:
+  static constexpr size_t kStepsPerByte = 2048;
   static constexpr size_t kCallCost = 32;       // what a call that asks for memory costs, however short the text
   static constexpr size_t kStepsAtOnce = 4096;  // that inner loops charge together
 
@@ -38,12 +39,12 @@ class WorkBudget {
   void check_length(size_t bytes) const {
     if (bytes > kGrowth * text_bytes_ + kFreeBytes) refuse_length(bytes);
   }
-  [[noreturn]] void refuse_steps() const;
 
  private:
-  static constexpr size_t kStepsPerByte = 2048, kFreeSteps = 1 << 17;
+  static constexpr size_t kFreeSteps = 1 << 17;
   // How much longer rewriting may make a text. Unicode's own rules need a factor of 11, and byte characters one of 2.
   static constexpr size_t kGrowth = 32, kFreeBytes = 64 * 1024;
+  [[noreturn]] void refuse_steps() const;
   [[noreturn]] void refuse_length(size_t bytes) const;
 
   const std::string* file_;

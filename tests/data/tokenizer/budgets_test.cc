@@ -80,7 +80,7 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
   const std::string fox = repeated(repeated("the quick brown fox jumps over the lazy dog and ", 3) + "\n", 300);
   EXPECT_THAT(encode_refusal({{"pre_tokenizer", split("(?:[a-z ]*[a-z ]*[a-z ]*[a-z ]*!|.)")}}, fox),
               testing::AllOf(HasSubstr("pre_tokenizer"), HasSubstr("a.json"), HasSubstr("2048 steps for each byte"),
-                             HasSubstr("text of 43500 bytes"), HasSubstr("backtrack less")));
+                             HasSubstr("text of 43500 bytes"), HasSubstr("backtracks less")));
   const std::string letters(20000, 'a');
   for (const char* pattern : {
            "(?:a*+b|.)",           // each match scans to the end, in one step
@@ -94,10 +94,9 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
            "(?:a?a?a?a?a?a?a?a?a?a?a?a?a?a?aaaaaaaaaaaaaa!|.)",
            "(a|aa)+!|.",
        }) {
-    EXPECT_THAT(encode_refusal({{"pre_tokenizer", split(pattern)}}, letters + "\n1!"), testing::ContainsRegex("backtracks? less"))
-        << pattern;
+    EXPECT_THAT(encode_refusal({{"pre_tokenizer", split(pattern)}}, letters + "\n1!"), HasSubstr("backtracks less")) << pattern;
   }
-  EXPECT_THAT(encode_refusal({{"pre_tokenizer", split("(?:\\Xb|.)")}}, "e" + repeated("\u0301", 20000)), HasSubstr("backtrack less"));
+  EXPECT_THAT(encode_refusal({{"pre_tokenizer", split("(?:\\Xb|.)")}}, "e" + repeated("\u0301", 20000)), HasSubstr("backtracks less"));
 }
 
 TEST(TokenizerBudgets, LongRunsOfOneKindAreNoHarm) {

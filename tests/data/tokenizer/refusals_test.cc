@@ -65,7 +65,7 @@ TEST(TokenizerRefusals, RewritingThatNeverEnds) {
 TEST(TokenizerRefusals, RegexesThatBacktrackForever) {
   const json step = {{"type", "Split"}, {"pattern", {{"Regex", "(a|aa)+$"}}}, {"behavior", "Isolated"}};
   const auto tokenizer = made_of(small_tokenizer({{"pre_tokenizer", step}}));
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { tokenizer->encode(std::string(100, 'a') + "b"); }), testing::HasSubstr("backtrack less"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { tokenizer->encode(std::string(100, 'a') + "b"); }), testing::HasSubstr("backtracks less"));
 }
 
 TEST(TokenizerRefusals, FilesThatAreNone) {
