@@ -210,6 +210,14 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
   text.resize(std::min(kept, text.size()));
 }
 
+/// False if none of the texts that WordPieces cleans is there: each begins with a space and one of these.
+bool may_be_unclean(std::string_view text) {
+  for (size_t at = text.find(' '); at != std::string_view::npos; at = text.find(' ', at + 1)) {
+    if (at + 1 < text.size() && std::string_view(".?!,'nd").find(text[at + 1]) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 struct WordPieces : WholeTokenStage {
   WordPieces(DecodeStage& stage_behind, std::string before, bool clean)
       : WholeTokenStage(stage_behind), prefix(std::move(before)), cleanup(clean) {}
@@ -231,7 +239,7 @@ struct WordPieces : WholeTokenStage {
                                                                                 {" 's", "'s"},
                                                                                 {" 've", "'ve"},
                                                                                 {" 're", "'re"}}};
-    if (cleanup) {
+    if (cleanup && may_be_unclean(text)) {
       for (const auto& [what, by] : kClean) replace_all(text, what, by);
     }
     next.put(text, true);

@@ -156,7 +156,7 @@ int Regex::Walk::Data::charge(pcre2_callout_block* callout, void* data) {
   return self.budget.spend(steps) ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-int Regex::Walk::Data::run(const Compiled::Program& program, u32 steps, std::string_view text, size_t from, u32 options) {
+inline int Regex::Walk::Data::run(const Compiled::Program& program, u32 steps, std::string_view text, size_t from, u32 options) {
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.empty() ? "" : text.data());
   if (steps != limit) pcre2_set_match_limit(context.get(), limit = steps);
   if (!program.jit) {
@@ -177,6 +177,11 @@ int Regex::Walk::match(size_t from) {
     if (found != PCRE2_ERROR_NOMATCH) break;
     from = end;
   }
+  return match_counted(from);
+}
+
+int Regex::Walk::match_counted(size_t from) {
+  const Compiled& compiled = *regex_.compiled_;
   data_->budget.charge(WorkBudget::kCallCost);
   const auto counted = [&] { return data_->run(compiled.counted, kCountedSteps, text_, from, 0); };
   const int found = counted();

@@ -47,6 +47,7 @@ class Regex {
     struct Data;
     Walk(const Regex& regex, std::string_view text, std::unique_ptr<Data> data);
     int match(size_t from);
+    int match_counted(size_t from);
     const Regex& regex_;
     std::string_view text_;
     size_t from_ = 0, begin_ = 0, end_ = 0;
