@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "device/memory_pool.h"
 #include "device/transfer.h"
+#include "eager/checks.h"
 #include "optim/matrices/orthogonalize.h"
 #include "optim/rules/adafactor.h"
 #include "optim/rules/gpu.h"
@@ -130,6 +131,8 @@ Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& se
       parameters_(std::move(parameters)),
       learning_rate_(std::visit([](const auto& s) { return s.lr; }, settings)),
       states_(parameters_.size()) {
+  check_settings(settings_);
+  check_once(parameters_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     check_owned(weights_, *parameters_[i]);
     begin(*parameters_[i], states_[i]);
@@ -228,6 +231,11 @@ void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, c
   put_transfer(w.raw(), last, rest_bytes);
   update(g.raw(), w.raw(), whole, 1, rest);
   transfer(last, w.raw(), rest_bytes);
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  check_learning_rate(rate);
+  learning_rate_ = rate;
 }
 
 void Optimizer::zero_grad() {

@@ -19,7 +19,8 @@ class Optimizer {
  public:
   using Parameters = std::vector<std::shared_ptr<nn::Parameter>>;
   /// Of all that are not frozen, or of `parameters`, all of them `weights`' own. Masters begin at the values that there are: fill the
-  /// weights before. `weights` must outlive it. Throws Error(usage) on a frozen parameter and on settings that do not exist.
+  /// weights before. `weights` must outlive it. Throws Error(usage) on a frozen parameter, on one that is listed twice, and on settings
+  /// that PyTorch does not take either or that are not finite.
   Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings);
   Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings, Parameters parameters);
 
@@ -29,8 +30,8 @@ class Optimizer {
   void zero_grad();
   /// Over their gradients as they are. optim::clip_factor(gradient_norm(), 1) is what clip_grad_norm_(…, 1) scales by.
   double gradient_norm() const;
-  /// Of the steps from now on (optim/schedule.h); at first the settings' own.
-  void set_learning_rate(double rate) { learning_rate_ = rate; }
+  /// Of the steps from now on (optim/schedule.h); at first the settings' own. Throws Error(usage) on one below 0 or not finite.
+  void set_learning_rate(double rate);
   double learning_rate() const { return learning_rate_; }
   const Parameters& parameters() const { return parameters_; }
 

@@ -212,6 +212,37 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
 }
 
 // Two passes' mean, a tenth of the way, whatever the rule; out of the norm and of the optimizer's state.
+TEST(Optimizer, RefusesAParameterThatIsListedTwice) {
+  Weights weights(DType::f32);
+  const auto& all = weights.held->parameters();
+  for (const RuleSettings& settings : all_settings()) {
+    EXPECT_THROW(Optimizer(*weights.held, settings, {all[0], all[1], all[0]}), Error);
+    EXPECT_NO_THROW(Optimizer(*weights.held, settings, {all[1], all[0]}));
+  }
+}
+
+// PyTorch's bounds, and no NaN, which passes where a number is only compared with its bounds.
+TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
+  using namespace optim;
+  Weights weights(DType::f32);
+  const double nan = std::nan(""), infinity = INFINITY;
+  for (const double bad : {nan, infinity, -infinity, -1e-300}) {
+    const std::vector<RuleSettings> refused{
+        SgdSettings{.lr = bad},        SgdSettings{.momentum = bad},     SgdSettings{.weight_decay = bad},
+        AdamSettings{.lr = bad},       AdamSettings{.beta1 = bad},       AdamSettings{.beta2 = bad},
+        AdamSettings{.eps = bad},      AdagradSettings{.lr_decay = bad}, AdagradSettings{.initial_accumulator_value = bad},
+        RmspropSettings{.alpha = bad}, RmspropSettings{.momentum = bad}, LionSettings{.beta2 = bad},
+        MuonSettings{.momentum = bad}, AdafactorSettings{.d = bad},      AdafactorSettings{.eps2 = bad}};
+    for (const RuleSettings& settings : refused) EXPECT_THROW(Optimizer(*weights.held, settings), Error) << bad;
+    Optimizer optimizer(*weights.held, SgdSettings{.lr = 0.5});
+    EXPECT_THROW(optimizer.set_learning_rate(bad), Error);
+    EXPECT_EQ(optimizer.learning_rate(), 0.5);
+  }
+  EXPECT_THROW(Optimizer(*weights.held, SgdSettings{.dampening = nan}), Error);
+  EXPECT_THROW(Optimizer(*weights.held, AdamSettings{.beta1 = 1}), Error);
+  EXPECT_THROW(Optimizer(*weights.held, AdafactorSettings{.beta2_decay = 0.1}), Error);
+}
+
 TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   Weights weights(DType::f64, {5, 3});
   nn::Parameter& statistic = *weights.held->parameters()[1];
