@@ -60,10 +60,9 @@ nb::object exported(const Tensor& t) {
 
 nb::object to_numpy(const Array& self) {
   if (self.value().device().is_cuda())
-    throw nb::type_error(
-        ("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": .cpu() first").c_str());
+    throw WrongType("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": .cpu() first");
   if (self.value().dtype() == DType::bf16)
-    throw nb::type_error("numpy: expected a type that NumPy has, got bf16: .to(\"f32\") first, or torch.from_dlpack(tensor)");
+    throw WrongType("numpy: expected a type that NumPy has, got bf16: .to(\"f32\") first, or torch.from_dlpack(tensor)");
   return exported<nb::numpy>(self.value());
 }
 
@@ -73,38 +72,50 @@ nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   return array.attr("__dlpack__")(**how);
 }
 
-double element(const Tensor& t) {
-  if (t.elems() != 1) throw nb::value_error(("item: expected a tensor of one element, got " + to_string(t.shape())).c_str());
-  const Running running(t.device());
-  return t.item();
+// The one element, as a double or, of whole numbers, as it is.
+template <class T>
+T element(const Array& self, DType dtype) {
+  const Tensor t = self.value();
+  if (t.elems() != 1) throw WrongValue("item: expected a tensor of one element, got " + to_string(t.shape()));
+  const Tensor here = moved(t, Device::cpu());
+  const Running running;
+  return converted(here, dtype).data<T>()[0];
 }
 
-nb::object number(const Array& self) {
-  const double value = element(self.value());
-  if (is_floating(self.value().dtype())) return nb::float_(value);
-  if (self.value().dtype() == DType::boolean) return nb::bool_(value != 0);
-  return nb::int_(static_cast<i64>(value));
+double number_in(const Array& self) { return element<double>(self, DType::f64); }
+
+nb::object item(const Array& self) {
+  if (is_floating(self.value().dtype())) return nb::float_(number_in(self));
+  const i64 whole = element<i64>(self, DType::int64);
+  if (self.value().dtype() == DType::boolean) return nb::bool_(whole != 0);
+  return nb::int_(whole);
 }
 
-void backward(const Array& self, const std::optional<Array>& gradient) {
-  if (!self.graph || self.graph->over()) {
+// As Python cuts a float off.
+nb::object whole_in(const Array& self) {
+  if (!is_floating(self.value().dtype())) return nb::int_(element<i64>(self, DType::int64));
+  const double number = number_in(self);
+  if (!std::isfinite(number)) throw WrongValue("int: expected a finite number, got " + std::to_string(number));
+  return nb::steal(PyLong_FromDouble(number));
+}
+
+void backward(const Array& self, const std::optional<Given>& given) {
+  const Array y = self;
+  const Tensor gradient = given ? given->value() : Tensor();
+  const Running running(y.value().device(), true);
+  if (!y.graph || y.graph->over()) {
     throw Error(ErrorCode::usage,
-                self.graph ? "[backward] expected a graph that was not gone over yet, got one that was: compute the loss again"
-                           : "[backward] expected a tensor computed of some that want a gradient (requires_grad), got a constant");
+                y.graph ? "[backward] expected a graph that was not gone over yet, got one that was: compute the loss again"
+                        : "[backward] expected a tensor computed of some that want a gradient (requires_grad), got a constant");
   }
-  if (!gradient && self.value().elems() != 1)
-    throw Error(ErrorCode::usage,
-                "[backward] expected one number, or its gradient as the argument, got " + to_string(self.value().shape()));
-  if (gradient && (gradient->value().shape() != self.value().shape() || gradient->value().dtype() != self.value().dtype())) {
-    throw Error(ErrorCode::usage, "[backward] expected a gradient of " + std::string(to_string(self.value().dtype())) + " " +
-                                      to_string(self.value().shape()) + ", got " + std::string(to_string(gradient->value().dtype())) + " " +
-                                      to_string(gradient->value().shape()));
+  if (!given && y.value().elems() != 1)
+    throw Error(ErrorCode::usage, "[backward] expected one number, or its gradient as the argument, got " + to_string(y.value().shape()));
+  if (given && (gradient.shape() != y.value().shape() || gradient.dtype() != y.value().dtype())) {
+    throw Error(ErrorCode::usage, "[backward] expected a gradient of " + std::string(to_string(y.value().dtype())) + " " +
+                                      to_string(y.value().shape()) + ", got " + std::string(to_string(gradient.dtype())) + " " +
+                                      to_string(gradient.shape()));
   }
-  const Running running(self.value().device());
-  const std::shared_ptr<Graph> graph = self.graph;
-  const Graph::Use use(graph);
-  const Unlocked unlocked;
-  graph->backward(self.v, gradient ? gradient->value() : Tensor());
+  as_arguments([&] { y.graph->backward(y.v, gradient); });
 }
 
 std::vector<i64> extents_of(const Array& self) {
@@ -126,18 +137,19 @@ void check_unrecorded(const Array& self, const nb::object& from) {
 
 void copy_into(const Array& self, const nb::object& from) {
   check_unrecorded(self, from);
+  const Tensor to = self.value();
   const Tensor values = nb::isinstance<Array>(from) ? nb::cast<const Array&>(from).value() : copy_of(from, "copy_");
-  const Tensor& to = self.value();
   if (values.shape() != to.shape())
-    throw nb::value_error(("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape())).c_str());
-  if (!to.is_contiguous()) throw nb::value_error("copy_: expected a contiguous tensor to write into");
+    throw WrongValue("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape()));
+  if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into");
+  const bool long_enough = to.bytes() >= kLongBytes;
   // Of `from` a copy is made first: they may overlap.
   const Tensor same = [&] {
-    const Running running(values.device());
-    return converted(values, to.dtype());
+    const Running running(values.device(), long_enough);
+    return converted(values, to.dtype(), Keep::whole);
   }();
   const Tensor near = moved(same, to.device());
-  const Running running(to.device());
+  const Running running(to.device(), long_enough);
   to.storage()->written();
   if (to.elems() > 0) transfer(to.raw(), near.raw(), to.bytes());
 }
@@ -161,7 +173,7 @@ Array to_device(const Array& self, Device device) {
 
 // A type, or a device.
 Array to(const Array& self, const nb::object& what) {
-  const std::string name = nb::cast<std::string>(nb::str(what));
+  const std::string name = words_of(what);
   if (name.starts_with("cpu") || name.starts_with("cuda")) return to_device(self, device_of(what));
   const DType wanted = dtype_of(name);
   return apply([wanted](const Variable& x) { return recorded_cast(x, wanted); }, self);
@@ -178,14 +190,17 @@ DType dtype_of(const std::string& name) {
   for (const auto& [known, dtype] : names) {
     if (own == known) return dtype;
   }
-  throw nb::value_error(("dtype: expected f32, f64, bf16, f16, i32, i64, u8 or bool, got " + name).c_str());
+  throw WrongValue("dtype: expected f32, f64, bf16, f16, i32, i64, u8 or bool, got " + name);
 }
 
 Shape shape_of(const std::vector<i64>& extents) {
-  if (extents.size() > Shape::kMaxRank)
-    throw nb::value_error(("shape: expected at most 6 axes, got " + std::to_string(extents.size())).c_str());
+  constexpr i64 most = i64{1} << 59;  // so many elements of any type have bytes that can be counted
+  if (extents.size() > Shape::kMaxRank) throw WrongValue("shape: expected at most 6 axes, got " + std::to_string(extents.size()));
+  i64 elems = 1;
   for (const i64 extent : extents) {
-    if (extent < 0) throw nb::value_error(("shape: expected extents of 0 and above, got " + std::to_string(extent)).c_str());
+    if (extent < 0) throw WrongValue("shape: expected extents of 0 and above, got " + std::to_string(extent));
+    if (__builtin_mul_overflow(elems, extent, &elems) || elems > most)
+      throw Error(ErrorCode::refused, "[shape] expected at most 2^59 elements, got the shape " + to_string(Shape(extents)));
   }
   return Shape(extents);
 }
@@ -233,48 +248,59 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             return array;
           },
           nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> object"))
-      .def("item", number, nb::sig("def item(self) -> float | int | bool"), "The one element of a tensor that has one.")
+      .def("item", item, nb::sig("def item(self) -> float | int | bool"), "The one element of a tensor that has one.")
       .def(
           "tolist",
           [](const Array& self) {
-            const Tensor here = moved(self.value(), Device::cpu());
-            const Running running;
-            return to_numpy(constant(here.dtype() == DType::bf16 ? converted(here, DType::f32) : here)).attr("tolist")();
+            Tensor here = moved(self.value(), Device::cpu());
+            if (here.dtype() == DType::bf16) {
+              const Running running(Device::cpu(), here.bytes() >= kLongBytes);
+              here = converted(here, DType::f32);
+            }
+            return to_numpy(constant(here)).attr("tolist")();
           },
           nb::sig("def tolist(self) -> list"))
-      .def("__float__", [](const Array& self) { return element(self.value()); })
-      .def("__int__", [](const Array& self) { return static_cast<i64>(element(self.value())); })
-      .def("__bool__", [](const Array& self) { return element(self.value()) != 0; })
+      .def("__float__", number_in)
+      .def("__int__", whole_in)
+      .def("__bool__", [](const Array& self) { return number_in(self) != 0; })
       .def("__len__",
            [](const Array& self) {
-             if (self.value().rank() == 0) throw nb::type_error("len: expected a tensor with axes, got a single number");
+             if (self.value().rank() == 0) throw WrongType("len: expected a tensor with axes, got a single number");
              return self.value().size(0);
            })
       .def("__repr__",
            [](const Array& self) {
-             const Running running(self.value().device());
-             std::string text = to_string(self.value());
+             const Tensor value = self.value();
+             const std::string text = [&] {
+               const Running running(value.device());
+               return to_string(value);
+             }();
              return "Tensor(" + (self.leaf && !self.leaf->name.empty() ? self.leaf->name + ": " : "") + text +
                     (self.value().device().is_cuda() ? ", " + to_string(self.value().device()) : "") +
                     (self.needs_gradient() ? ", requires_grad" : "") + ")";
            })
       .def_prop_rw(
           "requires_grad", [](const Array& self) { return self.needs_gradient(); },
-          [](Array& self, bool wanted) { self.set_wanted(wanted); },
+          [](Array& self, const Flag& wanted) { set_wanted(self, wanted); },
           "Whether operations on it are recorded. Set it of a tensor that was made, not computed.")
       .def(
-          "requires_grad_", [](Array& self, bool wanted) -> Array& { return self.set_wanted(wanted), self; },
+          "requires_grad_", [](Array& self, const Flag& wanted) -> Array& { return set_wanted(self, wanted), self; },
           nb::arg("requires_grad") = true, nb::rv_policy::reference)
       .def_prop_rw(
           "grad",
           [](const Array& self) -> std::optional<Array> {
-            const Running running(self.value().device());
-            Tensor gradient = self.gradient();
+            const Array kept = self;
+            Tensor gradient = [&] {
+              const Running running(kept.value().device());
+              return kept.gradient();
+            }();
             return gradient.defined() ? std::optional(constant(std::move(gradient))) : std::nullopt;
           },
           [](Array& self, const nb::object& none) {
-            if (!none.is_none()) throw nb::value_error("grad: expected None, which forgets the gradient");
-            self.forget_gradient();
+            if (!none.is_none()) throw WrongValue("grad: expected None, which forgets the gradient");
+            const Array kept = self;
+            const Turn turn(false);
+            kept.forget_gradient();
           },
           nb::for_setter(nb::arg("gradient").none()),
           "The sum of the gradients of all backward() since it was last forgotten; f32 of a bf16 or f16 parameter. None: there is none.")
@@ -285,14 +311,15 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def(
           "clone",
           [](const Array& self) {
-            const Running running(self.value().device());
-            return constant(converted(self.value(), self.value().dtype()));
+            const Tensor value = self.value();
+            const Running running(value.device(), value.bytes() >= kLongBytes);
+            return constant(converted(value, value.dtype()));
           },
           "A copy, without a history.")
       .def("to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
            "A copy of another type (\"bf16\"), each element rounded to the nearest; or on another device (\"cuda:0\", \"cpu\").")
       .def(
-          "cuda", [](const Array& self, int index) { return to_device(self, Device::cuda(index)); }, nb::arg("index") = 0,
+          "cuda", [](const Array& self, const Whole& index) { return to_device(self, Device::cuda(index.small())); }, nb::arg("index") = 0,
           "to(\"cuda:0\").")
       .def(
           "cpu", [](const Array& self) { return to_device(self, Device::cpu()); }, "to(\"cpu\").")
@@ -307,67 +334,88 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
   return tensor;
 }
 
+namespace {
+
+// make(shape, dtype) of a new tensor.
+template <class Make>
+Array fresh(const Wholes& extents, const Word& type, const nb::object& device, const Make& make) {
+  const Shape shape = shape_of(extents.all());
+  const DType dtype = dtype_of(type);
+  const Running running(device_of(device), shape.elems() * size_of(dtype) >= kLongBytes);
+  return constant(as_arguments([&] { return make(shape, dtype); }));
+}
+
+Array tensor_from(const nb::object& values, const std::optional<nb::object>& type, const Flag& requires_grad,
+                  const std::optional<nb::object>& device) {
+  const Device there = device ? device_of(*device) : device_of_array(values);
+  std::optional<DType> dtype;
+  if (type) dtype = dtype_of(words_of(*type));
+  Tensor made = copy_of(values, "values");
+  if (!dtype && is_untyped(values) && (made.dtype() == DType::f64 || made.elems() == 0)) dtype = DType::f32;
+  if (dtype && *dtype != made.dtype()) {
+    const Running running(Device::cpu(), made.bytes() >= kLongBytes);
+    made = converted(made, *dtype, Keep::whole);
+  }
+  Array array = constant(moved(made, there));
+  if (requires_grad) set_wanted(array, true);
+  return array;
+}
+
+Array range(const Real& begin, const std::optional<Real>& end, const Real& step, const Word& type, const nb::object& device) {
+  const double from = end ? static_cast<double>(begin) : 0, to = end ? static_cast<double>(*end) : static_cast<double>(begin), by = step;
+  const DType dtype = dtype_of(type);
+  const Running running(device_of(device), std::abs(to - from) >= std::abs(by) * kLongBytes / 8);
+  return constant(as_arguments([&] { return arange(from, to, by, dtype); }));
+}
+
+}  // namespace
+
 void bind_creation(nb::module_& module) {
-  const auto fresh = [](const nb::object& device, const auto& make) {
-    const Running running(device_of(device));
-    return constant(make());
-  };
   const auto where = nb::arg("device") = "cpu";
   module.def(
-      "tensor",
-      [](const nb::object& values, const std::optional<nb::object>& dtype, bool requires_grad, const std::optional<nb::object>& device) {
-        const Device there = device ? device_of(*device) : device_of_array(values);
-        Tensor made = copy_of(values, "values");
-        {
-          const Running running;
-          if (dtype) made = converted(made, dtype_of(nb::cast<std::string>(nb::str(*dtype))));
-        }
-        Array array = constant(moved(made, there));
-        if (requires_grad) array.set_wanted(true);
-        return array;
-      },
-      nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false, nb::arg("device") = nb::none(),
+      "tensor", tensor_from, nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false,
+      nb::arg("device") = nb::none(),
       nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False, device: object = None) -> Tensor"),
-      "A copy of an array (of any strides) or of nested lists of numbers: f32, of whole numbers i64. By default where the array is.");
+      "A copy of an array (of any strides) or of nested lists of numbers: f32, of whole numbers i64, of bools bool. By default where the\n"
+      "array is. Whole numbers that the dtype does not hold exactly are refused; floats are rounded to it.");
   module.def(
       "from_dlpack", [](const nb::object& array) { return constant(borrow(array, "array")); }, nb::arg("array"),
       "A view of the array's memory, as Tensor(array).");
   module.def(
       "zeros",
-      [fresh](const std::vector<i64>& shape, const std::string& dtype, const nb::object& device) {
-        return fresh(device, [&] { return zeros(shape_of(shape), dtype_of(dtype)); });
+      [](const Wholes& shape, const Word& dtype, const nb::object& device) {
+        return fresh(shape, dtype, device, [](const Shape& s, DType t) { return zeros(s, t); });
       },
       nb::arg("shape"), nb::arg("dtype") = "f32", where);
   module.def(
       "ones",
-      [fresh](const std::vector<i64>& shape, const std::string& dtype, const nb::object& device) {
-        return fresh(device, [&] { return ones(shape_of(shape), dtype_of(dtype)); });
+      [](const Wholes& shape, const Word& dtype, const nb::object& device) {
+        return fresh(shape, dtype, device, [](const Shape& s, DType t) { return ones(s, t); });
       },
       nb::arg("shape"), nb::arg("dtype") = "f32", where);
   module.def(
       "full",
-      [fresh](const std::vector<i64>& shape, double value, const std::string& dtype, const nb::object& device) {
-        return fresh(device, [&] { return full(shape_of(shape), value, dtype_of(dtype)); });
+      [](const Wholes& shape, const Real& value, const Word& dtype, const nb::object& device) {
+        const double number = value;
+        return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return full(s, number, t); });
       },
       nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = "f32", where);
-  module.def(
-      "arange",
-      [fresh](double begin, std::optional<double> end, double step, const std::string& dtype, const nb::object& device) {
-        return fresh(device, [&] { return end ? arange(begin, *end, step, dtype_of(dtype)) : arange(0, begin, step, dtype_of(dtype)); });
-      },
-      nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32", where,
-      "begin + i step below end, [N]; arange(n) is 0 to n - 1.");
+  module.def("arange", range, nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32", where,
+             "begin + i step below end, [N]; arange(n) is 0 to n - 1.");
   module.def(
       "randn",
-      [fresh](const std::vector<i64>& shape, u64 seed, const std::string& dtype, const nb::object& device) {
-        return fresh(device, [&] { return randn(shape_of(shape), RandomKey{seed}, dtype_of(dtype)); });
+      [](const Wholes& shape, const Seed& seed, const Word& dtype, const nb::object& device) {
+        const RandomKey key{seed};
+        return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return randn(s, key, t); });
       },
       nb::arg("shape"), nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
       "Standard normal numbers, a function of the seed and of an element's place alone: there is no global generator.");
   module.def(
       "uniform",
-      [fresh](const std::vector<i64>& shape, double lowest, double highest, u64 seed, const std::string& dtype, const nb::object& device) {
-        return fresh(device, [&] { return uniform(shape_of(shape), RandomKey{seed}, lowest, highest, dtype_of(dtype)); });
+      [](const Wholes& shape, const Real& lowest, const Real& highest, const Seed& seed, const Word& dtype, const nb::object& device) {
+        const double from = lowest, to = highest;
+        const RandomKey key{seed};
+        return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return uniform(s, key, from, to, t); });
       },
       nb::arg("shape"), nb::arg("lowest") = 0.0, nb::arg("highest") = 1.0, nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
       "Uniform in [lowest, highest), a function of the seed and of an element's place alone.");

@@ -19,15 +19,13 @@ namespace {
 using Any = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
-// Held by a storage, which may be let go of on any thread; without an interpreter there is nothing to give back.
+// Held by a storage, which may be let go of on any thread and in a turn.
 class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
   ~Held() {
-    if (!nb::is_alive()) return;
     settle(device_);
-    const nb::gil_scoped_acquire locked;
-    delete array_;
+    drop_in_python([array = array_] { delete array; });
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
@@ -37,13 +35,22 @@ class Held {
   const Device device_;
 };
 
-std::string type_name(const nb::object& array) { return nb::cast<std::string>(nb::str(nb::type_name(array.type()))); }
-
+// Asks the array once: a capsule is used up by that.
 Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
-  throw nb::type_error(
-      (std::string(argument) + ": expected an array with DLPack's protocol (NumPy, PyTorch, ...), got " + type_name(array)).c_str());
+  throw WrongType(std::string(argument) +
+                  ": expected an array with DLPack's protocol (NumPy, PyTorch, ...) or a capsule of it that nobody has used, got " +
+                  kind_of(array));
+}
+
+// Asks a second time only where the array may not be written to, to say what is wrong with it.
+nb::ndarray<> import_writable(const nb::object& array, const char* argument) {
+  nb::ndarray<> found;
+  if (nb::try_cast(array, found)) return found;
+  static_cast<void>(import(array, argument));
+  throw WrongValue(std::string(argument) +
+                   ": expected an array that may be written to, got a read-only one: copy it (spillway.tensor does)");
 }
 
 DType dtype_in(const Any& array, const char* argument) {
@@ -58,16 +65,14 @@ DType dtype_in(const Any& array, const char* argument) {
   if (is(Code::UInt, 8)) return DType::uint8;
   if (is(Code::Bool, 8)) return DType::boolean;
   const char* kinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
-  throw nb::type_error((std::string(argument) + ": expected f32, f64, bf16, f16, i32, i64, u8 or bool, got " +
-                        (type.code < std::size(kinds) ? kinds[type.code] : "code " + std::to_string(type.code)) + std::to_string(type.bits))
-                           .c_str());
+  throw WrongType(std::string(argument) + ": expected f32, f64, bf16, f16, i32, i64, u8 or bool, got " +
+                  (type.code < std::size(kinds) ? kinds[type.code] : "code " + std::to_string(type.code)) + std::to_string(type.bits));
 }
 
 Shape shape_in(const Any& array, const char* argument) {
   if (array.ndim() > Shape::kMaxRank)
-    throw nb::value_error((std::string(argument) + ": expected at most 6 axes, got " + std::to_string(array.ndim())).c_str());
-  std::vector<i64> extents(array.shape_ptr(), array.shape_ptr() + array.ndim());
-  return Shape(extents);
+    throw WrongValue(std::string(argument) + ": expected at most 6 axes, got " + std::to_string(array.ndim()));
+  return shape_of({array.shape_ptr(), array.shape_ptr() + array.ndim()});
 }
 
 bool is_contiguous(const Any& array) {
@@ -85,9 +90,8 @@ Device device_in(const Any& array, const char* argument) {
   const int type = array.device_type();
   if (type == nb::device::cpu::value || type == nb::device::cuda_host::value) return Device::cpu();
   if (type == nb::device::cuda::value) return Device::cuda(array.device_id());
-  throw nb::type_error((std::string(argument) + ": expected an array in host memory or on an NVIDIA GPU, got one on DLPack's device " +
-                        std::to_string(type) + ": bring it to the CPU first")
-                           .c_str());
+  throw WrongType(std::string(argument) + ": expected an array in host memory or on an NVIDIA GPU, got one on DLPack's device " +
+                  std::to_string(type) + ": bring it to the CPU first");
 }
 
 const std::byte* data_of(const Any& array) { return static_cast<const std::byte*>(array.data_handle()) + array.byte_offset(); }
@@ -119,17 +123,17 @@ Tensor view_of(const Any& array, Device device, const char* argument) {
 Tensor gathered(const Any& array, const char* argument) {
   if (const Device device = device_in(array, argument); device.is_cuda()) {
     if (!is_contiguous(array))
-      throw nb::value_error((std::string(argument) + ": expected a contiguous array of a GPU, got one with other strides").c_str());
+      throw WrongValue(std::string(argument) + ": expected a contiguous array of a GPU, got one with other strides");
     const Tensor there = view_of(array, device, argument);
-    const Running running(device);
-    const Unlocked unlocked(there.bytes() >= kLongBytes);
+    const Running running(device, there.bytes() >= kLongBytes);
     wait_for_gpu(device);
     return to_host(there);
   }
-  const Running running;
-  const Tensor copy = empty(shape_in(array, argument), dtype_in(array, argument), "copy of an array");
+  const Shape shape = shape_in(array, argument);
+  const DType dtype = dtype_in(array, argument);
+  const Running running(Device::cpu(), shape.elems() * size_of(dtype) >= kLongBytes);
+  const Tensor copy = empty(shape, dtype, "copy of an array");
   if (copy.elems() == 0) return copy;
-  const Unlocked unlocked(copy.bytes() >= kLongBytes);
   if (is_contiguous(array)) {
     std::memcpy(copy.raw(), data_of(array), static_cast<size_t>(copy.bytes()));
   } else {
@@ -145,7 +149,7 @@ void narrow_into(std::span<const std::byte> packed, std::span<i32> to, const cha
     T value;
     std::memcpy(&value, packed.data() + i * sizeof value, sizeof value);
     if (!std::in_range<i32>(value))
-      throw nb::value_error((std::string(argument) + ": expected numbers that fit 32 bits, got " + std::to_string(value)).c_str());
+      throw WrongValue(std::string(argument) + ": expected numbers that fit 32 bits, got " + std::to_string(value));
     to[i] = static_cast<i32>(value);
   }
 }
@@ -160,46 +164,84 @@ void narrow_any(nb::dlpack::dtype type, std::span<const std::byte> packed, std::
   if (is(Code::UInt, 32)) return narrow_into<u32>(packed, to, argument);
   if (is(Code::UInt, 16)) return narrow_into<u16>(packed, to, argument);
   if (is(Code::UInt, 8)) return narrow_into<u8>(packed, to, argument);
-  throw nb::type_error((std::string(argument) + ": expected whole numbers, got another type").c_str());
+  throw WrongType(std::string(argument) + ": expected whole numbers, got another type");
+}
+
+void check_whole(nb::dlpack::dtype type, const char* argument) {
+  const bool whole = type.code == static_cast<u8>(Code::Int) || type.code == static_cast<u8>(Code::UInt);
+  const bool packed = type.lanes == 1 && (type.bits == 8 || type.bits == 16 || type.bits == 32 || type.bits == 64);
+  if (!whole || !packed) throw WrongType(std::string(argument) + ": expected whole numbers, got another type");
 }
 
 // Of tensors' own types.
 Tensor narrowed(const Tensor& all, const char* argument) {
   if (all.dtype() == DType::int32) return all;
   if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
-    throw nb::type_error((std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype()))).c_str());
+    throw WrongType(std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype())));
   const Running running;
   return converted(all, DType::int32);
 }
 
+// Numbers of nested lists, as long as they are of one kind each: all of them fit f64, whole ones also int64, and bools a bool.
 struct Nested {
-  std::vector<i64> extents, whole;  // `whole`: as long as all are
+  std::vector<i64> extents;
+  std::vector<i64> whole;
   std::vector<double> all;
+  bool bools = true;
 };
+
+// Under the GIL; a number's own code may run, and change the lists.
+void read_number(const nb::handle& value, Nested& found) {
+  const bool is_bool = nb::isinstance<nb::bool_>(value), is_float = PyFloat_Check(value.ptr());
+  const bool all_whole = found.whole.size() == found.all.size();
+  const Whole whole = is_bool ? Whole::read(nb::int_(value)) : is_float ? Whole() : Whole::read(value);
+  found.bools = found.bools && is_bool;
+  if (!is_float && whole.is_whole() && all_whole) {
+    found.whole.push_back(whole);
+    found.all.push_back(static_cast<double>(found.whole.back()));
+    return;
+  }
+  const Real number = Real::read(value);
+  if (!number.is_number()) throw WrongType("expected numbers, or nested lists of them, got " + kind_of(value));
+  found.all.push_back(number);
+}
 
 void flatten(const nb::handle& value, size_t depth, Nested& found) {
   std::vector<i64>& extents = found.extents;
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    if (depth == Shape::kMaxRank) throw WrongValue("expected nested lists of at most 6 levels, got more (or a list within itself)");
     const auto size = static_cast<i64>(nb::len(value));
-    if (extents.size() == depth) extents.push_back(size);
-    if (extents[depth] != size) throw nb::value_error("expected nested lists of one length each, got some of others");
+    if (extents.size() == depth && found.all.empty()) extents.push_back(size);
+    if (extents.size() == depth) throw WrongValue("expected nested lists of one depth, got a list among numbers");
+    if (extents[depth] != size) throw WrongValue("expected nested lists of one length each, got some of others");
     for (const nb::handle one : value) flatten(one, depth + 1, found);
     return;
   }
-  if (depth != extents.size()) throw nb::value_error("expected nested lists of one depth, got a number among lists");
-  double number = 0;
-  if (!nb::try_cast(value, number)) throw nb::type_error("expected numbers, or nested lists of them");
-  if (found.whole.size() == found.all.size() && nb::isinstance<nb::int_>(value)) found.whole.push_back(nb::cast<i64>(value));
-  found.all.push_back(number);
+  if (depth != extents.size()) throw WrongValue("expected nested lists of one depth, got a number among lists");
+  read_number(value, found);
+}
+
+// A whole number that came before a fraction became a double without a word.
+void check_exact(const Nested& found) {
+  for (const i64 whole : found.whole) {
+    const auto wide = static_cast<double>(whole);
+    if (!(wide < 0x1p63) || static_cast<i64>(wide) != whole)
+      throw WrongValue("expected whole numbers that a double holds exactly (all up to 2^53 are) beside fractions, got " +
+                       std::to_string(whole));
+  }
 }
 
 Tensor of_lists(const nb::object& lists) {
   Nested found;
   flatten(lists, 0, found);
-  const Running running;
-  if (found.whole.size() == found.all.size()) return tensor_of(std::span<const i64>(found.whole), Shape(found.extents));
-  std::vector<float> rounded(found.all.begin(), found.all.end());
-  return tensor_of(std::span<const float>(rounded), Shape(found.extents));
+  const Shape shape = shape_of(found.extents);
+  if (shape.elems() != std::ssize(found.all)) throw WrongValue("expected nested lists that nobody changes meanwhile");
+  const bool whole = found.whole.size() == found.all.size();
+  if (!whole) check_exact(found);
+  const Running running(Device::cpu(), std::ssize(found.all) * 8 >= kLongBytes);
+  if (!whole) return tensor_of(std::span<const double>(found.all), shape);
+  const Tensor numbers = tensor_of(std::span<const i64>(found.whole), shape);
+  return found.bools && !found.all.empty() ? converted(numbers, DType::boolean) : numbers;
 }
 
 }  // namespace
@@ -207,25 +249,18 @@ Tensor of_lists(const nb::object& lists) {
 Tensor borrow(const nb::object& array, const char* argument) {
   if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value();
   if (nb::hasattr(array, "requires_grad") && array.attr("requires_grad").is(nb::bool_(true))) {
-    throw nb::type_error(
-        (std::string(argument) + ": expected an array without a history, got one whose gradient would be lost here: detach() it first")
-            .c_str());
+    throw WrongType(std::string(argument) +
+                    ": expected an array without a history, got one whose gradient would be lost here: detach() it first");
   }
-  Any found = import(array, argument);
+  const nb::ndarray<> writable = import_writable(array, argument);
+  Any found(writable);
   const Device device = device_in(found, argument);
   const DType dtype = dtype_in(found, argument);
-  if (nb::ndarray<> writable; !nb::try_cast(array, writable))
-    throw nb::value_error(
-        (std::string(argument) + ": expected an array that may be written to, got a read-only one: copy it (spillway.tensor does)")
-            .c_str());
   if (!is_contiguous(found))
-    throw nb::value_error(
-        (std::string(argument) +
-         ": expected a contiguous array, got one with other strides: make it contiguous, or copy it (spillway.tensor does)")
-            .c_str());
+    throw WrongValue(std::string(argument) +
+                     ": expected a contiguous array, got one with other strides: make it contiguous, or copy it (spillway.tensor does)");
   if (reinterpret_cast<uintptr_t>(data_of(found)) % static_cast<uintptr_t>(size_of(dtype)) != 0)
-    throw nb::value_error(
-        (std::string(argument) + ": expected elements at multiples of their size, got others: copy it (spillway.tensor does)").c_str());
+    throw WrongValue(std::string(argument) + ": expected elements at multiples of their size, got others: copy it (spillway.tensor does)");
   if (device.is_cuda()) {
     const Running running(device);  // there is such a GPU for us too
     wait_for_gpu(device);           // whatever queue it was made on
@@ -241,31 +276,49 @@ Device device_of_array(const nb::object& array) {
   if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value().device();
   if (!nb::hasattr(array, "__dlpack_device__")) return Device::cpu();
   const nb::object device = array.attr("__dlpack_device__")();
-  return nb::cast<int>(nb::int_(device[0])) == nb::device::cuda::value ? Device::cuda(nb::cast<int>(nb::int_(device[1]))) : Device::cpu();
+  if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2) throw WrongType("__dlpack_device__: expected a pair, got another");
+  const int kind = Whole::read(nb::int_(device[0])).small(), index = Whole::read(nb::int_(device[1])).small();
+  return kind == nb::device::cuda::value ? Device::cuda(index) : Device::cpu();
+}
+
+bool is_untyped(const nb::object& array) {
+  return nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array) || nb::isinstance<nb::float_>(array) ||
+         nb::isinstance<nb::int_>(array);
+}
+
+std::vector<Array> arrays_in(const nb::object& given, const char* argument) {
+  const std::string otherwise = std::string(argument) + ": expected Tensors in a list, got " + kind_of(given);
+  if (nb::isinstance<Array>(given)) throw WrongType(otherwise);
+  std::vector<Array> arrays;
+  for (const nb::handle one : iterator_of(given, otherwise)) {
+    if (!nb::isinstance<Array>(one)) throw WrongType(std::string(argument) + ": expected Tensors, got one " + kind_of(one));
+    arrays.push_back(static_cast<const Array&>(Given::read(one)));
+  }
+  return arrays;
 }
 
 Tensor copy_of(const nb::object& array, const char* argument) {
   if (nb::isinstance<Array>(array)) {
-    const Tensor& from = nb::cast<const Array&>(array).value();
+    const Tensor from = nb::cast<const Array&>(array).value();
     if (from.device().is_cuda()) return moved(from, Device::cpu());
-    const Running running;
+    const Running running(Device::cpu(), from.bytes() >= kLongBytes);
     return converted(from, from.dtype());
   }
-  if (nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array) || nb::isinstance<nb::float_>(array) ||
-      nb::isinstance<nb::int_>(array))
-    return of_lists(array);
+  if (is_untyped(array)) return of_lists(array);
   return gathered(import(array, argument), argument);
 }
 
 Tensor whole_numbers(const nb::object& array, const char* argument) {
-  const bool ours = nb::isinstance<Array>(array) || nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array);
+  const bool ours = nb::isinstance<Array>(array) || is_untyped(array);
   if (ours) return narrowed(copy_of(array, argument), argument);
   const Any found = import(array, argument);
   if (device_in(found, argument).is_cuda()) return narrowed(gathered(found, argument), argument);
-  const Running running;
-  const Tensor to = empty(shape_in(found, argument), DType::int32, "whole numbers");
-  if (to.elems() == 0) return to;
+  const Shape shape = shape_in(found, argument);
   const i64 width = (found.dtype().bits + 7) / 8;
+  check_whole(found.dtype(), argument);
+  const Running running(Device::cpu(), shape.elems() * width >= kLongBytes);
+  const Tensor to = empty(shape, DType::int32, "whole numbers");
+  if (to.elems() == 0) return to;
   std::vector<std::byte> packed(static_cast<size_t>(to.elems() * width));
   gather(found, width, packed.data());
   narrow_any(found.dtype(), packed, to.span<i32>(), argument);

@@ -7,6 +7,7 @@
 #include "app/entry.h"
 #include "app/node/own_program.h"
 #include "app/node/version.h"
+#include "python/module/arguments.h"
 #include "python/module/model.h"
 
 namespace spillway::python {
@@ -24,7 +25,8 @@ nb::tuple run_command(const std::vector<nb::bytes>& words) {
   std::ostringstream out, err, text;
   int status = 0;
   {
-    const nb::gil_scoped_release unlocked;
+    const UnderWay used;
+    const Unlocked unlocked;
     status = app::run(args, app::Streams{.out = out, .err = err, .text = &text});
   }
   return nb::make_tuple(status, bytes_of(out), bytes_of(err), bytes_of(text));
@@ -37,7 +39,8 @@ void bind_commands(nb::module_& module) {
   module.def("_run_command", run_command, nb::arg("words"),
              nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes, bytes]"),
              "Exit status, stdout and stderr; of an answer in JSON also its text.");
-  module.def("_set_own_program", app::set_own_program, nb::arg("program"));
+  module.def(
+      "_set_own_program", [](const nb::object& program) { app::set_own_program(path_of(program)); }, nb::arg("program"));
 }
 
 }  // namespace spillway::python

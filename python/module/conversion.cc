@@ -1,17 +1,16 @@
 // The elements of a tensor as another type, and on another device.
+#include <cmath>
 #include <cstring>
 #include <limits>
-#include <span>
+#include <string>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
-#include "base/error.h"
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
 #include "kernels/layout.h"
 #include "python/module/arrays.h"
-#include "tensor/create.h"
 
 namespace spillway::python {
 namespace {
@@ -25,7 +24,7 @@ Tensor contiguous(const Tensor& t) {
 }
 
 // A GPU's, which computes what it has kernels for; the rest is done here.
-Tensor converted_there(const Tensor& from, DType dtype) {
+Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   const Tensor same = contiguous(from);
   const Tensor to = empty(from.shape(), dtype, "copy");
   if (from.elems() == 0) return to;
@@ -35,27 +34,78 @@ Tensor converted_there(const Tensor& from, DType dtype) {
   const Stream host{Device::cpu(), Stream::current().threads, &MemoryPool::heap()};
   const auto rounded = [&] {
     const StreamScope scope(host);
-    return converted(here, dtype);
+    return converted(here, dtype, keep);
   }();
   transfer(to.raw(), rounded.raw(), to.bytes());
   return to;
 }
 
-template <class T>
-void store(std::span<T> to, const std::vector<double>& from) {
-  for (size_t i = 0; i < from.size(); ++i) {
-    if constexpr (kIsHalf<T>) {
-      to[i] = narrow<T>(static_cast<float>(from[i]));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      to[i] = from[i] != 0;
+// A number of the one type as the other. Whole numbers that the other type does not hold are refused, and so are, unless `keep` is
+// Keep::nearest, those that it would round, and fractions where whole numbers are.
+template <class From, class To>
+To number_as(From from, Keep keep) {
+  const auto refused = [&](const char* what) {
+    throw WrongValue(std::string("to: expected numbers that ") + std::string(to_string(DTypeOf<To>::value)) + " holds, got " +
+                     std::to_string(widen(from)) + ", " + what);
+  };
+  if constexpr (std::is_same_v<From, bool> || std::is_same_v<To, bool>) {
+    return static_cast<To>(widen(from) != 0 ? narrow<To>(1) : narrow<To>(0));
+  } else if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) {
+    if (!std::in_range<To>(from)) refused("which is beyond them");
+    return static_cast<To>(from);
+  } else if constexpr (std::is_integral_v<To>) {
+    const double wide = widen(from), whole = std::trunc(wide);
+    const bool fits = whole >= static_cast<double>(std::numeric_limits<To>::min()) && whole < 0x1p63 &&
+                      whole <= static_cast<double>(std::numeric_limits<To>::max());
+    if (!fits) refused("which is beyond them");
+    if (keep == Keep::whole && whole != wide) refused("which is no whole number: to() cuts it off");
+    return static_cast<To>(whole);
+  } else if constexpr (std::is_integral_v<From>) {
+    const To to = narrow<To>(static_cast<Wide<To>>(from));
+    const double back = widen(to);
+    if (keep == Keep::whole && !(back < 0x1p63 && static_cast<i64>(back) == static_cast<i64>(from)))
+      refused("which would be rounded: to() rounds it");
+    return to;
+  } else {
+    return narrow<To>(static_cast<Wide<To>>(widen(from)));
+  }
+}
+
+// Another program's bools may be any bytes.
+template <class From, class To>
+void convert(const Tensor& from, const Tensor& to, Keep keep) {
+  using Read = std::conditional_t<std::is_same_v<From, bool>, u8, From>;
+  const auto* const source = reinterpret_cast<const Read*>(from.raw());
+  const auto target = to.span<To>();
+  for (size_t i = 0; i < target.size(); ++i) {
+    if constexpr (std::is_same_v<From, bool>) {
+      target[i] = number_as<From, To>(source[i] != 0, keep);
     } else {
-      if constexpr (std::is_integral_v<T>) {
-        if (!(from[i] >= static_cast<double>(std::numeric_limits<T>::min()) &&
-              from[i] <= static_cast<double>(std::numeric_limits<T>::max())))
-          throw nb::value_error(("to: expected numbers that fit the type, got " + std::to_string(from[i])).c_str());
-      }
-      to[i] = static_cast<T>(from[i]);
+      target[i] = number_as<From, To>(source[i], keep);
     }
+  }
+}
+
+// call(T()) for the type of the elements.
+template <class Call>
+void with_type(DType dtype, const Call& call) {
+  switch (dtype) {
+    case DType::f32:
+      return call(float());
+    case DType::f64:
+      return call(double());
+    case DType::bf16:
+      return call(BFloat16());
+    case DType::f16:
+      return call(Float16());
+    case DType::int32:
+      return call(i32());
+    case DType::int64:
+      return call(i64());
+    case DType::uint8:
+      return call(u8());
+    case DType::boolean:
+      return call(bool());
   }
 }
 
@@ -65,49 +115,30 @@ Tensor brought_here(const Tensor& t) { return Stream::current().device.is_cuda()
 
 Tensor moved(const Tensor& from, Device to) {
   if (from.device() == to) return from;
+  const bool long_enough = from.bytes() >= kLongBytes;
   Tensor host = from;
   if (from.device().is_cuda()) {
-    const Running there(from.device());
-    const Unlocked unlocked(from.bytes() >= kLongBytes);
+    const Running there(from.device(), long_enough);
     host = to_host(contiguous(from));
   } else if (!from.is_contiguous()) {
-    const Running here;
-    host = converted(from, from.dtype());
+    const Running here(Device::cpu(), long_enough);
+    host = contiguous(from);
   }
   if (!to.is_cuda()) return host;
-  const Running there(to);
-  const Unlocked unlocked(from.bytes() >= kLongBytes);
+  const Running there(to, long_enough);
   return to_current_device(host, "tensor");
 }
 
-Tensor converted(const Tensor& from, DType dtype) {
-  if (from.device().is_cuda()) return converted_there(from, dtype);
+Tensor converted(const Tensor& from, DType dtype, Keep keep) {
+  if (from.device().is_cuda()) return converted_there(from, dtype, keep);
   const Tensor to = empty(from.shape(), dtype, "copy");
   if (from.elems() == 0) return to;
-  if (from.dtype() == dtype && from.is_contiguous()) {
-    std::memcpy(to.raw(), from.raw(), static_cast<size_t>(to.bytes()));
+  const Tensor same = contiguous(from);
+  if (from.dtype() == dtype) {
+    std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));
     return to;
   }
-  if (dtype == DType::int64 && from.dtype() == DType::int64) throw Error(ErrorCode::usage, "[to] expected a contiguous tensor of int64");
-  const std::vector<double> values = values_of(from);
-  switch (dtype) {
-    case DType::f32:
-      return store(to.span<float>(), values), to;
-    case DType::f64:
-      return store(to.span<double>(), values), to;
-    case DType::bf16:
-      return store(to.span<BFloat16>(), values), to;
-    case DType::f16:
-      return store(to.span<Float16>(), values), to;
-    case DType::int32:
-      return store(to.span<i32>(), values), to;
-    case DType::int64:
-      return store(to.span<i64>(), values), to;
-    case DType::uint8:
-      return store(to.span<u8>(), values), to;
-    case DType::boolean:
-      return store(to.span<bool>(), values), to;
-  }
+  with_type(from.dtype(), [&]<class From>(From) { with_type(dtype, [&]<class To>(To) { convert<From, To>(same, to, keep); }); });
   return to;
 }
 

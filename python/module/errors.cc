@@ -1,9 +1,12 @@
 #include "python/module/errors.h"
 
 #include <exception>
+#include <filesystem>
+#include <new>
 #include <string>
+#include <system_error>
 
-#include "base/error.h"
+#include "python/module/interpreter.h"
 
 namespace spillway::python {
 namespace {
@@ -12,25 +15,51 @@ namespace nb = nanobind;
 
 // Strong references for the life of the process, by exit status.
 PyObject* error_kinds[16] = {};
+PyObject *type_kind = nullptr, *index_kind = nullptr;
 
-void set_errors(const nb::dict& by_status) {
+void put(PyObject*& place, const nb::handle& kind) {
+  Py_XDECREF(place);
+  place = kind.inc_ref().ptr();
+}
+
+void set_errors(const nb::dict& by_status, const nb::object& of_types, const nb::object& of_indices) {
   for (const auto& [status, kind] : by_status) {
     const auto at = nb::cast<size_t>(status);
     if (at >= std::size(error_kinds)) throw nb::value_error("expected exit statuses below 16");
-    Py_XDECREF(error_kinds[at]);
-    error_kinds[at] = kind.inc_ref().ptr();
+    put(error_kinds[at], kind);
   }
+  put(type_kind, of_types);
+  put(index_kind, of_indices);
 }
 
+void raise(PyObject* kind, const std::string& words) {
+  // Paths may be any bytes.
+  PyObject* text = PyUnicode_DecodeUTF8(words.data(), static_cast<Py_ssize_t>(words.size()), "replace");
+  PyErr_SetObject(kind != nullptr ? kind : PyExc_RuntimeError, text);
+  Py_XDECREF(text);
+}
+
+void raise(ErrorCode code, const std::string& words) { raise(error_kinds[static_cast<size_t>(code) % std::size(error_kinds)], words); }
+
 void translate(const std::exception_ptr& exception, void*) {
+  // It is none of C++'s: Python is ending this thread, at the end of the interpreter.
+  if (!exception) stop_for_ever();
   try {
     std::rethrow_exception(exception);
+  } catch (const WrongType& e) {
+    raise(type_kind, e.what());
+  } catch (const WrongIndex& e) {
+    raise(index_kind, e.what());
   } catch (const Error& e) {
-    PyObject* kind = error_kinds[static_cast<size_t>(e.exit_status()) % std::size(error_kinds)];
-    // Paths may be any bytes.
-    PyObject* text = PyUnicode_DecodeUTF8(e.what(), static_cast<Py_ssize_t>(std::string_view(e.what()).size()), "replace");
-    PyErr_SetObject(kind != nullptr ? kind : PyExc_RuntimeError, text);
-    Py_XDECREF(text);
+    raise(e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    raise(ErrorCode::refused, "[memory] the system has no memory left for this call");
+  } catch (const std::length_error& e) {
+    raise(ErrorCode::refused, std::string("[memory] expected a size that memory can have, got more: ") + e.what());
+  } catch (const std::system_error& e) {  // filesystem errors, with their paths, and threads that the system refuses
+    raise(ErrorCode::io, std::string("[system] ") + e.what());
+  } catch (const nb::cast_error&) {
+    raise(type_kind, "expected an argument of another type");
   }
 }
 
@@ -38,7 +67,7 @@ void translate(const std::exception_ptr& exception, void*) {
 
 void bind_errors(nb::module_& module) {
   nb::register_exception_translator(translate);
-  module.def("_set_errors", set_errors, nb::arg("by_status"));
+  module.def("_set_errors", set_errors, nb::arg("by_status"), nb::arg("of_types"), nb::arg("of_indices"));
 }
 
 }  // namespace spillway::python

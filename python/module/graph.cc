@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "autograd/no_grad.h"
 #include "base/error.h"
@@ -21,24 +23,41 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// `with no_grad():`, perhaps entered again.
+// `with no_grad():`, perhaps entered again. It is a thread's own: what was entered on one thread is not left on another.
 class NoGrad {
  public:
   NoGrad() = default;
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
+  ~NoGrad() {
+    while (!held_.empty()) drop();
+  }
   void enter() {
-    held_.emplace_back(std::make_unique<autograd::NoGrad>());
+    held_.push_back({std::make_unique<autograd::NoGrad>(), std::this_thread::get_id()});
     ++silences;
   }
   void leave() {
-    if (held_.empty()) throw Error(ErrorCode::usage, "[no_grad] expected to be left after it was entered");
-    held_.pop_back();
-    --silences;
+    if (held_.empty() || held_.back().thread != std::this_thread::get_id())
+      throw Error(ErrorCode::usage, "[no_grad] expected to be left on the thread that entered it, and after that");
+    drop();
   }
 
  private:
-  std::vector<std::unique_ptr<autograd::NoGrad>> held_;
+  struct Held {
+    std::unique_ptr<autograd::NoGrad> silence;
+    std::thread::id thread;
+  };
+  // That of another thread, which forgot to leave it, stays in force there.
+  void drop() {
+    if (held_.back().thread == std::this_thread::get_id()) {
+      --silences;
+    } else {
+      static_cast<void>(held_.back().silence.release());
+    }
+    held_.pop_back();
+  }
+
+  std::vector<Held> held_;
 };
 
 }  // namespace
@@ -63,15 +82,6 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
     leaf->id = id;
     leaf->gradient = {};
   }
-}
-
-Graph::Use::Use(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {
-  if (graph_ && graph_->used_.exchange(true))
-    throw Error(ErrorCode::usage, "[graph] expected to compute on a graph of this thread, got one that another thread is computing on");
-}
-
-Graph::Use::~Use() {
-  if (graph_) graph_->used_ = false;
 }
 
 Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
@@ -104,13 +114,11 @@ void Graph::run_model(const std::shared_ptr<Weights>& weights) {
 
 Tensor Graph::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
   const auto [weights, id] = place_of(parameter);
-  const std::lock_guard locked(weights->lock);
   return weights->eager->target(id, use, shape, dtype);
 }
 
 void Graph::done(u32 parameter, u8 use) {
   const auto [weights, id] = place_of(parameter);
-  const std::lock_guard locked(weights->lock);
   weights->eager->done(id, use);
 }
 
@@ -132,33 +140,45 @@ void Graph::backward(const Variable& y, const Tensor& dy) {
   leaves_.clear();
 }
 
+Given Given::read(const nb::handle& given) noexcept {
+  Given read;
+  Array* found = nullptr;
+  if (given.is_none() || !nb::try_cast(given, found, false) || found == nullptr) read.problem_ = of_type("a Tensor", given);
+  read.array_ = found;
+  return read;
+}
+
 Array constant(Tensor value) { return {std::move(value), nullptr, nullptr}; }
 
 Tensor Array::gradient() const {
   if (!leaf) return {};
   if (!leaf->weights) return leaf->gradient;
-  const std::lock_guard locked(leaf->weights->lock);
   return leaf->weights->eager->gradient(leaf->id);
 }
 
-void Array::forget_gradient() {
+void Array::forget_gradient() const {
   if (!leaf) return;
   if (!leaf->weights) return static_cast<void>(leaf->gradient = {});
-  const std::lock_guard locked(leaf->weights->lock);
   leaf->weights->eager->forget(leaf->id);
 }
 
-void Array::set_wanted(bool wanted) {
+void Array::check_wanted(bool wanted) const {
   if (wanted && graph && !graph->over())
     throw Error(ErrorCode::usage, "[requires_grad] expected a tensor that was not computed from others: detach() it first");
   if (wanted && !is_floating(value().dtype()))
     throw Error(ErrorCode::usage, "[requires_grad] expected a tensor of floating numbers, got " + std::string(to_string(value().dtype())));
-  if (wanted == (leaf != nullptr)) return;
-  if (!wanted && leaf->weights)
+  if (!wanted && leaf && leaf->weights)
     throw Error(ErrorCode::usage, "[requires_grad] expected a tensor that no model or optimizer holds: freeze(names) a model's");
-  leaf = wanted ? std::make_shared<Leaf>() : nullptr;
-  v = Variable(v.value);
-  graph = nullptr;
+}
+
+void set_wanted(Array& array, bool wanted) {
+  const Array now = array;
+  {
+    const Turn turn(false);
+    now.check_wanted(wanted);
+  }
+  if (wanted == (array.leaf != nullptr)) return;
+  array = {Variable(now.v.value), nullptr, wanted ? std::make_shared<Leaf>() : nullptr};
 }
 
 std::shared_ptr<Graph> current_graph() {
@@ -190,34 +210,41 @@ void check_in_place(const Array& array) {
 
 }  // namespace
 
-Lifted::Lifted(std::span<const Array* const> inputs) {
-  const bool records = recording();
-  bool wanted = false;
-  const Array* first = nullptr;
+Inputs::Inputs(std::span<const Array* const> inputs) {
+  bool found = false;
   for (const Array* input : inputs) {
+    arrays.push_back(*input);
     if (!input->v.value.defined()) continue;
     bytes += input->value().bytes();
-    if (!first) first = input, device = input->value().device();
-    if (input->value().device() != device)
-      throw Error(ErrorCode::usage, "[device] expected tensors on one device, got one on " + to_string(device) + " and one on " +
-                                        to_string(input->value().device()) + ": bring them together with to()");
-    check_in_place(*input);
-    wanted = wanted || input->leaf;
-    if (!records || !input->graph || input->graph->over()) continue;
-    if (graph && graph != input->graph)
+    if (!std::exchange(found, true)) device = input->value().device();
+  }
+}
+
+Lifted::Lifted(const Inputs& inputs) {
+  const bool records = recording();
+  bool wanted = false;
+  for (const Array& input : inputs.arrays) {
+    if (!input.v.value.defined()) continue;
+    if (input.value().device() != inputs.device)
+      throw Error(ErrorCode::usage, "[device] expected tensors on one device, got one on " + to_string(inputs.device) + " and one on " +
+                                        to_string(input.value().device()) + ": bring them together with to()");
+    check_in_place(input);
+    wanted = wanted || input.leaf;
+    if (!records || !input.graph || input.graph->over()) continue;
+    if (graph && graph != input.graph)
       throw Error(ErrorCode::usage,
                   "[graph] expected tensors of one graph, got those of two: they were computed on two threads, or between them backward() "
                   "was called");
-    graph = input->graph;
+    graph = input.graph;
   }
   if (records && wanted && !graph) graph = current_graph();
-  for (const Array* input : inputs) {
-    if (graph && input->leaf) {
-      variables.push_back(graph->lift(input->leaf, input->value()));
-    } else if (graph && input->graph == graph) {
-      variables.push_back(input->v);
+  for (const Array& input : inputs.arrays) {
+    if (graph && input.leaf) {
+      variables.push_back(graph->lift(input.leaf, input.value()));
+    } else if (graph && input.graph == graph) {
+      variables.push_back(input.v);
     } else {
-      variables.emplace_back(input->value());
+      variables.emplace_back(input.value());
     }
   }
 }

@@ -29,7 +29,7 @@ std::unique_ptr<models::WeightSource> first_weights(const app::ModelSource& sour
 
 void check_rank(const char* argument, const Tensor& t, int rank, const char* meaning) {
   if (t.rank() == rank) return;
-  throw nb::value_error((std::string(argument) + ": expected " + meaning + ", got " + to_string(t.shape())).c_str());
+  throw WrongValue(std::string(argument) + ": expected " + meaning + ", got " + to_string(t.shape()));
 }
 
 // The token that comes after each; nothing after the last.
@@ -53,13 +53,12 @@ void copy_span(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
-Model::Model(const std::string& name, const std::string& dtype, u64 seed, bool from_scratch, Device device)
-    : dtype_(dtype_of(dtype)), random_(RandomKey{seed}.derive("training")) {
-  if (!is_floating(dtype_)) throw nb::value_error(("dtype: expected f32, f64, bf16 or f16, got " + dtype).c_str());
+Model::Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, Device device)
+    : dtype_(dtype), random_(RandomKey{seed}.derive("training")) {
+  if (!is_floating(dtype_)) throw WrongValue("dtype: expected f32, f64, bf16 or f16, got " + std::string(to_string(dtype)));
   std::vector<std::string> notes;
   {
-    const Running running;
-    const Unlocked unlocked;
+    const Running running(Device::cpu(), true);
     const app::ModelSource source = app::find_trained_model(name, "last");
     name_ = source.name, config_ = source.config, notes = source.notes;
     weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
@@ -69,39 +68,45 @@ Model::Model(const std::string& name, const std::string& dtype, u64 seed, bool f
   move(device);
 }
 
+Device Model::device() const {
+  const Turn turn(false);
+  return device_;
+}
+
 void Model::move(Device to) {
+  const Turn turn(true);
+  move_now(to);
+}
+
+void Model::move_now(Device to) {
   if (to == device_) return;
   if (device_.is_cuda()) {
     const Running running(device_);
-    const Unlocked unlocked;
-    const std::lock_guard locked(weights_->lock);
     weights_->eager->to_host();
     device_ = Device::cpu();
   }
   if (!to.is_cuda()) return;
   const Running running(to);
-  const Unlocked unlocked;
-  const std::lock_guard locked(weights_->lock);
   weights_->eager->to_current_device();
   device_ = to;
 }
 
 MicroBatch Model::batch_of(const nb::object& input) const {
-  const Running running;
   const nn::Sequential& model = weights_->model;
   if (model.reads_images()) {
     const Tensor images = copy_of(input, "images");
     check_rank("images", images, 4, "[N, C, H, W]");
     const Shape wanted{images.size(0), model.image_CHW[0], model.image_CHW[1], model.image_CHW[2]};
-    if (images.shape() != wanted)
-      throw nb::value_error(("images: expected " + to_string(wanted) + ", got " + to_string(images.shape())).c_str());
+    if (images.shape() != wanted) throw WrongValue("images: expected " + to_string(wanted) + ", got " + to_string(images.shape()));
+    const Running running(Device::cpu(), images.bytes() >= kLongBytes);
     MicroBatch batch = nn::empty_batch(model, images.size(0), 1);
     batch.images_NCHW = converted(images, dtype_);
     return batch;
   }
   const Tensor tokens = whole_numbers(input, "tokens");
   check_rank("tokens", tokens, 2, "[B, T]");
-  if (tokens.elems() == 0) throw nb::value_error(("tokens: expected some, got " + to_string(tokens.shape())).c_str());
+  if (tokens.elems() == 0) throw WrongValue("tokens: expected some, got " + to_string(tokens.shape()));
+  const Running running(Device::cpu(), tokens.bytes() >= kLongBytes);
   MicroBatch batch = nn::empty_batch(model, tokens.size(0), tokens.size(1));
   copy_span<i32>(tokens, batch.tokens_BT);
   const auto positions = batch.positions_BT.span<i32>();
@@ -111,22 +116,23 @@ MicroBatch Model::batch_of(const nb::object& input) const {
 
 void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
   if (targets.is_none()) {
-    if (weights_->model.reads_images()) throw nb::type_error("targets: expected the images' classes [N], got none");
+    if (weights_->model.reads_images()) throw WrongType("targets: expected the images' classes [N], got none");
     shift(batch.tokens_BT, batch.targets_BT);
   } else {
     const Tensor given = whole_numbers(targets, "targets");
-    if (given.elems() != batch.targets_BT.elems() || given.size(0) != batch.targets_BT.size(0))
-      throw nb::value_error(
-          ("targets: expected " + to_string(batch.targets_BT.shape()) + ", one for each token, got " + to_string(given.shape())).c_str());
+    const Tensor& wanted = batch.targets_BT;
+    if (given.rank() == 0 || given.elems() != wanted.elems() || given.size(0) != wanted.size(0))
+      throw WrongValue("targets: expected " + to_string(wanted.shape()) + ", one for each token, got " + to_string(given.shape()));
     copy_span<i32>(given, batch.targets_BT);
   }
   for (const i32 target : batch.targets_BT.span<i32>()) batch.counted_targets += target >= 0;
-  if (batch.counted_targets == 0) throw nb::value_error("targets: expected at least one that counts (0 and above), got none");
+  if (batch.counted_targets == 0) throw WrongValue("targets: expected at least one that counts (0 and above), got none");
 }
 
 Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
   MicroBatch batch = batch_of(input);
   set_targets(batch, targets);
+  const Turn turn(true);
   batch.first_sample = training ? samples_ : 0;
   if (training) samples_ += batch.targets_BT.size(0);
   const Running running(device_);
@@ -140,8 +146,6 @@ Array Model::loss(const nb::object& input, const nb::object& targets, bool train
   context.mode = training ? nn::Mode::train : nn::Mode::evaluate;
   context.batch = &batch, context.tape = graph ? &graph->tape() : nullptr, context.random = random_;
   context.loss_factor = 1.0 / static_cast<double>(batch.counted_targets);
-  const Graph::Use use(graph);
-  const Unlocked unlocked;
   const Variable sum = as_arguments([&] { return nn::run(weights_->model, context); });
   // The factor is in the sum's gradient already.
   autograd::Recorder recorder({sum}, "loss");
@@ -154,19 +158,19 @@ Array Model::logits(const nb::object& input, std::optional<i64> position) {
   MicroBatch batch = batch_of(input);
   const i64 positions = weights_->model.reads_images() ? 1 : batch.tokens_BT.size(1), at = position.value_or(-1);
   if (at < -positions || at >= positions)
-    throw nb::index_error(("position: expected one of " + std::to_string(positions) + ", got " + std::to_string(at)).c_str());
+    throw WrongIndex("position: expected one of " + std::to_string(positions) + ", got " + std::to_string(at));
   nn::Context context;
   context.mode = nn::Mode::generate;
   context.batch = &batch;
   context.logits_position = at < 0 ? at + positions : at;
+  const Turn turn(true);
   const Running running(device_);
   bring_here(batch);
-  const Unlocked unlocked;
   return constant(as_arguments([&] { return nn::run(weights_->model, context); }).value);
 }
 
-Array Model::parameter(u32 id) {
-  const auto& parameter = weights_->eager->parameters().at(id);
+Array Model::parameter_now(u32 id) {
+  const auto& parameter = weights_->eager->parameters()[id];
   Array array = constant(weights_->eager->memory(id));
   array.leaf = weights_->leaves[id].lock();
   if (!array.leaf) weights_->leaves[id] = array.leaf = std::make_shared<Leaf>(Leaf{{}, weights_, id, parameter->name});
@@ -174,21 +178,46 @@ Array Model::parameter(u32 id) {
   return array;
 }
 
+Array Model::parameter(i64 id) {
+  if (id < 0 || id >= parameters())
+    throw WrongIndex("parameter: expected one of " + std::to_string(parameters()) + ", got " + std::to_string(id));
+  const Turn turn(false);
+  return parameter_now(static_cast<u32>(id));
+}
+
+Array Model::parameter(const std::string& name) {
+  const Turn turn(false);
+  return parameter_now(weights_->eager->parameter(name)->id);
+}
+
+std::vector<std::string> Model::names() const {
+  std::vector<std::string> names;
+  for (const auto& parameter : weights_->eager->parameters()) names.push_back(parameter->name);
+  return names;
+}
+
+void Model::zero_grad() {
+  const Turn turn(false);
+  weights_->eager->forget();
+}
+
 void Model::load(const std::string& name, const nb::object& array, bool share) {
   const auto& parameter = weights_->eager->parameter(name);
   if (!parameter->is_plain()) throw Error(ErrorCode::usage, "[load] expected a parameter of floating numbers, " + name + " is quantized");
-  if (share) return weights_->eager->adopt(parameter->id, borrow(array, name.c_str()));
-  const Tensor values = copy_of(array, name.c_str()), to = weights_->eager->memory(parameter->id);
-  if (values.shape() != to.shape())
-    throw nb::value_error((name + ": expected " + to_string(to.shape()) + ", got " + to_string(values.shape())).c_str());
+  const Tensor values = share ? borrow(array, name.c_str()) : copy_of(array, name.c_str());
+  const Turn turn(values.bytes() >= kLongBytes);
+  if (share) return weights_->eager->adopt(parameter->id, values);
+  const Tensor to = weights_->eager->memory(parameter->id);
+  if (values.shape() != to.shape()) throw WrongValue(name + ": expected " + to_string(to.shape()) + ", got " + to_string(values.shape()));
   const Running here;
-  const Tensor same = converted(values, to.dtype());
+  const Tensor same = converted(values, to.dtype(), Keep::whole);
   const Running there(device_);
   to.storage()->written();
   if (to.elems() > 0) transfer(to.raw(), same.raw(), to.bytes());
 }
 
 void Model::freeze(const std::string& name, bool frozen) {
+  const Turn turn(false);
   const auto& parameter = weights_->eager->parameter(name);
   if (parameter->statistic || !parameter->is_plain())
     throw Error(ErrorCode::usage, "[freeze] expected a weight that can be trained, got " + name);
@@ -207,26 +236,21 @@ static void check_replaceable(const std::filesystem::path& folder) {
 }
 
 std::unique_ptr<Weights> Model::copied_to_host() const {
-  std::unique_ptr<Weights> here;
-  {
-    const Running running;
-    const Unlocked unlocked;
-    here = std::make_unique<Weights>(models::build(config_, dtype_));
-  }
+  const Running here;
+  auto copy = std::make_unique<Weights>(models::build(config_, dtype_));
   const Running there(device_);
-  const Unlocked unlocked;
-  for (u32 id = 0; id < here->model.parameters.size(); ++id) {
-    const Tensor &from = weights_->eager->memory(id), &to = here->eager->memory(id);
+  for (u32 id = 0; id < copy->model.parameters.size(); ++id) {
+    const Tensor &from = weights_->eager->memory(id), &to = copy->eager->memory(id);
     if (to.bytes() > 0) transfer(to.raw(), from.raw(), to.bytes());
   }
-  return here;
+  return copy;
 }
 
 void Model::save(const std::string& folder) const {
+  const Turn turn(true);
   check_replaceable(folder);
   const std::unique_ptr<Weights> here = device_.is_cuda() ? copied_to_host() : nullptr;
   const Running running;
-  const Unlocked unlocked;
   data::AtomicFolder made(folder, data::Existing::replace);
   models::save(here ? here->model : weights_->model, made.path());
   made.write_text("config.json", config_json());
@@ -246,11 +270,13 @@ void bind_model(nb::module_& module) {
       "A model in memory, for a training loop of one's own: loss(...).backward() and an optimizer. (Trainer is for those that do not fit.)")
       .def(
           "__init__",
-          [](Model* self, const std::string& name, const std::string& dtype, u64 seed, bool from_scratch, const nb::object& device) {
-            new (self) Model(name, dtype, seed, from_scratch, device_of(device));
+          [](Model* self, const nb::object& name, const Word& dtype, const Seed& seed, const Flag& from_scratch, const nb::object& device) {
+            new (self) Model(path_of(name), dtype_of(dtype), seed, from_scratch, device_of(device));
           },
           nb::arg("name"), nb::kw_only(), nb::arg("dtype") = "f32", nb::arg("seed") = 0, nb::arg("from_scratch") = false,
           nb::arg("device") = "cpu",
+          nb::sig("def __init__(self, name: str | os.PathLike, *, dtype: str = \"f32\", seed: int = 0, from_scratch: bool = False, "
+                  "device: object = \"cpu\") -> None"),
           "name: a preset (\"gpt2-124m\"), a Hugging Face folder, org/name of the local cache, or a run's folder. A preset and "
           "from_scratch have new weights of the seed. device: \"cpu\", \"cuda\" or \"cuda:1\".")
       .def_prop_ro(
@@ -259,43 +285,42 @@ void bind_model(nb::module_& module) {
           "to", [](Model& self, const nb::object& device) -> Model& { return self.move(device_of(device)), self; }, nb::arg("device"),
           nb::rv_policy::reference, nb::sig("def to(self, device: object) -> Model"),
           "Moves all of it. Gradients are let go of; make optimizers, and take parameters, afterwards.")
-      .def("loss", &Model::loss, nb::arg("input"), nb::arg("targets") = nb::none(), nb::kw_only(), nb::arg("training") = true,
-           nb::sig("def loss(self, input: object, targets: object = None, *, training: bool = True) -> Tensor"),
-           "The mean loss in nats over the counted targets, one f64. tokens[B, T], targets[B, T] (by default the next token of each; "
-           "negative ones are not\n"
-           "counted); of image models images[N, C, H, W] and classes[N]. training=False: without dropout.")
-      .def("logits", &Model::logits, nb::arg("input"), nb::arg("position") = nb::none(),
-           nb::sig("def logits(self, input: object, position: int | None = None) -> Tensor"),
-           "[B, V] of one position of tokens[B, T], the last by default; [N, classes] of images. Not recorded.")
+      .def(
+          "loss",
+          [](Model& self, const nb::object& input, const nb::object& targets, const Flag& training) {
+            return self.loss(input, targets, training);
+          },
+          nb::arg("input"), nb::arg("targets") = nb::none(), nb::kw_only(), nb::arg("training") = true,
+          nb::sig("def loss(self, input: object, targets: object = None, *, training: bool = True) -> Tensor"),
+          "The mean loss in nats over the counted targets, one f64. tokens[B, T], targets[B, T] (by default the next token of each; "
+          "negative ones are not\n"
+          "counted); of image models images[N, C, H, W] and classes[N]. training=False: without dropout.")
+      .def(
+          "logits",
+          [](Model& self, const nb::object& input, const std::optional<Whole>& position) {
+            return self.logits(input, position ? std::optional<i64>(*position) : std::nullopt);
+          },
+          nb::arg("input"), nb::arg("position") = nb::none(),
+          nb::sig("def logits(self, input: object, position: int | None = None) -> Tensor"),
+          "[B, V] of one position of tokens[B, T], the last by default; [N, classes] of images. Not recorded.")
       .def("__len__", &Model::parameters)
-      .def("_parameter", nb::overload_cast<u32>(&Model::parameter), nb::arg("id"))
-      .def("__getitem__", nb::overload_cast<const std::string&>(&Model::parameter), nb::arg("name"),
-           "The parameter of that name: the model's own memory.")
-      .def("_load", &Model::load, nb::arg("name"), nb::arg("array"), nb::arg("share"))
-      .def("freeze", &Model::freeze, nb::arg("name"), nb::arg("frozen") = true,
-           "It gets no gradient, and optimizers made afterwards leave it out.")
       .def(
-          "zero_grad",
-          [](Model& self) {
-            const std::lock_guard locked(self.weights()->lock);
-            self.weights()->eager->forget();
-          },
-          "Lets go of all gradients.")
+          "_parameter", [](Model& self, const Whole& id) { return self.parameter(id); }, nb::arg("id"))
       .def(
-          "save",
-          [](const Model& self, const nb::object& folder) {
-            self.save(nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(folder)));
-          },
-          nb::arg("folder"), nb::sig("def save(self, folder: object) -> None"),
+          "__getitem__", [](Model& self, const Word& name) { return self.parameter(name.text()); }, nb::arg("name"),
+          "The parameter of that name: the model's own memory.")
+      .def(
+          "_load", [](Model& self, const Word& name, const nb::object& array, const Flag& share) { self.load(name, array, share); },
+          nb::arg("name"), nb::arg("array"), nb::arg("share"))
+      .def(
+          "freeze", [](Model& self, const Word& name, const Flag& frozen) { self.freeze(name, frozen); }, nb::arg("name"),
+          nb::arg("frozen") = true, "It gets no gradient, and optimizers made afterwards leave it out.")
+      .def("zero_grad", &Model::zero_grad, "Lets go of all gradients.")
+      .def(
+          "save", [](const Model& self, const nb::object& folder) { self.save(path_of(folder)); }, nb::arg("folder"),
+          nb::sig("def save(self, folder: object) -> None"),
           "A Hugging Face folder: config.json and model.safetensors, whole or not at all.")
-      .def(
-          "names",
-          [](const Model& self) {
-            std::vector<std::string> names;
-            for (const auto& parameter : self.weights()->eager->parameters()) names.push_back(parameter->name);
-            return names;
-          },
-          "Of all parameters, Hugging Face's.")
+      .def("names", &Model::names, "Of all parameters, Hugging Face's.")
       .def("_config_json", &Model::config_json)
       .def("__repr__", &Model::describe);
 }

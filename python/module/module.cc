@@ -1,10 +1,13 @@
 // The extension module spillway._core.
 #include "python/module/arrays.h"
+#include "python/module/copies.h"
 #include "python/module/errors.h"
+#include "python/module/interpreter.h"
 #include "python/module/model.h"
 
 NB_MODULE(_core, module) {
   using namespace spillway::python;
+  bind_interpreter(module);
   bind_errors(module);
   bind_runtime(module);
   bind_no_grad(module);
@@ -17,4 +20,5 @@ NB_MODULE(_core, module) {
   bind_optimizers(module);
   bind_training(module);
   bind_commands(module);
+  refuse_copies(module);
 }

@@ -12,17 +12,25 @@
 namespace spillway::python {
 namespace {
 
-using Number = double;
-
 // a op b, a op number, number op b.
 template <class Op>
 void both_ways(nb::class_<Array>& tensor, const char* name, const char* reflected, const Op& op) {
   tensor.def(
       name, [op](const Array& a, const Array& b) { return apply(op, a, b); }, nb::is_operator());
   tensor.def(
-      name, [op](const Array& a, Number b) { return apply([&](const Variable& x) { return op(x, b); }, a); }, nb::is_operator());
+      name,
+      [op](const Array& a, const Operand& other) {
+        const double b = other.number;
+        return apply([&](const Variable& x) { return op(x, b); }, a);
+      },
+      nb::is_operator());
   tensor.def(
-      reflected, [op](const Array& a, Number b) { return apply([&](const Variable& x) { return op(b, x); }, a); }, nb::is_operator());
+      reflected,
+      [op](const Array& a, const Operand& other) {
+        const double b = other.number;
+        return apply([&](const Variable& x) { return op(b, x); }, a);
+      },
+      nb::is_operator());
 }
 
 template <class Op>
@@ -30,34 +38,46 @@ void comparison(nb::class_<Array>& tensor, const char* name, const Op& op) {
   const std::string signature = std::string("def ") + name + "(self, other: Tensor | float, /) -> Tensor";
   tensor.def(
       name,
-      [op](const Array& a, const std::variant<Array, Number>& other) {
+      [op](const Array& a, const std::variant<Array, Operand>& other) {
         if (const Array* b = std::get_if<Array>(&other)) return apply(op, a, *b);
-        return apply([&](const Variable& x) -> Variable { return op(x, std::get<Number>(other)); }, a);
+        const double number = std::get<Operand>(other).number;
+        return apply([&](const Variable& x) -> Variable { return op(x, number); }, a);
       },
       nb::is_operator(), nb::sig(signature.c_str()));
 }
 
-std::variant<i64, ops::Range> place_of(const nb::handle& key, i64 extent) {
-  if (!nb::isinstance<nb::slice>(key)) {
-    i64 number = 0;
-    if (!nb::try_cast(key, number)) throw nb::type_error("index: expected whole numbers, slices and one ..., got something else");
-    if (number < -extent || number >= extent)
-      throw nb::index_error(("index: expected one of " + std::to_string(extent) + " elements, got " + std::to_string(number)).c_str());
-    return number;
+// Python's slices of what has `extent` elements: at most that many, one behind the other.
+ops::Range range_of(const nb::handle& key, i64 extent) {
+  Py_ssize_t begin = 0, end = 0, step = 0;
+  if (PySlice_Unpack(key.ptr(), &begin, &end, &step) != 0) {
+    nb::python_error error;
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw error;
+    throw WrongType("index: expected slices of whole numbers, got others: " + words_of(error.value()));
   }
-  const auto [begin, end, step, length] = nb::cast<nb::slice>(key).compute(static_cast<size_t>(extent));
-  if (step < 1) throw nb::value_error("index: expected slices whose step is above 0");
-  return ops::Range{begin, begin + static_cast<i64>(length) * step, step};
+  if (step < 1) throw WrongValue("index: expected slices whose step is above 0");
+  const Py_ssize_t length = PySlice_AdjustIndices(extent, &begin, &end, step);
+  if (length <= 1) return {begin, begin + length, 1};  // a step beyond the extent would be beyond 64 bits, added to a place
+  return {begin, begin + (length - 1) * step + 1, step};
 }
 
-Array picked(const Array& self, const nb::object& key) {
+std::variant<i64, ops::Range> place_of(const nb::handle& key, i64 extent) {
+  if (nb::isinstance<nb::slice>(key)) return range_of(key, extent);
+  const Whole place = Whole::read(key);
+  if (!place.is_whole()) throw WrongType("index: expected whole numbers, slices and one ..., got " + kind_of(key));
+  const i64 number = place;
+  if (number < -extent || number >= extent)
+    throw WrongIndex("index: expected one of " + std::to_string(extent) + " elements, got " + std::to_string(number));
+  return number;
+}
+
+Array picked(const Array& given, const nb::object& key) {
+  const Array self = given;
   const nb::tuple keys = nb::isinstance<nb::tuple>(key) ? nb::cast<nb::tuple>(key) : nb::make_tuple(key);
   const auto rank = static_cast<size_t>(self.value().rank());
   size_t named = 0, dots = 0;
   for (const nb::handle one : keys) (one.is(nb::ellipsis()) ? dots : named) += 1;
   if (dots > 1 || named > rank)
-    throw nb::index_error(
-        ("index: expected at most " + std::to_string(rank) + " places and one ..., got " + std::to_string(named)).c_str());
+    throw WrongIndex("index: expected at most " + std::to_string(rank) + " places and one ..., got " + std::to_string(named));
   std::vector<std::variant<i64, ops::Range>> places;
   for (const nb::handle one : keys) {
     if (one.is(nb::ellipsis())) {
@@ -83,7 +103,11 @@ void bind_operators(nb::class_<Array>& tensor) {
   tensor.def(
       "__neg__", [](const Array& x) { return apply([](const Variable& v) { return ops::neg(v); }, x); }, nb::is_operator());
   tensor.def(
-      "__pow__", [](const Array& x, Number power) { return apply([&](const Variable& v) { return ops::pow(v, power); }, x); },
+      "__pow__",
+      [](const Array& x, const Operand& other) {
+        const double power = other.number;
+        return apply([&](const Variable& v) { return ops::pow(v, power); }, x);
+      },
       nb::is_operator());
   tensor.def(
       "__pow__",

@@ -4,32 +4,39 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <set>
 
-#include "base/error.h"
 #include "eager/optimizer.h"
 #include "optim/norm.h"
+#include "python/module/arrays.h"
 #include "python/module/model.h"
 
 namespace spillway::python {
 namespace {
 
+// Every function takes a turn of its own (turn.h), and wants the GIL.
 class Optimizer {
  public:
-  Optimizer(const optim::RuleSettings& settings, const std::vector<Array>& parameters)
-      : weights_(weights_of(parameters)), device_(weights_->eager->memory(parameters.front().leaf->id).device()) {
-    for (const Array& each : parameters) chosen_.push_back(each.leaf->id);
+  Optimizer(const optim::RuleSettings& settings, const std::vector<Array>& parameters) {
+    check(parameters);
+    device_ = parameters.front().value().device();
+    const Running running(device_, true);
+    weights_ = weights_of(parameters);
     std::vector<std::shared_ptr<nn::Parameter>> chosen;
-    for (const u32 id : chosen_) chosen.push_back(weights_->eager->parameters().at(id));
-    const Running running(device_);
-    const Unlocked unlocked;
+    for (const Array& each : parameters) {
+      chosen_.push_back(each.leaf->id);
+      chosen.push_back(weights_->eager->parameters().at(each.leaf->id));
+    }
+    check_in_place();
     optimizer_.emplace(*weights_->eager, settings, std::move(chosen));
   }
 
   std::optional<double> step(double gradient_scale, std::optional<double> max_norm) {
-    const Running running(device_);
-    const Unlocked unlocked;
-    const std::lock_guard locked(weights_->lock);
+    if (!std::isfinite(gradient_scale)) throw WrongValue("gradient_scale: expected a finite number, got " + std::to_string(gradient_scale));
+    if (max_norm && !(*max_norm >= 0)) throw WrongValue("max_norm: expected a number of 0 or above, got " + std::to_string(*max_norm));
+    const Running running(device_, true);
     check_in_place();
     if (!max_norm) return optimizer_->step(gradient_scale), std::nullopt;
     const double norm = optimizer_->gradient_norm() * gradient_scale;
@@ -37,25 +44,29 @@ class Optimizer {
     return norm;
   }
   double gradient_norm() {
-    const Running running(device_);
-    const Unlocked unlocked;
-    const std::lock_guard locked(weights_->lock);
+    const Running running(device_, true);
     check_in_place();
     return optimizer_->gradient_norm();
   }
   void zero_grad() {
-    const std::lock_guard locked(weights_->lock);
+    const Turn turn(false);
     optimizer_->zero_grad();
   }
-  double lr() const { return optimizer_->learning_rate(); }
-  void set_lr(double rate) { optimizer_->set_learning_rate(rate); }
+  double lr() const {
+    const Turn turn(false);
+    return optimizer_->learning_rate();
+  }
+  void set_lr(double rate) {
+    const Turn turn(false);
+    optimizer_->set_learning_rate(rate);
+  }
   void save(const std::string& file) const {
-    const Running running(device_);
+    const Running running(device_, true);
     check_in_place();
     optimizer_->save(file);
   }
   void load(const std::string& file) {
-    const Running running(device_);
+    const Running running(device_, true);
     check_in_place();
     optimizer_->load(file);
   }
@@ -73,39 +84,42 @@ class Optimizer {
     }
   }
 
-  static std::shared_ptr<Weights> weights_of(const std::vector<Array>& parameters) {
-    if (parameters.empty()) throw nb::value_error("params: expected a model, or tensors that want a gradient, got none");
+  static void check(const std::vector<Array>& parameters) {
+    if (parameters.empty()) throw WrongValue("params: expected a model, or tensors that want a gradient, got none");
+    std::set<const Leaf*> seen;
     for (const Array& each : parameters) {
-      if (!each.leaf) throw nb::value_error("params: expected tensors with requires_grad, got one without (frozen, or computed of others)");
+      if (!each.leaf) throw WrongValue("params: expected tensors with requires_grad, got one without (frozen, or computed of others)");
+      if (seen.insert(each.leaf.get()).second) continue;
+      throw WrongValue("params: expected each parameter once, got " + (each.leaf->name.empty() ? "a tensor" : each.leaf->name) +
+                       " twice: it would be moved twice in each step");
     }
+  }
+
+  static std::shared_ptr<Weights> weights_of(const std::vector<Array>& parameters) {
     const auto held = std::ranges::find_if(parameters, [](const Array& each) { return each.leaf->weights != nullptr; });
     if (held == parameters.end()) return taken(parameters);
     const std::shared_ptr<Weights> weights = held->leaf->weights;
     for (const Array& each : parameters) {
       if (each.leaf->weights != weights)
-        throw nb::value_error("params: expected those of one model, or tensors that no other optimizer holds: make an optimizer for each");
+        throw WrongValue("params: expected those of one model, or tensors that no other optimizer holds: make an optimizer for each");
     }
     return weights;
   }
 
   static std::shared_ptr<Weights> taken(const std::vector<Array>& parameters) {
     std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>> tensors;
-    std::vector<Tensor> gradients;
     for (const Array& each : parameters) {
-      if (!each.value().is_contiguous()) throw nb::value_error("params: expected contiguous tensors");
-      if (each.value().device() != parameters.front().value().device()) throw nb::value_error("params: expected tensors on one device");
-      if (std::ranges::any_of(tensors, [&](const auto& one) { return one.second == each.leaf; }))
-        throw nb::value_error("params: expected each tensor once");
+      if (!each.value().is_contiguous()) throw WrongValue("params: expected contiguous tensors");
+      if (each.value().device() != parameters.front().value().device()) throw WrongValue("params: expected tensors on one device");
       tensors.emplace_back(each.value(), each.leaf);
     }
-    const Running running(parameters.front().value().device());
     const auto weights = std::make_shared<Weights>(tensors);
     for (const auto& [tensor, leaf] : tensors) leaf->weights = weights;
     return weights;
   }
 
-  const std::shared_ptr<Weights> weights_;
-  const Device device_;
+  std::shared_ptr<Weights> weights_;
+  Device device_;
   std::vector<u32> chosen_;
   std::optional<eager::Optimizer> optimizer_;
 };
@@ -114,11 +128,18 @@ optim::RuleSettings settings_of(const std::string& name, const nb::dict& values)
   size_t used = 0;
   const auto take = [&]<class T>(const char* key, T& into) {
     if (!values.contains(key)) return;
-    into = nb::cast<T>(values[key]);
+    if constexpr (std::is_same_v<T, bool>) {
+      if (!nb::isinstance<nb::bool_>(values[key])) throw WrongType(std::string(key) + ": expected a bool, got " + kind_of(values[key]));
+      into = values[key].is(nb::bool_(true));
+    } else {
+      const Real number = Real::read(values[key]);
+      if (!number.is_number()) throw WrongType(std::string(key) + ": expected a number, got " + kind_of(values[key]));
+      into = number;
+    }
     ++used;
   };
   const auto whole = [&](const optim::RuleSettings& settings) {
-    if (used != nb::len(values)) throw nb::type_error(("expected the settings of " + name + ", got another").c_str());
+    if (used != nb::len(values)) throw WrongType("expected the settings of " + name + ", got another");
     return settings;
   };
   if (name == "sgd") {
@@ -162,7 +183,7 @@ optim::RuleSettings settings_of(const std::string& name, const nb::dict& values)
     take("lr", s.lr), take("beta2_decay", s.beta2_decay), take("eps2", s.eps2), take("d", s.d), take("weight_decay", s.weight_decay);
     return whole(s);
   }
-  throw nb::value_error(("expected the name of an update rule, got " + name).c_str());
+  throw WrongValue("expected the name of an update rule, got " + name);
 }
 
 }  // namespace
@@ -171,18 +192,26 @@ void bind_optimizers(nb::module_& module) {
   nb::class_<Optimizer>(module, "Optimizer", "What all optimizers share. Weights of bf16 and f16 have an f32 master.")
       .def(
           "__init__",
-          [](Optimizer* self, const std::string& name, const nb::dict& settings, const std::vector<Array>& parameters) {
-            new (self) Optimizer(settings_of(name, settings), parameters);
+          [](Optimizer* self, const Word& name, const nb::dict& settings, const nb::object& parameters) {
+            new (self) Optimizer(settings_of(name, settings), arrays_in(parameters, "params"));
           },
           nb::arg("rule"), nb::arg("settings"), nb::arg("parameters"))
-      .def("step", &Optimizer::step, nb::arg("gradient_scale") = 1.0, nb::arg("max_norm") = nb::none(),
-           "Moves each parameter that has a gradient by it times gradient_scale. max_norm clips the norm of all, and "
-           "returns what it was.")
+      .def(
+          "step",
+          [](Optimizer& self, const Real& gradient_scale, const std::optional<Real>& max_norm) {
+            return self.step(gradient_scale, max_norm ? std::optional<double>(*max_norm) : std::nullopt);
+          },
+          nb::arg("gradient_scale") = 1.0, nb::arg("max_norm") = nb::none(),
+          "Moves each parameter that has a gradient by it times gradient_scale. max_norm clips the norm of all, and "
+          "returns what it was.")
       .def("zero_grad", &Optimizer::zero_grad, "Lets go of the parameters' gradients.")
       .def("gradient_norm", &Optimizer::gradient_norm)
-      .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr, "The learning rate of the steps from now on.")
-      .def("_save", &Optimizer::save, nb::arg("file"))
-      .def("_load", &Optimizer::load, nb::arg("file"));
+      .def_prop_rw(
+          "lr", &Optimizer::lr, [](Optimizer& self, const Real& rate) { self.set_lr(rate); }, "The learning rate of the steps from now on.")
+      .def(
+          "_save", [](const Optimizer& self, const nb::object& file) { self.save(path_of(file)); }, nb::arg("file"))
+      .def(
+          "_load", [](Optimizer& self, const nb::object& file) { self.load(path_of(file)); }, nb::arg("file"));
 }
 
 }  // namespace spillway::python

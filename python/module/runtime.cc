@@ -1,7 +1,9 @@
 #include "python/module/runtime.h"
 
 #include <pthread.h>
+#include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <map>
@@ -11,18 +13,21 @@
 #include "base/error.h"
 #include "device/device_query.h"
 #include "device/memory_pool.h"
+#include "python/module/arguments.h"
+#include "python/module/errors.h"
 
 namespace spillway::python {
 namespace {
 
 std::atomic<bool> computed{false}, forked{false};
-std::atomic<int> under_way{0};
+
+constexpr int kMostThreads = 4096;
 
 struct Threads {
   std::unique_ptr<ThreadPool> pool;
   int wanted = 0;
 };
-// Never destroyed: a thread may still compute while the interpreter ends.
+// In a turn. Never destroyed: a thread may still compute while the interpreter ends.
 Threads& threads() {
   static Threads* const one = new Threads();
   return *one;
@@ -35,15 +40,33 @@ void watch_forks() {
   static_cast<void>(once);
 }
 
-// Under the GIL.
-ThreadPool* pool() {
-  check_process();
+int wanted_threads() {
   Threads& all = threads();
-  if (!all.pool) all.pool = std::make_unique<ThreadPool>(get_threads());
+  if (all.wanted == 0) all.wanted = app::core_grant(app::Host{}).cores;
+  return all.wanted;
+}
+
+ThreadPool* pool() {
+  Threads& all = threads();
+  if (!all.pool) all.pool = std::make_unique<ThreadPool>(wanted_threads());
   return all.pool.get();
 }
 
-// Under the GIL. Never destroyed, as the threads.
+// What the machine has, swap included, or the process's cgroup allows. Beyond it memory would be promised and the process killed for using
+// it.
+i64 host_memory_bytes() {
+  struct sysinfo machine = {};
+  if (::sysinfo(&machine) != 0) return kUnlimited;
+  const auto bytes = static_cast<i64>((machine.totalram + machine.totalswap) * machine.mem_unit);
+  return std::min(bytes, app::memory_grant(app::Host{}).cgroup_limit_bytes.value_or(bytes));
+}
+
+MemoryPool* host_memory() {
+  static auto* const pool = new MemoryPool("host", host_memory_bytes(), "that is all this machine, or the process's cgroup, has");
+  return pool;
+}
+
+// In a turn. Never destroyed, as the threads.
 MemoryPool* memory_of(Device gpu) {
   static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
   std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
@@ -59,7 +82,7 @@ MemoryPool* memory_of(Device gpu) {
 }
 
 Stream stream_on(Device device) {
-  if (!device.is_cuda()) return {device, pool(), &MemoryPool::heap()};
+  if (!device.is_cuda()) return {device, pool(), host_memory()};
   MemoryPool* const memory = memory_of(device);
   return {device, pool(), memory, common_gpu_queue()};
 }
@@ -86,7 +109,7 @@ void settle(Device device) noexcept {
 }
 
 Device device_of(const nb::handle& given) {
-  const std::string name = nb::cast<std::string>(nb::str(given));
+  const std::string name = words_of(given);
   if (name == "cpu") return Device::cpu();
   int index = 0;
   bool known = name == "cuda";
@@ -95,25 +118,31 @@ Device device_of(const nb::handle& given) {
     const auto [at, error] = std::from_chars(begin, end, index);
     known = error == std::errc() && at == end && index >= 0;
   }
-  if (!known) throw nb::value_error(("device: expected cpu, cuda or cuda:1, got " + name).c_str());
+  if (!known) throw WrongValue("device: expected cpu, cuda or cuda:1, got " + name);
   return Device::cuda(index);
 }
 
-Running::Running(Device device) : stream_(stream_on(device)), current_(device), scope_(stream_) { ++under_way; }
-Running::~Running() { --under_way; }
+Running::Running(Device device, bool long_enough)
+    : turn_((check_process(), long_enough)), stream_(stream_on(device)), current_(device), scope_(stream_) {}
 
-void set_threads(int count) {
-  if (count < 1) throw Error(ErrorCode::usage, "[set_threads] expected 1 or more, got " + std::to_string(count));
-  if (under_way > 0) throw Error(ErrorCode::usage, "[set_threads] expected a moment when nothing computes: another thread does");
-  threads().wanted = count;
+namespace {
+
+void set_threads(const Whole& threads_wanted) {
+  const i64 count = threads_wanted;
+  if (count < 1 || count > kMostThreads)
+    throw WrongValue("[set_threads] expected 1 to " + std::to_string(kMostThreads) + ", got " + std::to_string(count));
+  check_process();
+  const Turn turn(true);
+  threads().wanted = static_cast<int>(count);
   threads().pool.reset();
 }
 
 int get_threads() {
-  Threads& all = threads();
-  if (all.wanted == 0) all.wanted = app::core_grant(app::Host{}).cores;
-  return all.wanted;
+  const Turn turn(false);
+  return wanted_threads();
 }
+
+}  // namespace
 
 void bind_runtime(nb::module_& module) {
   module.def("set_threads", set_threads, nb::arg("threads"),

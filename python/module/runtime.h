@@ -8,19 +8,19 @@
 
 #include "device/gpu_queue.h"
 #include "device/stream.h"
+#include "python/module/turn.h"
 
 namespace spillway::python {
 
-namespace nb = nanobind;
-
-/// A computation on `device`: while one lives its stream is in force for this thread. Throws Error(usage) in a child of a process that
-/// computed before it forked, and where there is no such GPU.
+/// A computation on `device`: a turn of this thread, for which the device's stream is in force. `long_enough`: what takes more than
+/// microseconds does not keep the GIL. Python's objects are not touched while one lives (turn.h). Throws Error(usage) in a child of a
+/// process that computed before it forked, and where there is no such GPU.
 class Running {
  public:
-  explicit Running(Device device = Device::cpu());
-  ~Running();
+  explicit Running(Device device = Device::cpu(), bool long_enough = false);
 
  private:
+  const Turn turn_;
   const Stream stream_;
   const CurrentDevice current_;
   const StreamScope scope_;
@@ -29,29 +29,14 @@ class Running {
 /// Until what any queue of a GPU may still do to memory that is let go of is done; nothing of the CPU, and of a GPU that is lost.
 void settle(Device device) noexcept;
 
-/// "cpu", "cuda" and "cuda:1", and what PyTorch calls so (torch.device). ValueError on others.
+/// "cpu", "cuda" and "cuda:1", and what PyTorch calls so (torch.device). Throws WrongValue on others.
 Device device_of(const nb::handle& name);
 
 /// Throws as Running does; for what makes threads of its own.
 void check_process();
 
-/// Compute threads from now on; at first as many as cores are granted. Not while something computes.
-void set_threads(int threads);
-int get_threads();
-
-/// The GIL is released while one lives, if `long_enough`: what takes microseconds is done sooner than another thread would get it.
-class Unlocked {
- public:
-  explicit Unlocked(bool long_enough = true) : state_(long_enough ? PyEval_SaveThread() : nullptr) {}
-  ~Unlocked() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  PyThreadState* state_;
-};
+/// Where the GIL is let go of: half a millisecond's work and more.
+constexpr i64 kLongBytes = 1 << 20;
 
 void bind_runtime(nb::module_& module);
 

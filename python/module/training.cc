@@ -8,11 +8,12 @@
 
 #include <atomic>
 #include <csignal>
+#include <exception>
 #include <ostream>
 #include <streambuf>
 #include <thread>
 
-#include "base/error.h"
+#include "python/module/arguments.h"
 #include "python/module/model.h"
 
 namespace spillway::python {
@@ -24,16 +25,14 @@ class Raised {
   /// call(), under the GIL; what it raises is kept, and `instead` done.
   template <class Call>
   void guard(const char* where, const Call& call) {
-    const nb::gil_scoped_acquire locked;
+    const Locked locked;
     if (first_) return;
     try {
-      call();
+      call_python(call);
     } catch (nb::python_error& e) {
       const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as Ctrl-C outside of it: the run stops, saved
       first_.emplace(std::move(e));
-      if (!stops)
-        throw Error(ErrorCode::usage,
-                    std::string("[callback] ") + where + " raised " + nb::cast<std::string>(nb::str(nb::type_name(first_->type()))));
+      if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
     }
   }
   bool any() const { return first_.has_value(); }
@@ -74,9 +73,9 @@ class Lines final : public std::streambuf {
   void say() {
     line_.pop_back();
     if (!hear_.is_none()) {
-      const nb::gil_scoped_acquire locked;
+      const Locked locked;
       try {
-        hear_(nb::steal(PyUnicode_DecodeUTF8(line_.data(), static_cast<Py_ssize_t>(line_.size()), "replace")));
+        call_python([&] { hear_(nb::steal(PyUnicode_DecodeUTF8(line_.data(), static_cast<Py_ssize_t>(line_.size()), "replace"))); });
       } catch (nb::python_error& e) {
         raised_.keep(std::move(e));
       }
@@ -154,32 +153,51 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   // Python's own handlers run here: Ctrl-C is KeyboardInterrupt, which stops the run as the program's Ctrl-C does, saved.
   callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
     const bool elsewhere = std::this_thread::get_id() != caller;
-    const nb::gil_scoped_acquire locked;
-    if (!raised.any() && PyErr_CheckSignals() != 0) raised.keep(nb::python_error());
+    const Locked locked;
+    call_python([&] {
+      if (!raised.any() && PyErr_CheckSignals() != 0) raised.keep(nb::python_error());
+    });
     return raised.any() || (elsewhere && Interrupts::came());
   };
   callbacks.gives_up = callbacks.wants_stop;
   return callbacks;
 }
 
-app::TrainingResult train(app::Training& training, const Hearers& hearers) {
+// What Python calls a Training: it trains once at a time.
+struct Trained {
+  explicit Trained(const std::vector<std::string>& words) : training(words) {}
+  app::Training training;
+  bool trains = false;  // under the GIL
+};
+
+app::TrainingResult train(Trained& trained, const Hearers& hearers) {
   check_process();
+  check_not_ending("train");
+  if (hearers.patience < 0) throw WrongValue("patience: expected 0 or above, got " + std::to_string(hearers.patience));
+  if (trained.trains)
+    throw Error(ErrorCode::usage,
+                "[train] expected a Trainer that is at rest, got one that trains: wait for it, or make another with its own out");
+  trained.trains = true;
   Raised raised;
-  const Interrupts interrupts;
-  Lines results(hearers.results, raised), log(hearers.log, raised);
-  std::ostream to_results(&results), to_log(&log);
-  training.callbacks = callbacks_of(hearers, raised);
   app::TrainingResult result;
-  try {
-    const nb::gil_scoped_release unlocked;
-    result = training.run(to_results, to_log);
-  } catch (const Error&) {
-    training.callbacks = {};
-    raised.rethrow();
-    throw;
+  std::exception_ptr failure;
+  {
+    const Interrupts interrupts;
+    Lines results(hearers.results, raised), log(hearers.log, raised);
+    std::ostream to_results(&results), to_log(&log);
+    trained.training.callbacks = callbacks_of(hearers, raised);
+    const UnderWay used;
+    const Unlocked unlocked;
+    try {
+      result = trained.training.run(to_results, to_log);
+    } catch (...) {  // a foreign one is Python's, which ends the thread in a callback: call_python() keeps that back
+      failure = std::current_exception();
+    }
+    trained.training.callbacks = {};
   }
-  training.callbacks = {};
+  trained.trains = false;
   raised.rethrow();
+  if (failure) std::rethrow_exception(failure);
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
   return result;
 }
@@ -217,14 +235,13 @@ void bind_training(nb::module_& module) {
       .def("__repr__", [](const app::TrainingResult& r) {
         return std::string("TrainingResult(") + (r.finished ? "finished" : "stopped") + ", run=" + r.run.string() + ")";
       });
-  nb::class_<app::Training>(module, "Training")
+  nb::class_<Trained>(module, "Training")
       .def(
-          "__init__", [](app::Training* self, const std::vector<nb::bytes>& words) { new (self) app::Training(words_of(words)); },
-          nb::arg("words"))
+          "__init__", [](Trained* self, const std::vector<nb::bytes>& words) { new (self) Trained(words_of(words)); }, nb::arg("words"))
       .def(
           "run",
-          [](app::Training& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,
-             i64 patience, bool keep_best) {
+          [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,
+             const Whole& patience, const Flag& keep_best) {
             return train(self, {std::move(on_step), std::move(on_validate), std::move(on_save), std::move(results), std::move(log),
                                 patience, keep_best});
           },

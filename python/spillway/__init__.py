@@ -4,7 +4,11 @@ Trainer(...).train() is `spillway train` with Python's callbacks; plan(...) says
 optimizers are for a loop of one's own, beside NumPy and PyTorch, whose memory they share.
 """
 
-from . import _core, _program
+from . import _program
+
+_program.check_interpreter()
+
+from . import _core
 from ._core import (
     SaveEvent, StepEvent, Tensor, TrainingResult, ValidationEvent, abs, arange, argmax, argmin, avg_pool2d, bce_with_logits_loss, cat,
     clamp, conv2d, cross_entropy, cumsum, dropout, einsum, elu, embedding, exp, from_dlpack, full, gelu, get_threads, hardswish,

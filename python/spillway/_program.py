@@ -8,5 +8,19 @@ import sys
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "spillway")
 
 
+def check_interpreter() -> None:
+    """Before the module is loaded: it has threads and memory of the process, which the first interpreter alone may have."""
+    import importlib
+
+    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on, and before
+        try:
+            interpreters = importlib.import_module(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError("spillway: expected the main interpreter of the process, got a subinterpreter: import it there, or in another process")
+        return
+
+
 def main() -> None:
     os.execv(path, ["spillway"] + sys.argv[1:])

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import array
+import contextlib
+import fcntl
 import json
 import os
+import stat
 import sys
 import warnings
+
+from .errors import UsageError, UsageTypeError, _system_errors
+from .flags import _text
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
@@ -29,12 +35,12 @@ def write_tokens(file: str | os.PathLike, rows: Iterable[Any]) -> str:
     def write(out: Any) -> None:
         out.write(bytes(1024))
         tokens = 0
-        for number, row in enumerate(rows):
+        for number, row in enumerate(_rows("write_tokens", rows)):
             tokens += _write_tokens(out, row, number)
         if tokens == 0:
-            raise ValueError("write_tokens: expected rows of tokens, got none")
+            raise UsageError("write_tokens: expected rows of tokens, got none")
         out.seek(0)
-        _little(array.array("I", [_MAGIC, _VERSION, tokens & 0xFFFFFFFF, tokens >> 32])).tofile(out)
+        out.write(_little(array.array("I", [_MAGIC, _VERSION, tokens & 0xFFFFFFFF, tokens >> 32])))
 
     return _whole(file, write)
 
@@ -47,17 +53,18 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
     an array of token ids. docs/fine-tuning.md has all keys; a warning names others once. Unlike write_tokens() it keeps rows apart:
     attention does not cross them. `rows` is gone over once and never held whole, and the file is there whole or not at all.
     """
-    if not os.fsdecode(file).endswith(".jsonl"):
-        raise ValueError(f"write_rows: expected a name that ends in .jsonl, got {os.fsdecode(file)}")
+    name = _name(file)
+    if not name.endswith(".jsonl"):
+        raise UsageError(f"write_rows: expected a name that ends in .jsonl, got {name}")
 
     unread: dict[str, None] = {}  # an ordered set
 
     def write(out: Any) -> None:
         number = -1
-        for number, row in enumerate(rows):
+        for number, row in enumerate(_rows("write_rows", rows)):
             out.write(_line(row, number, unread))
         if number < 0:
-            raise ValueError("write_rows: expected rows, got none")
+            raise UsageError("write_rows: expected rows, got none")
 
     path = _whole(file, write)
     if unread:
@@ -66,18 +73,104 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
 
 def _whole(file: str | os.PathLike, write: Any) -> str:
-    path = os.fspath(file)
-    part = f"{os.fsdecode(path)}.partial-{os.getpid()}"
+    """Writes beside, PATH.partial-PID under a lock, and puts it in place: over a file that was there before, never over one that came since."""
+    name = _name(file)
+    before = _identity(name)
+    _remove_leftovers(name)
+    part = f"{name}.partial-{os.getpid()}"
+    with _system_errors(f"write {part}"):
+        out = _Checked(open(part, "xb"), part)
     try:
-        with open(part, "wb") as out:
+        with out.file:
+            with contextlib.suppress(OSError):  # a filesystem without locks
+                fcntl.flock(out.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
+            with _system_errors(f"write {part}"):
+                out.file.flush()
+                os.fsync(out.file.fileno())
+            with _system_errors(f"put {name} in place"):
+                _put_in_place(part, name, before)
     finally:
-        if os.path.exists(part):
+        with contextlib.suppress(OSError):
             os.remove(part)
-    return path
+    return os.fspath(file)
+
+
+def _rows(what: str, rows: Any) -> Any:
+    try:
+        if not isinstance(rows, (str, bytes)):
+            return iter(rows)
+    except TypeError:
+        pass
+    raise UsageTypeError(f"{what}: expected rows, got {type(rows).__name__}")
+
+
+def _name(file: Any) -> str:
+    if not isinstance(file, (str, bytes, os.PathLike)):
+        raise UsageTypeError(f"file: expected a path, got {type(file).__name__}")
+    return os.fsdecode(_text("file", file))
+
+
+class _Checked:
+    """A file whose own errors are told apart from those of the rows that are written to it."""
+
+    def __init__(self, file: Any, name: str) -> None:
+        self.file = file
+        self._name = name
+
+    def write(self, data: Any) -> None:
+        with _system_errors(f"write {self._name}"):
+            self.file.write(data)
+
+    def seek(self, place: int) -> None:
+        with _system_errors(f"write {self._name}"):
+            self.file.seek(place)
+
+
+def _identity(name: str) -> tuple[int, ...] | None:
+    with _system_errors(f"look at {name}"):
+        try:
+            found = os.stat(name)
+        except FileNotFoundError:
+            return None
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"[system] expected {name} to be a file or nothing yet, got something else of that name: give another")
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _put_in_place(part: str, name: str, before: tuple[int, ...] | None) -> None:
+    if _identity(name) != before:
+        raise UsageError(f"[system] expected {name} as it was at the start, got one that was changed or came meanwhile: give another name")
+    if before is not None:
+        os.replace(part, name)
+    else:
+        try:
+            os.link(part, name)  # refuses a name that came this very moment
+        except FileExistsError:
+            raise UsageError(f"[system] expected nothing named {name}, got a file that came meanwhile: give another name") from None
+        except OSError:  # a filesystem without links
+            os.rename(part, name)
+    folder = os.open(os.path.dirname(name) or ".", os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _remove_leftovers(name: str) -> None:
+    """Parts of processes that are dead: nobody holds their locks."""
+    folder, start = os.path.dirname(name) or ".", os.path.basename(name) + ".partial-"
+    with _system_errors(f"list the folder {folder}"):
+        parts = [entry.path for entry in os.scandir(folder) if entry.name.startswith(start) and entry.name[len(start) :].isdigit()]
+    for part in parts:
+        with contextlib.suppress(OSError), open(part, "rb") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if part == f"{os.path.join(os.path.dirname(name), start)}{os.getpid()}":
+                    raise UsageError(f"[system] expected {name} to be written by one thread, got two at once") from None
+                continue
+            os.remove(part)
 
 
 def _listed(value: Any) -> Any:
@@ -91,30 +184,33 @@ def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
     tokens = "input_ids" in given
     kept = {key: value for key, value in given.items() if key in (_TOKEN_KEYS if tokens else _KEYS)}
     if not kept:
-        raise ValueError(f"write_rows: expected a key of {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
+        raise UsageError(f"write_rows: expected a key of {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
     unread.update((str(key), None) for key in given if key not in kept and not (tokens and key in _KEYS))
     if tokens and not isinstance(kept["input_ids"], (list, tuple)):
-        raise ValueError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
+        raise UsageError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
     try:
         return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"write_rows: expected texts, whole numbers and lists of them in row {number}: {error}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"write_rows: expected texts, whole numbers and lists of them in row {number}: {error}") from None
 
 
 def _write_tokens(out: Any, row: Any, number: int) -> int:
     if isinstance(row, dict):
         if "labels" in row:
-            raise ValueError(f"write_tokens: expected rows without labels of their own, row {number} has some: write_rows() keeps them")
+            raise UsageError(f"write_tokens: expected rows without labels of their own, row {number} has some: write_rows() keeps them")
         if "input_ids" not in row:
-            raise ValueError(f'write_tokens: expected "input_ids" in row {number}, got {", ".join(map(str, row))}')
+            raise UsageError(f'write_tokens: expected "input_ids" in row {number}, got {", ".join(map(str, row))}')
         if any(kept != 1 for kept in _listed(row.get("attention_mask")) or ()):
-            raise ValueError(f"write_tokens: expected rows without padding, row {number} has an attention_mask that is not 1: write_rows() reads it")
+            raise UsageError(f"write_tokens: expected rows without padding, row {number} has an attention_mask that is not 1: write_rows() reads it")
         row = row["input_ids"]
-    try:
-        values = array.array("I", _listed(row))
-    except (TypeError, OverflowError):
-        raise ValueError(f"write_tokens: expected one axis of whole numbers from 0 to 4294967295 in row {number}, got something else") from None
-    _little(values).tofile(out)
+    listed, values = _listed(row), None
+    if hasattr(listed, "__iter__") and not isinstance(listed, (str, bytes, bytearray)):
+        listed = list(listed)  # what it raises is the user's own
+        with contextlib.suppress(TypeError, OverflowError):
+            values = array.array("I", listed) if bool not in set(map(type, listed)) else None
+    if values is None:
+        raise UsageError(f"write_tokens: expected one axis of whole numbers from 0 to 4294967295 in row {number}, got something else")
+    out.write(_little(values))
     return len(values)
 
 

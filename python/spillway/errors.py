@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from . import _core
+
+TYPE_CHECKING = False  # without the time that importing typing takes
+if TYPE_CHECKING:
+    from typing import Iterator
 
 
 class SpillwayError(Exception):
@@ -21,6 +27,20 @@ class UsageError(SpillwayError, ValueError):
     """Arguments, flags or a configuration that cannot be."""
 
     status = 2
+
+
+class UsageTypeError(UsageError, TypeError):
+    """An argument of a wrong type."""
+
+
+class UsageIndexError(UsageError, IndexError):
+    """A place outside of a tensor."""
+
+
+class UsageKeyError(UsageError, KeyError):
+    """A name that is not there."""
+
+    __str__ = Exception.__str__  # KeyError's would quote the message
 
 
 class RefusedError(SpillwayError, MemoryError):
@@ -55,8 +75,21 @@ class NumbersError(SpillwayError, ArithmeticError):
 
 _kinds = (InternalError, UsageError, RefusedError, DataError, DeviceError, PeerError, NumbersError)
 _by_status = {kind.status: kind for kind in _kinds}
-_core._set_errors(_by_status)
+_core._set_errors(_by_status, UsageTypeError, UsageIndexError)
 
 
 def _of_status(status: int, message: str) -> SpillwayError:
     return _by_status.get(status, InternalError)(message)
+
+
+@contextlib.contextmanager
+def _system_errors(what: str) -> Iterator[None]:
+    """What the system refuses as a DeviceError, with its words and path; a name that cannot be one as a UsageError."""
+    try:
+        yield
+    except SpillwayError:
+        raise
+    except OSError as error:
+        raise DeviceError(f"[system] expected to {what}, got: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"[system] expected to {what}, got: {error}") from error

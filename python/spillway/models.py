@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import _core
 from ._core import Tensor
+from .errors import UsageKeyError
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Model(_core.Model):
         missing = [name for name in self.names() if name not in state]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            raise KeyError(f"load_state_dict: expected all parameters, got none named {', '.join(missing[:3])}{more}")
+            raise UsageKeyError(f"load_state_dict: expected all parameters, got none named {', '.join(missing[:3])}{more}")
         for name in self.names():
             array = state[name]
             self._load(name, array.detach() if hasattr(array, "detach") else array, share)

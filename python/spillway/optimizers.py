@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from . import _core
 from ._core import Tensor
+from .errors import UsageTypeError
 from .models import Model
 
 TYPE_CHECKING = False  # without the time that importing typing takes
@@ -14,8 +15,16 @@ if TYPE_CHECKING:
     Parameters = Union[Model, Iterable[Tensor]]
 
 
-def _tensors(params: Parameters) -> list[Tensor]:
-    return params.trained() if isinstance(params, Model) else list(params)
+def _tensors(params: Parameters) -> Iterable[Tensor]:
+    return params.trained() if isinstance(params, Model) else params
+
+
+def _betas(betas: tuple[float, float]) -> tuple[float, float]:
+    try:
+        first, second = betas
+    except (TypeError, ValueError):
+        raise UsageTypeError(f"betas: expected two numbers, got {betas!r}") from None
+    return first, second
 
 
 class Optimizer(_core.Optimizer):
@@ -26,11 +35,11 @@ class Optimizer(_core.Optimizer):
 
     def save(self, file: str | os.PathLike) -> None:
         """Masters, moments and counts, as a safetensors file; the weights are not in it (Model.save)."""
-        self._save(os.fspath(file))
+        self._save(file)
 
     def load(self, file: str | os.PathLike) -> None:
         """Takes back what save() wrote, to the bit."""
-        self._load(os.fspath(file))
+        self._load(file)
 
 
 class SGD(Optimizer):
@@ -42,13 +51,15 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     def __init__(self, params: Parameters, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False) -> None:
-        super().__init__("adam", params, lr=lr, beta1=betas[0], beta2=betas[1], eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
+        beta1, beta2 = _betas(betas)
+        super().__init__("adam", params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
 
 
 class AdamW(Optimizer):
     def __init__(self, params: Parameters, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 1e-2, amsgrad: bool = False) -> None:
-        super().__init__("adamw", params, lr=lr, beta1=betas[0], beta2=betas[1], eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
+        beta1, beta2 = _betas(betas)
+        super().__init__("adamw", params, lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
 
 
 class Adagrad(Optimizer):
@@ -68,7 +79,8 @@ class Lion(Optimizer):
     """Not in PyTorch: the paper's (arXiv:2302.06675) defaults."""
 
     def __init__(self, params: Parameters, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0) -> None:
-        super().__init__("lion", params, lr=lr, beta1=betas[0], beta2=betas[1], weight_decay=weight_decay)
+        beta1, beta2 = _betas(betas)
+        super().__init__("lion", params, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
 
 
 class Muon(Optimizer):
@@ -76,8 +88,9 @@ class Muon(Optimizer):
 
     def __init__(self, params: Parameters, lr: float = 1e-3, momentum: float = 0.95, weight_decay: float = 0.1, nesterov: bool = True,
                  betas: tuple[float, float] = (0.9, 0.95), eps: float = 1e-8) -> None:
-        super().__init__("muon", params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov, beta1=betas[0],
-                         beta2=betas[1], eps=eps)
+        beta1, beta2 = _betas(betas)
+        super().__init__("muon", params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov, beta1=beta1, beta2=beta2,
+                         eps=eps)
 
 
 class Adafactor(Optimizer):

@@ -8,7 +8,8 @@ import sys
 from . import _core
 from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
 from .data import write_rows
-from .flags import words
+from .errors import UsageError, UsageTypeError, _system_errors
+from .flags import _text, words
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ class Trainer:
         for name in ("data", "validation_data"):
             if _are_rows(flags.get(name)):
                 if flags.get("out") is None:
-                    raise ValueError(f"{name}: expected `out` beside rows, which are written to a file beside it, or a path")
-                file = os.path.abspath(os.fsdecode(flags["out"])) + f".{name}.jsonl"
-                os.makedirs(os.path.dirname(file), exist_ok=True)
+                    raise UsageError(f"{name}: expected `out` beside rows, which are written to a file beside it, or a path")
+                file = os.path.abspath(os.fsdecode(_text("out", flags["out"]))) + f".{name}.jsonl"
+                with _system_errors(f"make the folder of {file}"):
+                    os.makedirs(os.path.dirname(file), exist_ok=True)
                 flags[name] = write_rows(file, flags[name])
         self._words = words(flags)
         self._training = _core.Training(self._words)
@@ -55,7 +57,11 @@ class Trainer:
         Ctrl-C saves and raises KeyboardInterrupt: train() again goes on. patience: so many validations in a row that are no better than
         the best end the run; keep_best keeps the best one's checkpoint. progress: a tqdm bar (None: where tqdm is and stderr is a
         terminal or a notebook). log: hears each line that the program would print; by default they go to stderr unless there is a bar.
+        A Trainer trains once at a time, on any thread. A thread that trains when the interpreter ends stops there, as by `kill -9`.
         """
+        for name, hears in (("on_step", on_step), ("on_validate", on_validate), ("on_save", on_save), ("log", log)):
+            if hears is not None and not callable(hears):
+                raise UsageTypeError(f"{name}: expected a function, got {type(hears).__name__}")
         bar = _bar(progress)
         hear = on_step
         if bar is not None:

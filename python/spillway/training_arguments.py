@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
-from .errors import UsageError
+from .errors import UsageError, UsageTypeError
 
 TYPE_CHECKING = False  # without the time that importing typing takes
 if TYPE_CHECKING:
@@ -247,14 +247,19 @@ def from_training_arguments(arguments: Any) -> dict[str, Any]:
         given = {name: getattr(arguments, name, None) for name in arguments.__dataclass_fields__}
         defaults = {name: field.default for name, field in arguments.__dataclass_fields__.items()}
     else:
-        raise TypeError(f"arguments: expected transformers.TrainingArguments or a dictionary of its names, got {type(arguments).__name__}")
+        raise UsageTypeError(f"arguments: expected transformers.TrainingArguments or a dictionary of its names, got {type(arguments).__name__}")
     read = _Reading(given)
     for name, flag in _SAME.items():
         value = read.take(name)
         if value is not None:
             read.flags[flag] = value
     for reader in _READERS:
-        reader(read)
+        try:
+            reader(read)
+        except UsageError:
+            raise
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise UsageError(f"[arguments] expected values as transformers.TrainingArguments has them, got another: {error}") from error
     left_out = []
     for name, value in read.given.items():
         if value is None or value is False or value == defaults.get(name, _MISSING) or value in (0, "", [], {}):

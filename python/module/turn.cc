@@ -1,0 +1,92 @@
+#include "python/module/turn.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+
+namespace spillway::python {
+namespace {
+
+// First come, first served.
+class Queue {
+ public:
+  bool try_enter() {
+    const std::lock_guard locked(mutex_);
+    if (given_ != served_) return false;
+    ++given_;
+    return true;
+  }
+  void enter() {
+    std::unique_lock locked(mutex_);
+    const u64 mine = given_++;
+    next_.wait(locked, [&] { return served_ == mine; });
+  }
+  void leave() {
+    {
+      const std::lock_guard locked(mutex_);
+      ++served_;
+    }
+    next_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable next_;
+  u64 given_ = 0, served_ = 0;  // tickets
+};
+// Never destroyed: a thread may compute until the process is gone.
+Queue& queue() {
+  static auto* const one = new Queue();
+  return *one;
+}
+
+struct Drops {
+  std::mutex mutex;
+  std::vector<std::function<void()>> waiting;
+};
+Drops& drops() {
+  static auto* const all = new Drops();
+  return *all;
+}
+
+thread_local int turns = 0;
+
+void drop_all() {
+  std::vector<std::function<void()>> found;
+  {
+    const std::lock_guard locked(drops().mutex);
+    if (drops().waiting.empty()) return;
+    found.swap(drops().waiting);
+  }
+  for (const auto& drop : found) call_python(drop);
+}
+
+}  // namespace
+
+Turn::Turn(bool long_enough) {
+  if (turns++ > 0) return;
+  if (!long_enough && queue().try_enter()) return;
+  state_ = PyEval_SaveThread();
+  queue().enter();
+}
+
+Turn::~Turn() {
+  if (--turns > 0) return;
+  queue().leave();
+  if (state_ != nullptr) take_gil(state_);
+  drop_all();
+}
+
+int Turn::depth() { return turns; }
+
+void drop_in_python(std::function<void()> drop) {
+  if (!nb::is_alive()) return;
+  if (turns == 0 && holds_gil()) return call_python(drop);
+  const std::lock_guard locked(drops().mutex);
+  drops().waiting.push_back(std::move(drop));
+}
+
+}  // namespace spillway::python
