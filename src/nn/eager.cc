@@ -93,12 +93,14 @@ i64 EagerParameters::passes(u32 parameter) const {
 }
 
 void EagerParameters::forget() {
+  unfinished_.clear();
   gradients_.clear();
   passes_.clear();
 }
 
 void EagerParameters::forget(u32 parameter) {
   const auto is_its = [=](const auto& entry) { return entry.first.first == parameter; };
+  std::erase_if(unfinished_, is_its);
   std::erase_if(gradients_, is_its);
   std::erase_if(passes_, is_its);
 }

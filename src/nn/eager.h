@@ -29,7 +29,7 @@ class EagerParameters final : public autograd::GradientSink {
   Tensor gradient(u32 parameter, u8 use) const;
   /// Backward passes that it is the sum of.
   i64 passes(u32 parameter) const;
-  /// Lets go of all gradients (zero_grad), or of one parameter's.
+  /// Lets go of all gradients (zero_grad), or of one parameter's; of those too that a backward pass which threw left unfinished.
   void forget();
   void forget(u32 parameter);
   /// From now on called with each gradient when a backward pass has finished it, once for each use, before it is added to those before; it

@@ -97,6 +97,30 @@ TEST(EagerParameters, ForgetsOneParametersGradient) {
   EXPECT_TRUE(weights.gradient(1).defined());
 }
 
+// A memory that is refused, for one: the parameters are as before the pass once their gradients are forgotten.
+TEST(EagerParameters, AreAsBeforeAfterABackwardThatThrew) {
+  Shared shared;
+  EagerParameters weights(shared.model);
+  set(*shared.a, {1, 2}), set(*shared.b, {4, 5});
+  const auto fails = [&] {
+    autograd::Tape tape(&weights);
+    const Variable a = tape.parameter(shared.a->value(), shared.a->id);
+    autograd::Recorder recorder({a});
+    const Variable y = recorder.output(ops::scale(a, 1).value, [](autograd::Backward& b) {
+      static_cast<void>(b.target(0));
+      throw Error(ErrorCode::refused, "no memory");
+    });
+    ops::sum(y).backward();
+  };
+  for (int all = 0; all < 2; ++all) {
+    EXPECT_THROW(fails(), Error);
+    all ? weights.forget() : weights.forget(shared.a->id);
+    shared.backward(weights);
+    EXPECT_EQ(values<float>(weights.gradient(shared.b->id)), (std::vector<float>{3, 12}));
+    weights.forget();
+  }
+}
+
 TEST(EagerParameters, HookSeesAndChangesEachFinishedGradient) {
   Shared shared;
   EagerParameters weights(shared.model);
