@@ -72,28 +72,37 @@ nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   return array.attr("__dlpack__")(**how);
 }
 
-// The one element, as a double or, of whole numbers, as it is.
-template <class T>
-T element(const Array& self, DType dtype) {
+// read(address) of the one element.
+template <class Read>
+auto element(const Array& self, const Read& read) {
   const Tensor t = self.value();
   if (t.elems() != 1) throw WrongValue("item: expected a tensor of one element, got " + to_string(t.shape()));
   const Tensor here = moved(t, Device::cpu());
-  const Running running;
-  return converted(here, dtype).data<T>()[0];
+  check_process();
+  const Turn turn(false);
+  return read(here);
 }
 
-double number_in(const Array& self) { return element<double>(self, DType::f64); }
+double number_in(const Array& self) {
+  return element(self, [](const Tensor& t) { return load_wide(t.raw(), t.dtype()); });
+}
+
+// Of whole numbers.
+i64 whole_number_in(const Array& self) {
+  return element(
+      self, [](const Tensor& t) { return t.dtype() == DType::int64 ? *t.data<i64>() : static_cast<i64>(load_wide(t.raw(), t.dtype())); });
+}
 
 nb::object item(const Array& self) {
   if (is_floating(self.value().dtype())) return nb::float_(number_in(self));
-  const i64 whole = element<i64>(self, DType::int64);
+  const i64 whole = whole_number_in(self);
   if (self.value().dtype() == DType::boolean) return nb::bool_(whole != 0);
   return nb::int_(whole);
 }
 
 // As Python cuts a float off.
 nb::object whole_in(const Array& self) {
-  if (!is_floating(self.value().dtype())) return nb::int_(element<i64>(self, DType::int64));
+  if (!is_floating(self.value().dtype())) return nb::int_(whole_number_in(self));
   const double number = number_in(self);
   if (!std::isfinite(number)) throw WrongValue("int: expected a finite number, got " + std::to_string(number));
   return nb::steal(PyLong_FromDouble(number));

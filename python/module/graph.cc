@@ -212,6 +212,7 @@ void check_in_place(const Array& array) {
 
 Inputs::Inputs(std::span<const Array* const> inputs) {
   bool found = false;
+  arrays.reserve(inputs.size());
   for (const Array* input : inputs) {
     arrays.push_back(*input);
     if (!input->v.value.defined()) continue;
@@ -238,6 +239,7 @@ Lifted::Lifted(const Inputs& inputs) {
     graph = input.graph;
   }
   if (records && wanted && !graph) graph = current_graph();
+  variables.reserve(inputs.arrays.size());
   for (const Array& input : inputs.arrays) {
     if (graph && input.leaf) {
       variables.push_back(graph->lift(input.leaf, input.value()));

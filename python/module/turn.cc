@@ -1,5 +1,6 @@
 #include "python/module/turn.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -25,11 +26,8 @@ class Queue {
     next_.wait(locked, [&] { return served_ == mine; });
   }
   void leave() {
-    {
-      const std::lock_guard locked(mutex_);
-      ++served_;
-    }
-    next_.notify_all();
+    const std::lock_guard locked(mutex_);
+    if (++served_ != given_) next_.notify_all();
   }
 
  private:
@@ -44,6 +42,7 @@ Queue& queue() {
 }
 
 struct Drops {
+  std::atomic<bool> any = false;
   std::mutex mutex;
   std::vector<std::function<void()>> waiting;
 };
@@ -56,10 +55,11 @@ thread_local int turns = 0;
 
 void drop_all() {
   std::vector<std::function<void()>> found;
+  if (!drops().any) return;
   {
     const std::lock_guard locked(drops().mutex);
-    if (drops().waiting.empty()) return;
     found.swap(drops().waiting);
+    drops().any = false;
   }
   for (const auto& drop : found) call_python(drop);
 }
@@ -87,6 +87,7 @@ void drop_in_python(std::function<void()> drop) {
   if (turns == 0 && holds_gil()) return call_python(drop);
   const std::lock_guard locked(drops().mutex);
   drops().waiting.push_back(std::move(drop));
+  drops().any = true;
 }
 
 }  // namespace spillway::python
