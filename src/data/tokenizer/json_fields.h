@@ -15,8 +15,8 @@ namespace spillway::data {
 
 /// What a file may still have of what each text goes through, or what takes long to make ready.
 struct PartsLeft {
-  i64 steps = 1024;               // of normalizers, pre-tokenizers and decoders
-  i64 pattern_bytes = 16 * 1024;  // of regular expressions
+  i64 steps = 1024;           // of normalizers, pre-tokenizers and decoders
+  i64 pattern_bytes = 16384;  // of regular expressions
 };
 
 /// A place in a file, for messages: the file, and keys joined by points. Places of one file share what it may still have.

@@ -13,7 +13,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr size_t kLongestPattern = 4 * 1024;
+constexpr size_t kLongestPattern = 4096;
 // The quick program: how far it looks, and PCRE2's steps from one character on (without machine code it counts finer).
 constexpr size_t kWindow = 128;
 constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;

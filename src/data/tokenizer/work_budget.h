@@ -43,7 +43,7 @@ class WorkBudget {
  private:
   static constexpr size_t kFreeSteps = 1 << 17;
   // How much longer rewriting may make a text. Unicode's own rules need a factor of 11, and byte characters one of 2.
-  static constexpr size_t kGrowth = 32, kFreeBytes = 64 * 1024;
+  static constexpr size_t kGrowth = 32, kFreeBytes = 65536;
   [[noreturn]] void refuse_steps() const;
   [[noreturn]] void refuse_length(size_t bytes) const;
 
