@@ -6,6 +6,8 @@
 #include <string>
 #include <system_error>
 
+#include "base/path_error.h"
+#include "base/printable.h"
 #include "python/module/interpreter.h"
 
 namespace spillway::python {
@@ -51,12 +53,15 @@ void translate(const std::exception_ptr& exception, void*) {
   } catch (const WrongIndex& e) {
     raise(index_kind, e.what());
   } catch (const Error& e) {
-    raise(e.code(), e.what());
+    raise(e.code(), for_terminal(e.what()));  // Python prints it as it is
+  } catch (const std::filesystem::filesystem_error& e) {
+    const Error told = error_of(e);
+    raise(told.code(), for_terminal(told.what()));
   } catch (const std::bad_alloc&) {
     raise(ErrorCode::refused, "[memory] the system has no memory left for this call");
   } catch (const std::length_error& e) {
     raise(ErrorCode::refused, std::string("[memory] expected a size that memory can have, got more: ") + e.what());
-  } catch (const std::system_error& e) {  // filesystem errors, with their paths, and threads that the system refuses
+  } catch (const std::system_error& e) {  // what else the system refuses
     raise(ErrorCode::io, std::string("[system] ") + e.what());
   } catch (const nb::cast_error&) {
     raise(type_kind, "expected an argument of another type");

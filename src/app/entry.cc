@@ -95,7 +95,10 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  Console console(streams.out, streams.err, streams.terminal, streams.colour, streams.out_terminal);
+  // mpirun gives each rank a terminal of its own, whatever its output goes to in the end.
+  const Launcher launcher = detect_launcher(host);
+  const bool own_terminal = streams.out_terminal && (launcher.name.empty() || launcher.name == "spillway");
+  Console console(streams.out, streams.err, streams.terminal, streams.colour && own_terminal, own_terminal);
   console.set_text(streams.text);
   std::visit(
       [&](const CommonConfig& common) {
@@ -103,7 +106,6 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
         console.set_json(json = common.json);
       },
       settings);
-  const Launcher launcher = detect_launcher(host);
   for (const std::string& note : notes) {
     if (launcher.rank == 0 && launcher.name != "spillway") console.log("--deepspeed: " + note);  // which has said it before its ranks
   }

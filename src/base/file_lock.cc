@@ -196,7 +196,8 @@ std::string FileLock::holder(const fs::path& file) {
     host.pop_back();
   }
   const bool stopped = host == host_name() && proc_field(pid, 3) == "T";
-  return fmt::format("host {}, process {}{}", host, pid, stopped ? fmt::format(", which is stopped (kill -CONT {} lets it go on)", pid) : "");
+  return fmt::format("host {}, process {}{}", host, pid,
+                     stopped ? fmt::format(", which is stopped (kill -CONT {} lets it go on)", pid) : "");
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : holder_(std::exchange(other.holder_, {})), why_not_(std::move(other.why_not_)) {}

@@ -25,9 +25,9 @@ struct JsonFault {
 /// What happens to an object in which a key occurs twice. JSON leaves it open; most libraries silently keep one.
 enum class RepeatedKeys { keep_last, refuse };
 
-/// The parsed text, or a value whose is_discarded() is true when the text is refused: it is no JSON, it holds a number beyond 1.8e308, lists
-/// and objects nest deeper than kMostJsonDepth, or the tree would take more than 512 MiB and eight times the text. `fault`, if given, then
-/// says why.
+/// The parsed text, or a value whose is_discarded() is true when the text is refused: it is no JSON, it holds a number beyond 1.8e308,
+/// lists and objects nest deeper than kMostJsonDepth, or the tree would take more than 512 MiB and eight times the text. `fault`, if given,
+/// then says why.
 nlohmann::json parse_json(std::string_view text, JsonFault* fault = nullptr, RepeatedKeys repeated = RepeatedKeys::keep_last);
 /// The same, with an object's keys in the order of the text; an object of more than 10,000 keys, each of which is looked for one by one, is
 /// refused as well.

@@ -24,9 +24,8 @@ Error error_of(const std::filesystem::filesystem_error& error) {
     data = false;
   }
   const std::string second = error.path2().empty() ? "" : " and " + error.path2().string();
-  return {data ? ErrorCode::data : ErrorCode::io,
-          fmt::format("[path] cannot look at {}{}: {} (errno {}): {}", error.path1().string(), second, error.code().message(),
-                      error.code().value(), cure)};
+  return {data ? ErrorCode::data : ErrorCode::io, fmt::format("[path] cannot look at {}{}: {} (errno {}): {}", error.path1().string(),
+                                                              second, error.code().message(), error.code().value(), cure)};
 }
 
 }  // namespace spillway

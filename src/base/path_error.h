@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-/// Error(data) where the path is at fault: a folder on the way that may not be entered, a name that is too long, links that lead in a circle,
-/// a part that is no folder or is not there. Error(io) otherwise. Names the path, and what to do.
+/// Error(data) where the path is at fault: a folder on the way that may not be entered, a name that is too long, links that lead in a
+/// circle, a part that is no folder or is not there. Error(io) otherwise. Names the path, and what to do.
 Error error_of(const std::filesystem::filesystem_error& error);
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// Text of unknown origin (names in files, file names, what a model wrote) on its way to a terminal or a log. A terminal obeys control bytes:
-// they can set its title, clear it, hide lines or forge them. Pure functions: thread-safe.
+// Text of unknown origin (names in files, file names, what a model wrote) on its way to a terminal or a log. A terminal obeys control
+// bytes: they can set its title, clear it, hide lines or forge them. Pure functions: thread-safe.
 #pragma once
 #include <string>
 #include <string_view>

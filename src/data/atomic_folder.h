@@ -1,7 +1,7 @@
 // A folder that appears whole or not at all: a checkpoint, an export. It is filled beside its final place (data/beside.h), every file and
-// folder in it is fsynced, then it takes its place. An old folder at the final place is exchanged for the new one in one step, where that is
-// wanted. Several ranks may write files into path(); one owns the AtomicFolder. One thread. Errors: Error(io) with path and errno; a full
-// disk is said so in words; those of data/beside.h.
+// folder in it is fsynced, then it takes its place. An old folder at the final place is exchanged for the new one in one step, where that
+// is wanted. Several ranks may write files into path(); one owns the AtomicFolder. One thread. Errors: Error(io) with path and errno; a
+// full disk is said so in words; those of data/beside.h.
 #pragma once
 #include <filesystem>
 #include <string_view>

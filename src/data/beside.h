@@ -1,8 +1,8 @@
 // A new file or folder that is made beside its final place, as `<final>.partial-<pid>`, and takes that place when it is whole. Death at any
-// instant leaves what was there before. What its maker has not seen there when it began is never replaced: another program's file that comes
-// to be meanwhile stays, and so does what we made, under a name that the error tells. While it is being made its maker holds a lock (flock)
-// on it, by which the rest of a process that died is told from the work of one that lives: making a new one removes such rests of the same
-// final place. One thread. Errors: Error(io) with path and errno; Error(usage) as said.
+// instant leaves what was there before. What its maker has not seen there when it began is never replaced: another program's file that
+// comes to be meanwhile stays, and so does what we made, under a name that the error tells. While it is being made its maker holds a lock
+// (flock) on it, by which the rest of a process that died is told from the work of one that lives: making a new one removes such rests of
+// the same final place. One thread. Errors: Error(io) with path and errno; Error(usage) as said.
 #pragma once
 #include <sys/types.h>
 

@@ -18,9 +18,10 @@ constexpr size_t kPendingBytes = 65536;
 const std::filesystem::path& only_token_file(const std::filesystem::path& path) {
   std::error_code unseen;
   if (std::filesystem::exists(path, unseen) && !begins_as_token_file(File::open(path))) {
-    throw Error(ErrorCode::usage, fmt::format("[token file] expected a new file, or one of tokens to be replaced, got {}, which is something "
-                                              "else: give another name",
-                                              path.string()));
+    throw Error(ErrorCode::usage,
+                fmt::format("[token file] expected a new file, or one of tokens to be replaced, got {}, which is something "
+                            "else: give another name",
+                            path.string()));
   }
   return path;
 }
@@ -28,15 +29,18 @@ const std::filesystem::path& only_token_file(const std::filesystem::path& path) 
 }  // namespace
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, i64 vocabulary)
-    : file_(only_token_file(path), Existing::replace), vocabulary_(vocabulary), width_bytes_(vocabulary <= 65536 ? 2 : 4), flushed_bytes_(kLlmcHeaderBytes) {
+    : file_(only_token_file(path), Existing::replace),
+      vocabulary_(vocabulary),
+      width_bytes_(vocabulary <= 65536 ? 2 : 4),
+      flushed_bytes_(kLlmcHeaderBytes) {
   pending_.reserve(kPendingBytes);
 }
 
 void TokenFileWriter::write(std::span<const i32> ids) {
   for (const i32 id : ids) {
     if (id < 0 || id >= vocabulary_) {
-      throw Error(ErrorCode::data, fmt::format("[token file] {}: expected ids from 0 to {}, got {} at token {}", file_.final_path().string(),
-                                               vocabulary_ - 1, id, tokens_));
+      throw Error(ErrorCode::data, fmt::format("[token file] {}: expected ids from 0 to {}, got {} at token {}",
+                                               file_.final_path().string(), vocabulary_ - 1, id, tokens_));
     }
     for (int i = 0; i < width_bytes_; ++i) pending_.push_back(static_cast<std::byte>(id >> (8 * i)));
     ++tokens_;

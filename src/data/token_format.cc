@@ -114,9 +114,10 @@ void refuse_unfinished(const File& file) {
   if (file.size_bytes() < kLlmcHeaderBytes) return;
   file.read(0, head);
   if (std::ranges::any_of(head, [](std::byte b) { return b != std::byte{0}; })) return;
-  reject(file, fmt::format("expected a header or tokens, got {} bytes of zeros at its beginning: whoever wrote it was interrupted; write it "
-                           "again",
-                           kLlmcHeaderBytes));
+  reject(file,
+         fmt::format("expected a header or tokens, got {} bytes of zeros at its beginning: whoever wrote it was interrupted; write it "
+                     "again",
+                     kLlmcHeaderBytes));
 }
 
 }  // namespace

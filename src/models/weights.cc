@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "data/beside.h"
 #include "device/transfer.h"
 #include "models/lora.h"
 
@@ -217,18 +218,15 @@ void save(const nn::Sequential& model, const std::filesystem::path& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw Error(ErrorCode::io, fmt::format("[save] {} could not be made: {}", folder.string(), failed.message()));
-  const std::filesystem::path whole = folder / "model.safetensors", part = folder / "model.safetensors.part";
-  std::filesystem::remove(part, failed);  // of a process that died
-  data::SafetensorsWriter writer(part, std::move(tensors));
+  data::Beside beside(folder / "model.safetensors", data::Beside::Kind::file, data::Existing::overwrite);
+  data::SafetensorsWriter writer(beside.path(), std::move(tensors));
   for (size_t i = 0; i < model.parameters.size(); ++i) {
     Tensor value = model.parameters[i]->value();
     if (value.device().is_cuda()) value = to_host(value);
     writer.write(writer.tensors()[i], 0, {value.raw(), static_cast<size_t>(value.bytes())});
   }
   writer.finish();
-  std::filesystem::rename(part, whole, failed);
-  if (failed) throw Error(ErrorCode::io, fmt::format("[save] {} could not be put in place: {}", whole.string(), failed.message()));
-  data::sync_path(folder);
+  beside.put_in_place();
 }
 
 }  // namespace spillway::models

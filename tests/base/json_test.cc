@@ -75,7 +75,8 @@ TEST(Json, AnOrderedObjectOfManyKeysIsRefused) {
 
 TEST(Json, ARepeatedKeyIsRefusedWhereThatIsWanted) {
   EXPECT_EQ(fault_of(R"({"a": {"b": 1, "b": 2}})", RepeatedKeys::refuse), "expected each key once, got `b` twice in an object");
-  EXPECT_EQ(parse_json(R"([{"a": 1}, {"a": {"a": 2}}])", nullptr, RepeatedKeys::refuse), nlohmann::json::parse(R"([{"a":1},{"a":{"a":2}}])"));
+  EXPECT_EQ(parse_json(R"([{"a": 1}, {"a": {"a": 2}}])", nullptr, RepeatedKeys::refuse),
+            nlohmann::json::parse(R"([{"a":1},{"a":{"a":2}}])"));
 }
 
 }  // namespace

@@ -104,6 +104,37 @@ std::vector<std::string> temporary_of_a_fixed_name(const Source& source) {
   return violations;
 }
 
+// What has one door (DESIGN's rule for hostile files and bad days): a second one would lack its limits and its words.
+std::vector<std::string> past_a_door(const Source& source) {
+  struct Door {
+    std::regex form;
+    std::vector<std::string> places;
+    std::string instead;
+  };
+  static const std::vector<Door> doors = {
+      {std::regex(R"(\b[jJ]son::(parse|accept)\s*\()"), {"src/base/json.cc"}, "base/json.h, which bounds depth, numbers and memory"},
+      {std::regex(R"(std::(jthread|async)\b|std::thread\s*\(|\bpthread_create\s*\()"),
+       {"src/base/thread.h"},
+       "base/thread.h, which tells a refusal"},
+      {std::regex(R"(\b(rename|renameat|renameat2)\s*\()"),
+       // The last four move what is the program's own: checkpoints set aside, stores, where ranks meet, a dead holder's file.
+       {"src/data/beside.cc", "src/app/checkpoints/checkpoint.cc", "offload/store_aside.cc", "parallel/sockets/meeting_place.cc",
+        "src/base/file_lock.cc"},
+       "data/beside.h, which replaces nothing that came to be meanwhile"}};
+  std::vector<std::string> violations;
+  if (source.path.starts_with("tests/") || source.path.starts_with("examples/") || source.path.starts_with("bench/")) return violations;
+  int number = 0;
+  for (const std::string& line : lines_of(code_only(source.text))) {
+    ++number;
+    for (const Door& door : doors) {
+      const bool at_home = std::ranges::find(door.places, source.path) != door.places.end();
+      if (!at_home && std::regex_search(line, door.form))
+        violations.push_back(at(source, number, "expected " + door.instead + ", got " + line));
+    }
+  }
+  return violations;
+}
+
 bool is_app(const Source& source) { return source.path.starts_with("src/app/"); }
 
 TEST(HouseLaw, NobodyPrintsOrExitsButTheApp) {
@@ -153,6 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
              temporary_of_a_fixed_name,
              {"tests/a/b_test.cc", "const test::TemporaryFolder folder;\n"},
              {"tests/a/b_test.cc", "const auto folder = testing::TempDir() + \"x\";\n"}},
+        Case{"GoesThroughTheDoors",
+             past_a_door,
+             {"src/a/b.cc", "x = parse_json(text);\n"},
+             {"src/a/b.cc", "x = nlohmann::json::parse(text);\n"}},
         Case{"IsNamedInSnakeCase", badly_named, {"src/a/b_c.cc", ""}, {"src/a/BadName.cc", ""}}),
     [](const auto& tested) { return tested.param.name; });
 

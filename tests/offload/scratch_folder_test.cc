@@ -259,7 +259,7 @@ TEST(ScratchFolder, WhoHoldsItWithoutFlockIsInTheFileBeside) {
   if (child == 0) {
     test::forbid(SYS_flock, ENOSYS);
     const auto error = error_of([&] { ScratchFolder(scratch.path(), "r"); });
-    ::_exit(error.says("is in use (host=n7 pid=17)") ? 0 : 1);
+    ::_exit(error.says("is in use (host n7, process 17)") ? 0 : 1);
   }
   int status = 0;
   ::waitpid(child, &status, 0);

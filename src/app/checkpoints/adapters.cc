@@ -178,9 +178,10 @@ bool is_adapter_folder(const fs::path& folder) {
 ModelSource find_adapted(const fs::path& folder, std::string name) {
   const auto [reference, revision] = models::read_adapter_base(folder);
   if (fs::is_directory(reference) && is_adapter_folder(reference)) {
-    throw Error(ErrorCode::data, fmt::format("[adapter] {}: expected a model with weights as its base, got {}, which holds adapters itself: "
-                                             "merge those into their base first (export --merge)",
-                                             folder.string(), reference));
+    throw Error(ErrorCode::data,
+                fmt::format("[adapter] {}: expected a model with weights as its base, got {}, which holds adapters itself: "
+                            "merge those into their base first (export --merge)",
+                            folder.string(), reference));
   }
   ModelSource base;
   try {

@@ -97,7 +97,7 @@ bool keep_last(ChoiceTokens& choice, i64 positions, const std::string& where) {
 
 bool has_choices(const std::string& path) {
   if (!data::is_json_lines(path)) return false;
-  data::LineReader lines(path);
+  data::LineReader lines(path, data::kMostRowBytes);
   for (std::string line; lines.next(line);) {
     if (const Json json = parse_ordered_json(line); json.is_object()) return json.contains("choices");
   }
@@ -109,7 +109,7 @@ ChoiceRows read_choice_rows(const std::vector<std::string>& paths, bool skip_bad
   ChoiceRows all;
   for (const std::string& path : paths) {
     std::map<std::string, i64> unread;
-    data::LineReader lines(path);
+    data::LineReader lines(path, data::kMostRowBytes);
     for (std::string line; lines.next(line);) {
       const std::string where = fmt::format("[data] {}, line {}:", path, lines.number());
       try {

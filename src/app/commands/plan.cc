@@ -17,7 +17,6 @@
 #include "app/run/resolve.h"
 #include "app/run/session.h"
 #include "base/units.h"
-#include "data/file.h"
 
 namespace spillway::app {
 namespace {
@@ -121,7 +120,7 @@ int run_plan(const PlanConfig& given, Console& console) {
                           train_command(given, session.chosen().uses(Tier::nvme)),
                           std::move(roofline)};
   if (config.html) {
-    data::replace_text(*config.html, plan_page(reported(session, report), now_text()));
+    write_page(*config.html, plan_page(reported(session, report), now_text()));
     console.log("wrote " + *config.html);
   }
   console.result([&] { return plan_json(report); }, [&] { return plan_text(report); });

@@ -8,7 +8,6 @@
 #include "app/report/today.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "data/file.h"
 
 namespace spillway::app {
 namespace {
@@ -42,7 +41,7 @@ int run_report(const ReportConfig& config, Console& console) {
   for (const std::string& run : config.runs) runs.push_back(read_run(run, buckets_for(config.runs.size())));
   const fs::path out = config.out ? fs::path(*config.out) : (runs.size() == 1 ? fs::path(config.runs[0]) / "report.html" : "report.html");
   const std::string page = report_page(runs, now_text());
-  data::replace_text(out, page);
+  write_page(out, page);
   Json all{{"out", out.string()}, {"bytes", page.size()}};
   for (const ReportedRun& run : runs) {
     all["runs"].push_back(run_json(run));

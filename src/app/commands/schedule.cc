@@ -6,12 +6,12 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/report/schedule_report.h"
 #include "app/flags/schedule_names.h"
 #include "app/flags/suggest.h"
 #include "app/flags/text.h"
+#include "app/report/schedule_report.h"
 #include "base/error.h"
-#include "data/file.h"
+#include "data/beside.h"
 #include "parallel/schedule/schedule_csv.h"
 #include "parallel/schedule/schedule_generate.h"
 
@@ -56,9 +56,9 @@ std::string csv_text(const Schedule& schedule, const std::string& path) {
 }
 
 void write(const std::string& path, const std::string& text, Console& console) {
-  data::File file = data::File::create(path);
-  file.write(0, std::as_bytes(std::span(text)));
-  file.close();
+  data::AtomicFile file(path, data::Existing::replace);
+  file.file().write(0, std::as_bytes(std::span(text)));
+  file.commit();
   console.log("wrote " + path);
 }
 

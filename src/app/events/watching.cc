@@ -62,8 +62,8 @@ void make_csv(const fs::path& run) {
   csv.commit();
 }
 
-// Up to the row of `step`, which is the last one of metrics.jsonl, or without any row for 0. A file with other columns or without that row is
-// made anew.
+// Up to the row of `step`, which is the last one of metrics.jsonl, or without any row for 0. A file with other columns or without that row
+// is made anew.
 GrowingFile open_csv(const fs::path& run, i64 step) {
   const fs::path path = run / "metrics.csv";
   std::error_code unseen;

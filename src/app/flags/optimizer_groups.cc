@@ -31,8 +31,9 @@ bool is_in(const data::Regex& regex, const std::string& name) try {
   data::WorkBudget budget(kWhere, name.size());
   return data::Regex::Walk(regex, name, budget).next();
 } catch (const Error&) {
-  refuse(std::string("[") + kFlag + "] expected a pattern that is found in a name, or is not, within some steps for each of its bytes, got \"" +
-         regex.pattern() + "\", which backtracks for too long in " + name + ": write it without repeats within repeats");
+  refuse(std::string("[") + kFlag +
+         "] expected a pattern that is found in a name, or is not, within some steps for each of its bytes, got \"" + regex.pattern() +
+         "\", which backtracks for too long in " + name + ": write it without repeats within repeats");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Where the program speaks: results to `out`, progress and log to `err`. On a terminal lines wrap between words, and the progress is one
 // line that is refreshed; piped it is plain lines, those of passing() now and then. What is said is also recorded, where there is a record.
-// --quiet silences progress and log, never warnings and results. Control characters are written out (base/printable.h): much that is said is
-// of unknown origin. Thread-safe; the streams must outlive it.
+// --quiet silences progress and log, never warnings and results. Control characters are written out (base/printable.h): much that is said
+// is of unknown origin. Thread-safe; the streams must outlive it.
 #pragma once
 #include <chrono>
 #include <functional>

@@ -11,7 +11,8 @@ struct Failure {
   ErrorCode code = ErrorCode::bug;
   std::string text;
 };
-/// An Error's own; refused memory is Error(io); a path that cannot be looked at is what base/path_error.h makes of it; anything else is a bug.
+/// An Error's own; refused memory is Error(io); a path that cannot be looked at is what base/path_error.h makes of it; anything else is a
+/// bug.
 Failure failure_of(const std::exception_ptr& exception);
 
 }  // namespace spillway::app

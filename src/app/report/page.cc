@@ -6,6 +6,8 @@
 
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
+#include "base/error.h"
+#include "data/beside.h"
 
 namespace spillway::app {
 namespace {
@@ -37,6 +39,25 @@ std::string details_of(const ReportedRun& run, size_t most_bars) {
 }
 
 }  // namespace
+
+void write_page(const std::filesystem::path& file, const std::string& page) {
+  constexpr i64 kHeadBytes = 4 * kKiB;
+  std::error_code unseen;
+  if (std::filesystem::exists(file, unseen)) {
+    const data::File old = data::File::open(file);
+    std::string head(static_cast<size_t>(std::min(old.size_bytes(), kHeadBytes)), ' ');
+    old.read(0, std::as_writable_bytes(std::span(head)));
+    const bool ours = head.find("content=\"Spillway\"") != head.npos || head.find(" - Spillway</title>") != head.npos;
+    if (!ours && !head.empty()) {
+      throw Error(ErrorCode::usage, fmt::format("[--out] expected a new file, or an older page to be replaced, got {}, which is something "
+                                                "else: give another name",
+                                                file.string()));
+    }
+  }
+  data::AtomicFile made(file, data::Existing::replace);
+  made.file().write(0, std::as_bytes(std::span(page)));
+  made.commit();
+}
 
 i64 buckets_for(size_t runs) { return std::max(kLeastBuckets, kMostBuckets / static_cast<i64>(std::max<size_t>(1, runs))); }
 

@@ -221,9 +221,10 @@ void check_same_contents(const fs::path& run, const TrainConfig& config, const R
     if (allows(config, key)) continue;
     const std::string was = before.find(key), is = now.find(key);
     const std::string meaning = key == "data" ? ", in which its place means nothing" : "";
-    const std::string older = key == "data" ? ". If the files are the same, an older program made rows of their text, without the special "
-                                              "tokens that the tokenizer puts around it, of prompts and completions apart, and packed in no order"
-                                            : "";
+    const std::string older = key == "data"
+                                  ? ". If the files are the same, an older program made rows of their text, without the special "
+                                    "tokens that the tokenizer puts around it, of prompts and completions apart, and packed in no order"
+                                  : "";
     throw Error(
         ErrorCode::usage,
         fmt::format("[resume] expected in {} what the run was trained {} up to step {} ({}), got other contents in {} ({}){}: put them "

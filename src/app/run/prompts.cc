@@ -52,7 +52,7 @@ PromptFile read_prompts(const std::string& path, const WritingConfig& config, co
   PromptFile file;
   std::map<std::string, i64> unread;
   const bool rows = data::is_json_lines(path);
-  data::LineReader lines(path);
+  data::LineReader lines(path, data::kMostRowBytes);
   for (std::string line; lines.next(line);) {
     const auto where = [&] { return fmt::format("[prompts] {}, line {}:", path, lines.number()); };
     const Json json = rows ? parse_ordered_json(line) : Json();

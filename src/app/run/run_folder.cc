@@ -175,8 +175,9 @@ std::string RunFolder::said_of_disk() {
   if (!waited_) {
     i64 lost = 0;
     for (const GrowingFile* file : files) lost += file->lost();
-    return fmt::format("metrics.jsonl is whole again, and what else had to wait: there was room for it{}",
-                       lost > 0 ? fmt::format(". TensorBoard's event file lacks {} records for which there was no room in memory", lost) : "");
+    return fmt::format(
+        "metrics.jsonl is whole again, and what else had to wait: there was room for it{}",
+        lost > 0 ? fmt::format(". TensorBoard's event file lacks {} records for which there was no room in memory", lost) : "");
   }
   return fmt::format("{} {} to wait: {}; its lines are kept in memory until there is room", fmt::join(waiting, ", "),
                      waiting.size() == 1 ? "has" : "have", why);

@@ -121,7 +121,8 @@ class LineReader::Unpacker {
   ZSTD_DStream* zstd_ = nullptr;
 };
 
-LineReader::LineReader(const std::filesystem::path& path) : unpacker_(std::make_unique<Unpacker>(path)) {}
+LineReader::LineReader(const std::filesystem::path& path, i64 most_line_bytes)
+    : unpacker_(std::make_unique<Unpacker>(path)), most_line_bytes_(most_line_bytes) {}
 LineReader::~LineReader() = default;
 
 i64 LineReader::bytes_read() const { return unpacker_->bytes_read(); }
@@ -141,10 +142,11 @@ bool LineReader::next(std::string& line) {
     looked = buffer_.size() - at_;
     buffer_.erase(0, at_);
     at_ = 0;
-    if (static_cast<i64>(buffer_.size()) > kMostLineBytes) {
+    if (static_cast<i64>(buffer_.size()) > most_line_bytes_) {
       throw Error(ErrorCode::data,
-                  fmt::format("[data] {}, line {}: expected a line of at most 256 MiB, got a longer one: is it JSON Lines?",
-                              unpacker_->file().path().string(), number_ + 1));
+                  fmt::format("[data] {}, line {}: expected a line of at most {} MiB, got a longer one: is it JSON Lines? Rows that long "
+                              "are to be split",
+                              unpacker_->file().path().string(), number_ + 1, most_line_bytes_ / kMiB));
     }
     if (!at_end_ && !unpacker_->append(buffer_, number_)) at_end_ = true;
     if (!at_end_) continue;

@@ -8,18 +8,19 @@
 
 namespace spillway::data {
 
-constexpr i64 kMostLineBytes = 256 * kMiB;
+/// Of text, and of a row: rows beyond it would take gigabytes while they become tokens.
+constexpr i64 kMostLineBytes = 256 * kMiB, kMostRowBytes = 64 * kMiB;
 
 class LineReader {
  public:
   /// Error(data): the file cannot be opened.
-  explicit LineReader(const std::filesystem::path& path);
+  explicit LineReader(const std::filesystem::path& path, i64 most_line_bytes = kMostLineBytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// The next line without its end; false after the last. Error(data): a line of more than kMostLineBytes, or packed data that are damaged
-  /// or cut short, with the number of the line.
+  /// The next line without its end; false after the last. Error(data): a line of more bytes than are allowed, or packed data that are
+  /// damaged or cut short, with the number of the line.
   bool next(std::string& line);
   /// Whether "\n" stood behind the line given last.
   bool ended_with_line_end() const { return ended_with_line_end_; }
@@ -32,6 +33,7 @@ class LineReader {
  private:
   class Unpacker;
   std::unique_ptr<Unpacker> unpacker_;
+  const i64 most_line_bytes_;
   std::string buffer_;
   size_t at_ = 0;
   i64 number_ = 0;

@@ -53,12 +53,15 @@ struct Lines {
 
 // Rows of JSON Lines: some lines at a time, shared out over the threads, their documents in the order of the lines.
 void prepare_rows(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options, PreparedWriter& writer) {
-  LineReader reader(path);
+  // What is in hand at once: a row takes six times its bytes while it becomes tokens.
+  constexpr size_t kMostBytesInHand = 32 * kMiB;
+  LineReader reader(path, kMostRowBytes);
   ThreadPool pool(options.threads);
   const std::string name = path.string();
   for (bool more = true; more;) {
     std::vector<Lines> batches;
-    for (int b = 0; b < 4 * options.threads && more; ++b) {
+    size_t in_hand = 0;
+    for (int b = 0; b < 4 * options.threads && more && in_hand < kMostBytesInHand; ++b) {
       Lines& batch = batches.emplace_back();
       batch.first = reader.number() + 1;
       size_t bytes = 0;
@@ -66,6 +69,7 @@ void prepare_rows(const fs::path& path, const DocumentMaker& maker, const Prepar
         bytes += line.size() + 1;
         batch.texts.push_back(std::move(line));
       }
+      in_hand += bytes;
     }
     struct Made {
       std::vector<Document> documents;

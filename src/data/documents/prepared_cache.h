@@ -16,8 +16,9 @@ class PreparedCache {
  public:
   /// Makes the folder where it is not there, waits for the turn, and removes what a process that died left half made. `contents`: a hash,
   /// in hex. `waits` is called while another process has the turn, with its name, and with "" when the turn is ours. Error(io).
-  PreparedCache(std::filesystem::path folder, std::filesystem::path source, std::string contents,
-                const std::function<void(const std::string& holder)>& waits = [](const std::string&) {});
+  PreparedCache(
+      std::filesystem::path folder, std::filesystem::path source, std::string contents,
+      const std::function<void(const std::string& holder)>& waits = [](const std::string&) {});
   ~PreparedCache();
   PreparedCache(const PreparedCache&) = delete;
   PreparedCache& operator=(const PreparedCache&) = delete;
@@ -26,8 +27,8 @@ class PreparedCache {
   std::unique_ptr<PreparedFile> find() const;
   /// Where a new one is to be written.
   std::filesystem::path file() const;
-  /// The new one, which is whole. Files of the source beyond the two used last go, unless someone has them open. Where the filesystem has no
-  /// flock, which would tell, none goes.
+  /// The new one, which is whole. Files of the source beyond the two used last go, unless someone has them open. Where the filesystem has
+  /// no flock, which would tell, none goes.
   std::unique_ptr<PreparedFile> keep();
 
  private:

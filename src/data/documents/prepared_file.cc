@@ -33,7 +33,8 @@ static_assert(sizeof(Header) == kHeaderBytes);
 constexpr size_t kMostUnread = 32, kMostKeyBytes = 256;
 constexpr u64 kMostUnreadBytes = 1 << 20;
 
-std::vector<std::byte> tail_of(std::span<const u64> ends, std::span<const u64> begins, std::span<const u32> sums, const std::string& unread) {
+std::vector<std::byte> tail_of(std::span<const u64> ends, std::span<const u64> begins, std::span<const u32> sums,
+                               const std::string& unread) {
   std::vector<std::byte> tail;
   for (const auto part : {std::as_bytes(ends), std::as_bytes(begins), std::as_bytes(sums), std::as_bytes(std::span(unread))})
     tail.insert(tail.end(), part.begin(), part.end());
@@ -137,7 +138,8 @@ PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
     at += std::ssize(part);
   }
   if (header.tail_sum != crc32c(tail_of(ends_, begins_, sums_, unread))) damaged("where its documents end");
-  if (std::ranges::adjacent_find(ends_, std::greater_equal()) != ends_.end() || (!ends_.empty() && ends_.front() == 0) || (ends_.empty() ? counts_.tokens != 0 : ends_.back() != header.tokens))
+  if (std::ranges::adjacent_find(ends_, std::greater_equal()) != ends_.end() || (!ends_.empty() && ends_.front() == 0) ||
+      (ends_.empty() ? counts_.tokens != 0 : ends_.back() != header.tokens))
     damaged("where its documents end");
   if (!std::ranges::is_sorted(begins_) || (!begins_.empty() && begins_.back() >= header.tokens)) damaged("where its documents begin");
   const auto keys = parse_json(unread);
@@ -162,9 +164,10 @@ void PreparedFile::read_words(i64 begin, std::span<u32> out) const {
     const auto whole = std::span(block).first(static_cast<size_t>(std::min(kBlock, counts_.tokens - first)));
     file_.read(kHeaderBytes + first * 4, std::as_writable_bytes(whole));
     if (crc32c(std::as_bytes(whole)) != sums_[static_cast<size_t>(number)]) {
-      throw Error(ErrorCode::data, fmt::format("[data] {} is damaged: tokens {} to {} are not those that were written; remove it, and it is "
-                                               "made anew",
-                                               file_.path().string(), first, first + std::ssize(whole)));
+      throw Error(ErrorCode::data,
+                  fmt::format("[data] {} is damaged: tokens {} to {} are not those that were written; remove it, and it is "
+                              "made anew",
+                              file_.path().string(), first, first + std::ssize(whole)));
     }
     const auto some = whole.subspan(static_cast<size_t>(begin - first));
     const size_t count = std::min(some.size(), out.size());

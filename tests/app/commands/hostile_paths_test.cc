@@ -110,7 +110,8 @@ TEST_P(HostilePaths, AreToldInWordsByEveryCommand) {
   const AsNobody nobody;
   for (const auto& line : lines) {
     const Outcome outcome = run_app(line);
-    EXPECT_TRUE(outcome.status >= 2 && outcome.status <= 5) << outcome.status << ": " << testing::PrintToString(line) << "\n" << outcome.err;
+    EXPECT_TRUE(outcome.status >= 2 && outcome.status <= 5) << outcome.status << ": " << testing::PrintToString(line) << "\n"
+                                                            << outcome.err;
     EXPECT_EQ(outcome.err.find("[bug]"), std::string::npos) << outcome.err;
   }
 }
@@ -135,7 +136,8 @@ TEST(HostilePathsInFolders, APipeIsNotWaitedFor) {
                                                                                     {"generate", "--model", at("model"), "--prompt", "a"},
                                                                                     {"export", at("model"), "--out", at("o")}}) {
     const Outcome outcome = run_app(line);
-    EXPECT_TRUE(outcome.status != 1 && outcome.status <= 5) << outcome.status << ": " << testing::PrintToString(line) << "\n" << outcome.err;
+    EXPECT_TRUE(outcome.status != 1 && outcome.status <= 5) << outcome.status << ": " << testing::PrintToString(line) << "\n"
+                                                            << outcome.err;
     EXPECT_EQ(outcome.err.find("[bug]"), std::string::npos) << outcome.err;
   }
 }

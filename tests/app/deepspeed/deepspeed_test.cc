@@ -156,8 +156,9 @@ TEST(Deepspeed, BatchesAreOfAllRanks) {
               HasSubstr("expected a multiple of train_micro_batch_size_per_gpu x gradient_accumulation_steps, 8 rows, got 30"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected from 1 to 2147483647, got 0"));
   // The product of the two would be 0 in 64 bits.
-  EXPECT_THAT(refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
-              HasSubstr("expected from 1 to 2147483647, got 4294967296"));
+  EXPECT_THAT(
+      refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
+      HasSubstr("expected from 1 to 2147483647, got 4294967296"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 2.5})"), HasSubstr("expected a whole number, got 2.5"));
 }
 

@@ -63,6 +63,12 @@ TEST_F(ReportCommandTest, WhatIsNoRunIsRefused) {
   EXPECT_EQ(named.status, 2);
   EXPECT_THAT(named.err, HasSubstr("[--out] expected a name that ends in .html"));
   const Outcome nowhere = run_app({"report", at("run"), "--out", at("no/such/folder/x.html")});
+  folder_.write("notes.html", "<html>a chapter</html>");
+  const Outcome other = run_app({"report", at("run"), "--out", at("notes.html")});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("which is something else"));
+  EXPECT_EQ(read_whole(at("notes.html")), "<html>a chapter</html>");
+  for (int again = 0; again < 2; ++again) EXPECT_EQ(run_app({"report", at("run"), "--out", at("new.html")}).status, 0);
   EXPECT_NE(nowhere.status, 0);
   EXPECT_THAT(nowhere.err, HasSubstr("no/such/folder"));
 }

@@ -362,6 +362,19 @@ TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {
   EXPECT_EQ(told[1], "");
 }
 
+// A kilobyte of zstd may hold gigabytes.
+TEST(Preparation, ARowOutOfProportionIsRefusedByItsLine) {
+  const TemporaryFolder folder;
+  const std::string line =
+      "{\"prompt\": \"p\", \"completion\": \"" + std::string(static_cast<size_t>(kMostRowBytes) + (1 << 20), 'c') + "\"}\n";
+  std::string packed(ZSTD_compressBound(line.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), line.data(), line.size(), 1));
+  EXPECT_LT(packed.size(), 100'000u);
+  const fs::path path = put(folder / "a.jsonl.zst", packed);
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { prepare(path, reference_maker(), options_in(folder / "cache")); }),
+              testing::AllOf(HasSubstr("a.jsonl.zst, line 1"), HasSubstr("at most 64 MiB")));
+}
+
 TEST(Preparation, OfTextIsItsTokensWhereverItIsCut) {
   const TemporaryFolder folder;
   const auto tokenizer = reference_tokenizer();
