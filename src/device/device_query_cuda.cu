@@ -1,7 +1,6 @@
 #include <cuda_runtime.h>
 
-#include <thread>
-
+#include "base/thread.h"
 #include "device/cuda_handle.h"
 #include "device/device_query.h"
 
@@ -80,7 +79,7 @@ GpuReport query_gpus(std::optional<int> one) {
   // On a thread of its own, which makes GPUs current as it likes. To make the caller's current again would open it: since CUDA 12
   // cudaSetDevice makes a context, half a GiB of a GPU that another rank may have for itself.
   GpuReport report;
-  std::thread([&] {
+  start_thread([&] {
     for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i));
   }).join();
   return report;
