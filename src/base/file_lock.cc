@@ -38,7 +38,8 @@ std::string host_name() {
   return name.data();
 }
 
-// Of a process of this host, by proc(5)'s numbers, from 3 on: 3 is its state, 22 its start since boot. Empty: there is none.
+// Returns a field of a process of this host, numbered as proc(5) does from 3 on: 3 is its state, 22 its start since boot. It is empty when
+// there is no such process.
 std::string proc_field(long pid, int number) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), {});

@@ -15,7 +15,7 @@
 namespace spillway {
 namespace {
 
-// What a tree takes, from above: a value is 16 bytes in a list that may have doubled its room, a list or an object has an allocation of its
+// These bound from above what a tree takes: a value is 16 bytes in a list that may have doubled its room, a list or an object has an allocation of its
 // own, and an object's entry has a key and a node.
 constexpr i64 kValueBytes = 32, kContainerBytes = 96;
 constexpr i64 kFreeBytes = 512 * kMiB, kBytesOfText = 8;

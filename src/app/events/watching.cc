@@ -42,7 +42,7 @@ GrowingFile open_events(const fs::path& run, i64 step, const std::string& config
   return events;
 }
 
-// From all lines of metrics.jsonl.
+// Makes the file from all lines of metrics.jsonl.
 void make_csv(const fs::path& run) {
   constexpr size_t kWrittenAtOnce = 1 * kMiB;
   data::AtomicFile csv(run / "metrics.csv", data::Existing::overwrite);

@@ -81,23 +81,4 @@ size_t json_place(std::string_view json, const JsonPath& path) {
   return walker.at();
 }
 
-int json_depth(std::string_view json) {
-  int depth = 0, deepest = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (quoted) {
-      i += c == '\\' ? 1 : 0;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
 }  // namespace spillway::data

@@ -13,7 +13,4 @@ using JsonPath = std::vector<std::variant<std::string, size_t>>;
 /// The byte at which the value under `path` begins, or the innermost one around it that is there. `json` must be valid JSON.
 size_t json_place(std::string_view json, const JsonPath& path);
 
-/// How deep lists and objects nest, whether valid or not.
-int json_depth(std::string_view json);
-
 }  // namespace spillway::data

@@ -29,6 +29,33 @@ TEST(Console, ResultsAndLogGoTheirWays) {
   EXPECT_EQ(err.str(), "a line\nwarning: careful\n");
 }
 
+// Names in files, file names and what a model wrote: whatever comes, neither a terminal nor a log obeys it.
+TEST(Console, ControlCharactersAreWrittenOut) {
+  const std::string hostile = "\x1b]0;title\x07 \x9b \u009b2J\rforged", shown = "\\x1b]0;title\\x07 \\x9b \\u009b2J\\x0dforged";
+  std::ostringstream out, err;
+  std::string recorded;
+  {
+    Console console(out, err, false, false, true);
+    console.record([&](std::string_view line) { recorded += std::string(line) + "\n"; });
+    console.result(hostile);
+    console.stream(hostile + "\n");
+    console.log(hostile);
+    console.warn(hostile);
+    console.progress(hostile);
+    console.record({});
+  }
+  EXPECT_EQ(out.str(), shown + "\n" + shown + "\n");
+  EXPECT_EQ(err.str(), shown + "\nwarning: " + shown + "\n" + shown + "\n");
+  EXPECT_EQ(recorded, shown + "\n" + shown + "\nwarning: " + shown + "\n");
+
+  std::ostringstream piped, terminal;
+  Console(piped, err).stream(hostile);
+  EXPECT_EQ(piped.str(), hostile) << "a program may read it";
+  Console colours(terminal, err, true, true, true);
+  colours.result(colours.painted("word", Colour::green) + "\x1b[2J");
+  EXPECT_EQ(terminal.str(), "\033[32mword\033[0m\\x1b[2J\n");
+}
+
 TEST(Console, PipedProgressIsPlainLines) {
   std::ostringstream out, err;
   Console console(out, err);
