@@ -147,6 +147,7 @@ void Beside::exchange() {
     if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename what is finished to", final_, errno);
     return;
   }
+  done_ = true;  // what lies beside is now the old one, or another program's: no error from here on may remove it
   if (identity_of(beside_) != before_) {
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("put back", final_, errno);
     keep_for_the_user();
