@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "data/beside.h"
 #include "data/safetensors.h"
 #include "device/memory_pool.h"
 #include "device/transfer.h"
@@ -280,7 +281,8 @@ void Optimizer::save(const std::filesystem::path& file) const {
     metadata[parameter.name + ".step"] = std::to_string(states_[i].steps);
     for (const Part& part : parts_of(parameter, states_[i])) tensors.push_back({parameter.name + "." + part.name, part.dtype, part.shape});
   }
-  data::SafetensorsWriter writer(file, std::move(tensors), metadata);
+  data::Beside beside(file, data::Beside::Kind::file, data::Existing::overwrite);
+  data::SafetensorsWriter writer(beside.path(), std::move(tensors), metadata);
   auto info = writer.tensors().begin();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const State& state = states_[i];
@@ -315,6 +317,7 @@ void Optimizer::save(const std::filesystem::path& file) const {
     }
   }
   writer.finish();
+  beside.put_in_place();
 }
 
 void Optimizer::load(const std::filesystem::path& file) {

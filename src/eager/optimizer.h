@@ -36,7 +36,8 @@ class Optimizer {
   const Parameters& parameters() const { return parameters_; }
 
   /// Masters, moments and counts, as a safetensors file by PyTorch's names ("wte.weight.exp_avg"), which load() takes back to the bit; the
-  /// weights are not in it (models::save). load throws Error(data) on one of other parameters, shapes or another rule.
+  /// weights are not in it (models::save). The file is written beside its place and replaces what is there when it is whole. load throws
+  /// Error(data) on one of other parameters, shapes or another rule.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
 

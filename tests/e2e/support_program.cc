@@ -92,7 +92,7 @@ std::vector<std::string> numbers_of(const std::vector<std::string>& metrics) {
   for (const std::string& line : metrics) {
     const auto row = nlohmann::json::parse(line);
     numbers.push_back(row["step"].dump() + " " + row["loss"].dump() + " " + row["grad_norm"].dump() + " " + row["lr"].dump() + " " +
-                      row["loss_scale"].dump());
+                      row["loss_scale"].dump() + (row.contains("validation_loss") ? " " + row["validation_loss"].dump() : ""));
   }
   return numbers;
 }

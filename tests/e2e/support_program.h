@@ -67,7 +67,8 @@ Args with(Args args, const std::string& flag, const std::string& value);
 
 inline bool mentions(const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; }
 
-/// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr, loss_scale.
+/// The values of the keys that are numbers of the training itself, as text: step, loss, grad_norm, lr, loss_scale, and
+/// where it has one validation_loss.
 std::vector<std::string> numbers_of(const std::vector<std::string>& metrics);
 
 }  // namespace spillway::test

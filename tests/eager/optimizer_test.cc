@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "base/error.h"
 #include "data/safetensors.h"
@@ -209,6 +210,23 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(refused([&] { Optimizer(*weights.held, optim::AdamSettings{}, {weights.held->parameters()[1]}); }),
             "[optimizer] expected parameters that are trained, got w1, frozen");
   EXPECT_EQ(Optimizer(*weights.held, optim::AdamSettings{}).parameters().size(), 1u) << "frozen ones are left out";
+}
+
+// A process that dies while it saves leaves the file that was there: the new one is written beside it and takes its place when it is whole.
+// Who has the old one open goes on reading the old one.
+TEST(Optimizer, SavesBesideWhatWasSavedBefore) {
+  const test::TemporaryFolder folder;
+  Weights weights(DType::f32, {3, 4});
+  Optimizer adam(*weights.held, optim::AdamSettings{});
+  const auto contents = [](std::ifstream& in) { return std::string(std::istreambuf_iterator<char>(in), {}); };
+  adam.save(folder / "state");
+  std::ifstream held(folder / "state", std::ios::binary), first(folder / "state", std::ios::binary);
+  const std::string before = contents(first);
+  Optimizer(*weights.held, optim::LionSettings{}).save(folder / "state");
+  std::ifstream second(folder / "state", std::ios::binary);
+  EXPECT_NE(contents(second), before);
+  EXPECT_EQ(contents(held), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
 // Two passes' mean, a tenth of the way, whatever the rule; out of the norm and of the optimizer's state.

@@ -123,6 +123,7 @@ int train_vocabulary(const TokenizeConfig& config, Console& console) {
   };
   data::BpeTraining training;
   training.vocabulary = *config.train_vocab;
+  training.memory_bytes = memory_grant(Host{}).bytes;
   const Working working(console, "counting words and joining pairs");
   const data::TrainedTokenizer trained = data::train_byte_level_bpe(next, training);
   folder.write_text("tokenizer.json", trained.tokenizer_json);

@@ -1,11 +1,14 @@
 #include "data/tokenizer/train_bpe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <queue>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "data/tokenizer/regex.h"
 #include "data/tokenizer/vocabulary.h"
 #include "data/unicode/utf8.h"
@@ -19,6 +22,9 @@ constexpr i64 kLargestVocabulary = i64{1} << 24;
 constexpr i64 kLeastCount = 2;
 
 constexpr u32 kNoPlace = ~u32{0};
+
+// What a word takes until the last merge: its text and count, then for each byte a symbol and its places in the lists of pairs.
+constexpr i64 kBytesOfAWord = 128, kBytesOfAByte = 32;
 
 /// A symbol of a word: which, of which word, and where its neighbours lie. What was joined to the one before it has no token.
 struct TrainingSymbol {
@@ -68,7 +74,7 @@ class Training {
       if (!is_utf8(text)) text = replace_broken_utf8(text);
       size_t behind = 0;
       const auto word = [&](size_t from, size_t to) {
-        if (from < to) ++counts[text.substr(from, to - from)];
+        if (from < to && counts[text.substr(from, to - from)]++ == 0) count_memory(to - from);
       };
       Regex::Walk walk(pattern, text);
       while (walk.next()) {
@@ -109,6 +115,15 @@ class Training {
     const auto [entry, fresh] = ids_.emplace(text, static_cast<i32>(tokens_.size()));
     if (fresh) tokens_.push_back(text);
     return entry->second;
+  }
+
+  void count_memory(size_t word) {
+    word_bytes_ += static_cast<i64>(word);
+    taken_ += kBytesOfAWord + static_cast<i64>(word) * kBytesOfAByte;
+    if (taken_ <= training_.memory_bytes) return;
+    throw Error(ErrorCode::refused, fmt::format("[train-vocab] expected different words that fit into {} of memory, got more than {} of "
+                                                "them, which do not: train on fewer texts",
+                                                format_bytes(training_.memory_bytes), format_bytes(word_bytes_)));
   }
 
   void add_word(std::string_view text, i64 count) {
@@ -176,6 +191,7 @@ class Training {
   std::vector<i64> counts_;              // how often each word occurs
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
+  i64 taken_ = 0, word_bytes_ = 0;  // of the different words: memory, text
 };
 
 void check_training(const BpeTraining& training) {

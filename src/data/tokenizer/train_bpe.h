@@ -3,6 +3,7 @@
 // same merges.
 #pragma once
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct BpeTraining {
   i64 vocabulary = 0;  // how many tokens there shall be, special ones and the 256 bytes included; fewer if no pair occurs twice any more
   std::vector<std::string> special_tokens = {"<|endoftext|>"};  // get the ids from 0 on; the first ends texts
   std::string pattern{kGpt2Pattern};                            // cuts a text into the words within which bytes are joined
+  i64 memory_bytes = std::numeric_limits<i64>::max();           // what the words that differ may take
 };
 
 /// What goes into the files of these names.
@@ -24,8 +26,9 @@ struct TrainedTokenizer {
 };
 
 /// `next` gives one text after the other and false at the end; a word never reaches from one text into the next. Broken UTF-8 counts as
-/// U+FFFD. Takes memory for each different word. Errors: Error(usage) for a vocabulary that has no room for the bytes and special tokens,
-/// or is over 2^24, for special tokens that are empty, not UTF-8 or twice there, and for a pattern that is none.
+/// U+FFFD. Each word that differs from all others takes memory: about 32 bytes for each of its bytes, and 128. Errors: Error(usage) for a
+/// vocabulary that has no room for the bytes and special tokens, or is over 2^24, for special tokens that are empty, not UTF-8 or twice
+/// there, and for a pattern that is none; Error(refused) when the words would take more than `memory_bytes`.
 TrainedTokenizer train_byte_level_bpe(const std::function<bool(std::string& text)>& next, const BpeTraining& training);
 
 }  // namespace spillway::data

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "base/error.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/support_files.h"
 #include "tests/support/temporary_folder.h"
@@ -65,6 +66,26 @@ TEST(BpeTraining, TakesAnotherPatternAndOtherTokens) {
   const auto tokenizer = read_tokenizer(file);
   EXPECT_EQ(tokenizer->encode("<b>1234").size(), 3u) << "<b>, 123, 4";
   EXPECT_FALSE(tokenizer->named().end_of_text);
+}
+
+// Words that occur again take nothing more; those that differ end the training before the system ends the process.
+TEST(BpeTraining, EndsWhereDifferentWordsWouldTakeTooMuchMemory) {
+  const auto text_of = [](bool different) {
+    return [different, number = 0](std::string& text) mutable {
+      text = "word" + std::string(1, static_cast<char>('a' + (different ? number % 26 : 0))) +
+             std::string(static_cast<size_t>(different ? number / 26 : 0), 'x');
+      return ++number < 2000;
+    };
+  };
+  const BpeTraining training{.vocabulary = 258, .memory_bytes = 100'000};
+  EXPECT_EQ(train_byte_level_bpe(text_of(false), training).vocabulary, 258);
+  try {
+    train_byte_level_bpe(text_of(true), training);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::refused);
+    EXPECT_THAT(error.what(), testing::HasSubstr("expected different words that fit into 97.7 KiB of memory"));
+  }
 }
 
 /// The merges of one word by the definition: count all pairs anew, take the most frequent one of the lowest ids, and put its token in from
