@@ -13,8 +13,6 @@ packages=(
   "pkg-config         command pkg-config"
   "ccache             command ccache"
   "libfmt-dev         header  fmt/format.h"
-  "libspdlog-dev      header  spdlog/spdlog.h"
-  "libcli11-dev       header  CLI/CLI.hpp"
   "nlohmann-json3-dev header  nlohmann/json.hpp"
   "zlib1g-dev         header  zlib.h"
   "libdnnl-dev        header  dnnl.hpp"

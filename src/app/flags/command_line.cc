@@ -1,5 +1,5 @@
-// CLI11 splits the arguments; what they mean is the option table's business.
-#include <CLI/CLI.hpp>
+// Splits the arguments behind a command's name into flags and their values. What the values mean is the option table's business.
+#include <string_view>
 
 #include "app/flags/given.h"
 #include "app/flags/suggest.h"
@@ -8,72 +8,66 @@
 namespace spillway::app {
 namespace {
 
-constexpr int kMostWords = 1 << 16;  // of a repeatable positional
-
-using Bound = std::pair<const Option*, CLI::Option*>;
-
-std::vector<Bound> declare(CLI::App& parser, Command command) {
-  std::vector<Bound> bound;
-  for (const Option* option : options_of(command)) {
-    if (option->positional) {
-      bound.emplace_back(option, parser.add_option(option->name)
-                                     ->expected(1, option->field.repeatable ? kMostWords : 1)
-                                     ->allow_extra_args(option->field.repeatable)
-                                     ->take_all());
-    } else if (option->field.kind == Kind::flag) {
-      bound.emplace_back(option, parser.add_flag("--" + option->name)->take_all());
-    } else {
-      bound.emplace_back(option, parser.add_option("--" + option->name)->expected(1)->allow_extra_args(false)->take_all());
-    }
-  }
-  return bound;
-}
-
-[[noreturn]] void reject_extra(Command command, const std::string& extra) {
-  if (extra.starts_with("--")) throw Error(ErrorCode::usage, unknown_option(command, extra.substr(2, extra.find('=') - 2), true));
-  if (extra.starts_with("-")) {
+[[noreturn]] void reject(Command command, const std::string& word) {
+  if (word.starts_with("--")) throw Error(ErrorCode::usage, unknown_option(command, word.substr(2, word.find('=') - 2), true));
+  if (word.starts_with("-")) {
     throw Error(ErrorCode::usage,
-                "[" + extra + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
+                "[" + word + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
   }
   throw Error(ErrorCode::usage,
-              "[" + extra + "] a word that belongs to no flag; a flag that takes several values is repeated (--data A --data B)");
+              "[" + word + "] a word that belongs to no flag; a flag that takes several values is repeated (--data A --data B)");
 }
 
-// CLI11 takes a flag for the missing value of the one before it as "1 required": said in our words.
-void check_values(const std::vector<std::string>& args, const std::vector<Bound>& bound) {
-  for (size_t i = 0; i < args.size(); ++i) {
-    const bool last = i + 1 == args.size() || args[i + 1].starts_with("--");
-    for (const auto& [option, parsed] : bound) {
-      if (last && option->field.kind != Kind::flag && !option->positional && args[i] == "--" + option->name) {
-        throw Error(ErrorCode::usage, "[" + args[i] + "] expected a value (" + option->shown_metavar() + ") behind it, got nothing");
-      }
-    }
+// The positional that takes the next word: the first that is not filled. Null: none does.
+const Option* next_positional(Command command, const GivenMap& given) {
+  for (const Option* option : options_of(command)) {
+    if (option->positional && (option->field.repeatable || !given.contains(option->name))) return option;
   }
+  return nullptr;
 }
 
 }  // namespace
 
 GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
-  CLI::App parser;
-  parser.set_help_flag("-h,--help");
-  parser.allow_extras();
-  const std::vector<Bound> bound = declare(parser, command);
-  check_values(args, bound);
   GivenMap given;
-  try {
-    std::vector<std::string> reversed(args.rbegin(), args.rend());
-    parser.parse(std::move(reversed));
-  } catch (const CLI::CallForHelp&) {
-    given["help"] = {{"true"}, "--help"};
-    return given;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorCode::usage, std::string("[command line] ") + error.what());
+  std::string rejected;  // the first word that belongs nowhere; --help is answered all the same
+  bool flags_end = false, help = false;
+  const auto reject_later = [&](const std::string& word) { rejected = rejected.empty() ? word : rejected; };
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& word = args[i];
+    if (!flags_end && word == "--") {
+      flags_end = true;
+    } else if (!flags_end && (word == "--help" || word == "-h")) {
+      help = true;
+    } else if (!flags_end && word.starts_with("--")) {
+      const size_t equals = word.find('=');
+      const std::string name = word.substr(2, equals - 2);
+      const Option* const option = find_option(command, name);
+      if (option == nullptr || option->positional) {
+        reject_later(word);
+        continue;
+      }
+      Given& to = given[name];
+      to.what = "--" + name;
+      if (equals != word.npos) {
+        to.texts.push_back(word.substr(equals + 1));
+      } else if (option->field.kind == Kind::flag) {
+        to.texts.push_back("true");
+      } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
+        to.texts.push_back(args[++i]);
+      } else {
+        throw Error(ErrorCode::usage, "[" + word + "] expected a value (" + option->shown_metavar() + ") behind it, got nothing");
+      }
+    } else if (const Option* const option =
+                   flags_end || !word.starts_with("-") || word == "-" ? next_positional(command, given) : nullptr) {
+      given[option->name].texts.push_back(word);
+      given[option->name].what = option->metavar;
+    } else {
+      reject_later(word.empty() ? "\"\"" : word);
+    }
   }
-  if (const auto extras = parser.remaining(); !extras.empty()) reject_extra(command, extras.front());
-  for (const auto& [option, parsed] : bound) {
-    if (parsed->count() == 0) continue;
-    given[option->name] = {parsed->results(), option->positional ? option->metavar : "--" + option->name};
-  }
+  if (help) return {{"help", {{"true"}, "--help"}}};
+  if (!rejected.empty()) reject(command, rejected);
   return given;
 }
 
