@@ -54,10 +54,6 @@ std::optional<Owner> old_owner(std::string_view file) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 std::optional<Owner> read_owner(int descriptor) {
   std::array<char, kOwnerBytes> bytes{};
   const auto n = ::pread(descriptor, bytes.data(), bytes.size(), 0);

@@ -4,27 +4,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include "base/descriptor.h"
 #include "base/types.h"
 
 namespace spillway::offload {
 
 constexpr const char* kOwnerFile = "owner";
-
-/// A file descriptor that is closed, and its lock given up, when it goes.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor();
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 struct Owner {
   std::string run;   // its id

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/pause.h"
 #include "base/thread.h"
 
 namespace spillway::parallel {
@@ -19,12 +20,6 @@ struct Piece {
   size_t transfer;
   i64 begin, end;
 };
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 i64 bytes_of(const std::vector<Transfer>& transfers) {
   i64 bytes = 0;
@@ -101,7 +96,7 @@ void Movers::move(std::vector<Transfer> transfers, std::function<void()> done) {
 bool Movers::wait_for_work(Lock& lock) {
   if (queue_.empty() && !stop_) {
     lock.unlock();
-    for (int i = 0; i < kSpins && !has_work_; ++i) pause();
+    for (int i = 0; i < kSpins && !has_work_; ++i) pause_spinning();
     lock.lock();
   }
   wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });

@@ -80,10 +80,6 @@ Deadline Pauses::next() {
   return deadline_in(std::exchange(pause_s_, std::min(pause_s_ * 1.5, kLongest_s)));
 }
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 SocketAddress SocketAddress::abstract(const std::string& name) {
   SocketAddress made;
   sockaddr_un address{};

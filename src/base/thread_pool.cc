@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pause.h"
 #include "base/thread.h"
 
 namespace spillway {
@@ -20,17 +21,11 @@ constexpr int kSpins = 4000;
 
 constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // of State::round
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 template <class Condition>
 bool spin(Condition met) {
   for (int i = 0; i < kSpins; ++i) {
     if (met()) return true;
-    pause();
+    pause_spinning();
   }
   return met();
 }

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
-#include "data/unicode/utf8.h"
 
 namespace {
 
@@ -34,7 +34,7 @@ json decoded(const data::Tokenizer& tokenizer, const std::vector<i32>& ids) {
   bool whole = true;
   for (const i32 id : ids) {
     const std::string piece = stream->put(id);
-    whole = whole && data::is_utf8(piece);
+    whole = whole && spillway::is_utf8(piece);
     joined += piece;
   }
   joined += stream->finish();

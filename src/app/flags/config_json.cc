@@ -9,6 +9,7 @@
 #include "app/flags/json_object.h"
 #include "app/flags/suggest.h"
 #include "app/flags/text.h"
+#include "base/utf8.h"
 
 namespace spillway::app {
 namespace {

@@ -157,28 +157,6 @@ std::string shell_word(const std::string& word) {
   return "'" + text + "'";
 }
 
-bool is_utf8(const std::string& text) {
-  for (size_t at = 0; at < text.size();) {
-    const auto byte = [&](size_t n) { return at + n < text.size() ? static_cast<unsigned char>(text[at + n]) : 0u; };
-    const unsigned first = byte(0);
-    const size_t length = first < 0x80                    ? 1
-                          : first >= 0xC2 && first < 0xE0 ? 2
-                          : first >= 0xE0 && first < 0xF0 ? 3
-                          : first >= 0xF0 && first < 0xF5 ? 4
-                                                          : 0;
-    if (length == 0) return false;
-    for (size_t n = 1; n < length; ++n) {
-      if ((byte(n) & 0xC0) != 0x80) return false;
-    }
-    const unsigned second = byte(1);
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) || (first == 0xF0 && second < 0x90) ||
-        (first == 0xF4 && second >= 0x90))
-      return false;
-    at += length;
-  }
-  return true;
-}
-
 Resume parse_resume(const std::string& text, const std::string& what) {
   if (text.empty()) reject(what, "auto, never, must or a checkpoint's path", text);
   if (text == "auto") return {};

@@ -43,8 +43,6 @@ i64 parse_endurance(const std::string& text, const std::string& what);
 std::string print_endurance(i64 bytes);
 /// "cpu", "cuda", "cuda:2".
 std::string parse_device(const std::string& text, const std::string& what);
-/// Whether it is UTF-8 (RFC 3629: no overlong forms, no surrogates), which JSON holds as it is.
-bool is_utf8(const std::string& text);
 /// As one word of a shell, to be pasted there.
 std::string shell_word(const std::string& word);
 /// "auto", "never", "must" or a path.

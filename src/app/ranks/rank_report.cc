@@ -37,7 +37,7 @@ Page* own_page() {
     const char* text = std::getenv("SPILLWAY_REPORT");
     int descriptor = -1, ranks = 0;
     if (text == nullptr || std::sscanf(text, "%d:%d", &descriptor, &ranks) != 2) return std::nullopt;
-    return parallel::SharedMemory::of(parallel::Descriptor(descriptor), ranks * i64{sizeof(Page)});
+    return parallel::SharedMemory::of(Descriptor(descriptor), ranks * i64{sizeof(Page)});
   }();
   const char* rank = std::getenv("SPILLWAY_RANK");
   return memory && rank != nullptr ? &page(*memory, std::atoi(rank)) : nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "data/chat/run.h"
 #include "data/python_text/code_points.h"
 #include "data/python_text/string_literal.h"

@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "data/python_text/code_points.h"
 
 namespace spillway::data::chat {

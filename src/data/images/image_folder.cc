@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "data/file.h"
 #include "data/images/picture.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -29,21 +29,6 @@ std::string_view strip_where(std::string_view text, int sides, auto&& drops) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  for (size_t i = 0; i < text.size();) {
-    if (bytes[i] < 0x80) {
-      ++i;
-      continue;
-    }
-    utf8proc_int32_t c = 0;
-    const auto length = utf8proc_iterate(bytes + i, static_cast<utf8proc_ssize_t>(text.size() - i), &c);
-    if (length <= 0) return false;
-    i += static_cast<size_t>(length);
-  }
-  return true;
-}
-
 size_t code_point_bytes(std::string_view text, size_t at) {
   const u8 first = static_cast<u8>(text[at]);
   return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;

@@ -1,4 +1,4 @@
-// Texts as Python sees them: sequences of code points, kept as UTF-8. All are pure functions; all but is_utf8 expect valid UTF-8.
+// Texts as Python sees them: sequences of code points, kept as UTF-8. All are pure functions and expect valid UTF-8.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,9 +7,6 @@
 #include "base/types.h"
 
 namespace spillway::data::chat {
-
-/// Valid UTF-8, without surrogates.
-bool is_utf8(std::string_view text);
 
 /// Bytes of the code point that begins at `at`.
 size_t code_point_bytes(std::string_view text, size_t at);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "data/unicode/unicode.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

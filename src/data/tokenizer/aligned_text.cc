@@ -1,6 +1,6 @@
 #include "data/tokenizer/aligned_text.h"
 
-#include "data/unicode/utf8.h"
+#include "base/utf8.h"
 
 namespace spillway::data {
 

@@ -4,10 +4,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/merges.h"
 #include "data/tokenizer/model.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

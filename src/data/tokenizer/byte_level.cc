@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "data/unicode/utf8.h"
+#include "base/utf8.h"
 
 namespace spillway::data {
 namespace {

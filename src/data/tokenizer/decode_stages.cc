@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/utf8.h"
 #include "data/tokenizer/byte_level.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

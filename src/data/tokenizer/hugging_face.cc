@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/unicode/utf8.h"
+#include "base/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/lfs_pointer.h"
-#include "data/unicode/utf8.h"
+#include "base/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/pattern.h"
 #include "data/unicode/unicode.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <optional>
 
+#include "base/utf8.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/unicode/unicode.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/unicode/unicode.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

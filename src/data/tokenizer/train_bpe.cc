@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "data/tokenizer/regex.h"
 #include "data/tokenizer/vocabulary.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

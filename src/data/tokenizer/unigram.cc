@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer/model.h"
 #include "data/tokenizer/trie.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

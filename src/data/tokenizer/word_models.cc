@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer/model.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/unicode/unicode_tables.h"
-#include "data/unicode/utf8.h"
 
 namespace spillway::data {
 namespace {

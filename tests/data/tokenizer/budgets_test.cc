@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer/merges.h"
 #include "data/unicode/unicode.h"
-#include "data/unicode/utf8.h"
 #include "tests/data/support_files.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 

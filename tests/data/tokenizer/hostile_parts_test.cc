@@ -6,8 +6,8 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer/regex.h"
-#include "data/unicode/utf8.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 
 namespace spillway::data::hostile_parts_test {

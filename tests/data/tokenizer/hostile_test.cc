@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/unicode/utf8.h"
+#include "base/utf8.h"
 #include "tests/data/support_files.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 #include "tests/support/fixtures.h"

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/unicode/utf8.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/temporary_folder.h"

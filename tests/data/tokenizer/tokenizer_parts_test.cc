@@ -5,9 +5,9 @@
 #include <limits>
 #include <thread>
 
+#include "base/utf8.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/unicode/utf8.h"
 #include "tests/data/support_files.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 #include "tests/support/fixtures.h"

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/pre_tokenizer.h"
 #include "data/unicode/unicode.h"
-#include "data/unicode/utf8.h"
 #include "tests/support/fixtures.h"
 
 namespace spillway::data::unicode_test {

@@ -1,8 +1,8 @@
-#include "data/unicode/utf8.h"
+#include "base/utf8.h"
 
 #include <cstring>
 
-namespace spillway::data {
+namespace spillway {
 namespace {
 
 /// The bytes a sequence of this first byte has, and what its second byte may be; 0 if no sequence begins so.
@@ -104,4 +104,4 @@ std::string utf8_of(char32_t code) {
   return text;
 }
 
-}  // namespace spillway::data
+}  // namespace spillway

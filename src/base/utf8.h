@@ -6,7 +6,7 @@
 
 #include "base/types.h"
 
-namespace spillway::data {
+namespace spillway {
 
 inline constexpr std::string_view kReplacementText = "\xEF\xBF\xBD";
 
@@ -19,6 +19,7 @@ struct Utf8Unit {
 };
 Utf8Unit utf8_unit(std::string_view bytes);
 
+/// Whether all of it is UTF-8: no overlong forms, no surrogates.
 bool is_utf8(std::string_view bytes);
 bool is_ascii(std::string_view bytes);
 /// How many bytes at the end are a character's beginning that more bytes may complete: 0 to 3.
@@ -53,4 +54,4 @@ inline size_t last_character(std::string_view text) {
 void append_code(std::string& text, char32_t code);
 std::string utf8_of(char32_t code);
 
-}  // namespace spillway::data
+}  // namespace spillway
