@@ -19,9 +19,12 @@ class Rank {
 
   /// Fills every parameter: `source` writes elements [begin, begin + out.size()) of one; `moments`, if given, those of the rule's arrays
   /// and of the average of the weights, else the arrays are zero and the average is the weights. Called from several threads at once.
+  /// `bytes`, if given, is asked first for parameters without a state: it writes the same elements where they are stored as `dtype`, which
+  /// then need no conversion, and returns false where they are not.
   using Source = std::function<void(const nn::Parameter&, i64 begin, std::span<double> out)>;
   using MomentSource = std::function<void(const nn::Parameter&, optim::StatePart, i64 begin, std::span<double> out)>;
-  void load(const Source& source, const MomentSource& moments = {});
+  using ByteSource = std::function<bool(const nn::Parameter&, i64 begin, DType dtype, std::span<std::byte> out)>;
+  void load(const Source& source, const MomentSource& moments = {}, const ByteSource& bytes = {});
 
   /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force. Where Steps are deferred
   /// the update is done by the next train_step or settle().

@@ -13,15 +13,45 @@ struct Filling {
   const optim::StateFormat format;
   const Rank::Source& source;
   const Rank::MomentSource& moments;
+  const Rank::ByteSource& bytes;
 
-  void fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const;
+  void fill(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const;
+  bool fill_stored(const Group& group, i64 tile, std::byte* weight) const;
+  void fill_values(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const;
   void fill_factors(const Group& group, i64 tile, std::byte* state) const;
 };
 
+// Weights of which there is nothing else, and that are stored in their own type, are taken as they are. False where some are not.
+bool Filling::fill_stored(const Group& group, i64 tile, std::byte* weight) const {
+  const i64 from = tile * kTileElems, width = size_of(format.weight);
+  bool stored = true;
+  std::fill_n(weight, format.weight_tile_bytes(), std::byte());
+  for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+    if (!s || !stored || !model.parameters[s->parameter]->is_plain()) return;
+    stored = bytes(*model.parameters[s->parameter], begin - s->begin, format.weight,
+                   {weight + (begin - from) * width, static_cast<size_t>((end - begin) * width)});
+  });
+  return stored;
+}
+
+// `values` is a thread's own, from tile to tile.
+void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const {
+  if (state || !bytes || !fill_stored(group, tile, weight)) fill_values(group, tile, weight, state, values);
+  const i64 from = tile * kTileElems, width = size_of(format.weight);
+  for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
+    if (!s || model.parameters[s->parameter]->is_plain()) return;
+    nn::quantized_values(*model.parameters[s->parameter], source, (begin - s->begin) * width,
+                         {weight + (begin - from) * width, static_cast<size_t>((end - begin) * width)});
+  });
+}
+
 // Without a state (nothing is trained) the master goes no further than its weight.
-void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state) const {
-  std::vector<double> values(optim::kStateParts * kTileElems, 0);
+void Filling::fill_values(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const {
+  values.resize(optim::kStateParts * kTileElems);
   const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
+  std::ranges::fill(part(optim::StatePart::master), 0);
+  std::ranges::fill(part(optim::StatePart::average), 0);
+  for (int k = 0; moments && k < state_arrays(format.rule); ++k) std::ranges::fill(part(optim::array_part(k)), 0);
   const i64 from = tile * kTileElems;
   for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
     if (!s) return;
@@ -43,12 +73,6 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
                                       part(optim::StatePart::third), part(optim::StatePart::average)};
   optim::write_tile(format, all, weight, state ? state : unused.data());
   if (format.factors > 0 && state && moments) fill_factors(group, tile, state);
-  for_segments(group, from, from + kTileElems, [&](i64 begin, i64 end, const Segment* s) {
-    if (!s || model.parameters[s->parameter]->is_plain()) return;
-    const i64 word = size_of(format.weight);
-    nn::quantized_values(*model.parameters[s->parameter], source, (begin - s->begin) * word,
-                         {weight + (begin - from) * word, static_cast<size_t>((end - begin) * word)});
-  });
 }
 
 // All of the tile is one parameter's.
@@ -71,14 +95,15 @@ void Filling::fill_factors(const Group& group, i64 tile, std::byte* state) const
 
 }  // namespace
 
-void Rank::load(const Source& source, const MomentSource& moments) {
+void Rank::load(const Source& source, const MomentSource& moments, const ByteSource& bytes) {
+  std::vector<std::vector<double>> values(static_cast<size_t>(threads()));
   for (const Group& g : plan_.layout.groups) {
     const optim::StateFormat format = plan_.scheduling.format_of(g);
-    const Filling filling{model_, format, source, moments};
+    const Filling filling{model_, format, source, moments, bytes};
     work_.state.fill(g.id, [&](TileRange range, std::span<std::byte> weights, std::span<std::byte> state) {
-      work_.streams().compute.run(range.count(), [&](i64 tile, int) {
+      work_.streams().compute.run(range.count(), [&](i64 tile, int thread) {
         filling.fill(g, range.begin + tile, weights.data() + tile * format.weight_tile_bytes(),
-                     state.empty() ? nullptr : state.data() + tile * format.state_tile_bytes());
+                     state.empty() ? nullptr : state.data() + tile * format.state_tile_bytes(), values[static_cast<size_t>(thread)]);
       });
     });
   }

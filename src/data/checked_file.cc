@@ -66,8 +66,15 @@ struct CheckedFile::State {
   std::array<Block, kKeptBlocks> kept;
   u64 uses = 0;
 
+  void read_block(i64 number, std::span<std::byte> into) const;
   const Block& block(i64 number);
 };
+
+void CheckedFile::State::read_block(i64 number, std::span<std::byte> into) const {
+  const i64 begin = number * kChecksumBlockBytes;
+  file.read(begin, into);
+  if (crc32c(into) != checksums->blocks[static_cast<size_t>(number)]) throw Damaged(file.path(), begin, begin + std::ssize(into));
+}
 
 const CheckedFile::State::Block& CheckedFile::State::block(i64 number) {
   const auto known = std::ranges::find(kept, number, &Block::number);
@@ -77,8 +84,7 @@ const CheckedFile::State::Block& CheckedFile::State::block(i64 number) {
   const i64 begin = number * kChecksumBlockBytes, end = block_end(number, checksums->bytes);
   block.number = -1;
   block.bytes.resize(static_cast<size_t>(end - begin));
-  file.read(begin, block.bytes);
-  if (crc32c(block.bytes) != checksums->blocks[static_cast<size_t>(number)]) throw Damaged(file.path(), begin, end);
+  read_block(number, block.bytes);
   block.number = number;
   return block;
 }
@@ -100,9 +106,17 @@ i64 CheckedFile::size_bytes() const { return state_->file.size_bytes(); }
 void CheckedFile::read(i64 offset, std::span<std::byte> into) const {
   const i64 end = offset + static_cast<i64>(into.size());
   if (!state_->checksums || end > state_->checksums->bytes) return state_->file.read(offset, into);
-  const std::lock_guard lock(state_->mutex);
+  // Whole blocks are read to where they are wanted, by any number of threads at once.
   while (!into.empty()) {
-    const auto& block = state_->block(offset / kChecksumBlockBytes);
+    const i64 number = offset / kChecksumBlockBytes, whole = block_end(number, state_->checksums->bytes) - offset;
+    if (offset % kChecksumBlockBytes == 0 && std::ssize(into) >= whole) {
+      state_->read_block(number, into.first(static_cast<size_t>(whole)));
+      into = into.subspan(static_cast<size_t>(whole));
+      offset += whole;
+      continue;
+    }
+    const std::lock_guard lock(state_->mutex);
+    const auto& block = state_->block(number);
     const auto from = std::span(block.bytes).subspan(static_cast<size_t>(offset % kChecksumBlockBytes));
     const size_t count = std::min(from.size(), into.size());
     std::memcpy(into.data(), from.data(), count);

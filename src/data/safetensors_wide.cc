@@ -17,7 +17,7 @@ void SafetensorsReader::read_wide(const TensorInfo& info, i64 begin, std::span<d
   for (i64 at = 0; at < count; at += step) {
     const auto n = static_cast<size_t>(std::min(step, count - at) * width);
     read(info, (begin + at) * width, std::span(raw).first(n));
-    for (i64 i = 0; i < std::min(step, count - at); ++i) out[static_cast<size_t>(at + i)] = widened(raw.data() + i * width, info.dtype);
+    widen_stored(std::span(raw).first(n), info.dtype, out.subspan(static_cast<size_t>(at), n / static_cast<size_t>(width)));
   }
 }
 

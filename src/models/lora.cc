@@ -119,6 +119,11 @@ void AdapterFolder::read(const nn::Parameter& parameter, i64 begin, std::span<do
   file_.read(peft_name(parameter), begin, out);
 }
 
+void AdapterFolder::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
+  require(file_.find(peft_name(parameter)) != nullptr, "[adapter] a parameter of another model");
+  file_.read_as(peft_name(parameter), begin, dtype, out);
+}
+
 MergedWeights::MergedWeights(const ModelConfig& config, const nn::Sequential& adapted, std::unique_ptr<WeightSource> source)
     : source_(std::move(source)), inputs_first_(config.family == Family::gpt2) {
   for (const auto& p : adapted.parameters) {
@@ -150,6 +155,11 @@ void MergedWeights::read(const nn::Parameter& parameter, i64 begin, std::span<do
     for (i64 r = 0; r < rank; ++r) sum += both->b[static_cast<size_t>(o * rank + r)] * both->a[static_cast<size_t>(r * inputs + i)];
     out[n] += adapter.scale * sum;
   }
+}
+
+void MergedWeights::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
+  if (!adapters_.contains(parameter.name)) return source_->read_as(parameter, begin, dtype, out);
+  WeightSource::read_as(parameter, begin, dtype, out);
 }
 
 }  // namespace spillway::models

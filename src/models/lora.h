@@ -45,10 +45,18 @@ class AdaptedWeights final : public WeightSource {
   AdaptedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> adapter)
       : base_(std::move(base)), adapter_(std::move(adapter)) {}
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override {
-    (is_adapter(parameter) ? adapter_ : base_)->read(parameter, begin, out);
+    source_of(parameter).read(parameter, begin, out);
+  }
+  void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override {
+    source_of(parameter).read_as(parameter, begin, dtype, out);
+  }
+  bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override {
+    return source_of(parameter).is_stored_as(parameter, dtype);
   }
 
  private:
+  const WeightSource& source_of(const nn::Parameter& parameter) const { return is_adapter(parameter) ? *adapter_ : *base_; }
+
   std::unique_ptr<WeightSource> base_, adapter_;
 };
 
@@ -62,6 +70,8 @@ class AdapterFolder final : public WeightSource {
   /// Throws Error(data), naming tensors, where the folder's are not those of the model's adapters, or where it has none.
   AdapterFolder(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+  void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
+  bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
   /// Element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const { return file_.find(peft_name(parameter))->dtype; }
 
@@ -75,6 +85,7 @@ class MergedWeights final : public WeightSource {
   /// `adapted`: the model with adapters, of `config`, whose weights `source` has.
   MergedWeights(const ModelConfig& config, const nn::Sequential& adapted, std::unique_ptr<WeightSource> source);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+  void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
 
  private:
   struct Adapter {

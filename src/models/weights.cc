@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "data/beside.h"
+#include "data/wide.h"
 #include "device/transfer.h"
 #include "models/lora.h"
 
@@ -52,8 +53,8 @@ void refuse_if_any(const std::filesystem::path& folder, const char* what, const 
   throw Error(ErrorCode::data, fmt::format("[weights] {}: {}: {}; {}", folder.string(), what, first_five(names), cure));
 }
 
-void require_range(const nn::Parameter& parameter, i64 begin, std::span<double> out) {
-  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= parameter.elems(), "[weights] the range leaves the parameter");
+void require_range(const nn::Parameter& parameter, i64 begin, i64 count) {
+  require(begin >= 0 && begin + count <= parameter.elems(), "[weights] the range leaves the parameter");
 }
 
 void fill_units(const nn::Parameter& parameter, const WeightSource& source, const Tensor& units) {
@@ -61,33 +62,23 @@ void fill_units(const nn::Parameter& parameter, const WeightSource& source, cons
   nn::quantized_values(parameter, read, 0, {units.raw(), static_cast<size_t>(units.bytes())});
 }
 
-template <class T>
-void fill_as(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
-  if (!parameter.is_plain()) return fill_units(parameter, source, into);
-  std::array<double, 4096> piece;
-  const std::span<T> values = into.span<T>();
-  for (size_t begin = 0; begin < values.size(); begin += piece.size()) {
-    const std::span<double> read = std::span(piece).first(std::min(piece.size(), values.size() - begin));
-    source.read(parameter, static_cast<i64>(begin), read);
-    std::ranges::transform(read, values.begin() + static_cast<std::ptrdiff_t>(begin),
-                           [](double x) { return narrow<T>(static_cast<Wide<T>>(x)); });
-  }
-}
-
 void fill_one(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
-  switch (parameter.dtype) {
-    case DType::f64:
-      return fill_as<double>(parameter, source, into);
-    case DType::bf16:
-      return fill_as<BFloat16>(parameter, source, into);
-    case DType::f16:
-      return fill_as<Float16>(parameter, source, into);
-    default:
-      fill_as<float>(parameter, source, into);
-  }
+  constexpr i64 kPiece = 1 << 18;  // elements
+  if (!parameter.is_plain()) return fill_units(parameter, source, into);
+  const i64 all = parameter.elems(), width = size_of(parameter.dtype);
+  const auto fill_piece = [&](i64 piece, int) {
+    const i64 begin = piece * kPiece, count = std::min(kPiece, all - begin);
+    source.read_as(parameter, begin, parameter.dtype, {into.raw() + begin * width, static_cast<size_t>(count * width)});
+  };
+  ThreadPool* const threads = Stream::current().threads;
+  threads ? threads->run(ceil_div(all, kPiece), fill_piece) : ThreadPool::run_in_place(ceil_div(all, kPiece), fill_piece);
 }
 
 }  // namespace
+
+void WeightSource::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
+  data::read_narrowed([&](i64 at, std::span<double> wide) { read(parameter, begin + at, wide); }, dtype, out);
+}
 
 void ScratchWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
   nn::initial_values(parameter, seed_, begin, out);
@@ -162,11 +153,20 @@ void FolderWeights::check_tied_head(const nn::Sequential& model, const std::file
   }
 }
 
-void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
-  require_range(parameter, begin, out);
+const std::string& FolderWeights::name_of(const nn::Parameter& parameter) const {
   const auto name = names_.find(parameter.name);
   require(name != names_.end(), "[weights] a parameter of another model");
-  tensors_.read(name->second, begin, out);
+  return name->second;
+}
+
+void FolderWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
+  require_range(parameter, begin, std::ssize(out));
+  tensors_.read(name_of(parameter), begin, out);
+}
+
+void FolderWeights::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
+  require_range(parameter, begin, std::ssize(out) / size_of(dtype));
+  tensors_.read_as(name_of(parameter), begin, dtype, out);
 }
 
 DType FolderWeights::stored_dtype(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->dtype; }
@@ -191,8 +191,13 @@ AveragedWeights::AveragedWeights(const nn::Sequential& model, std::unique_ptr<We
 void AveragedWeights::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
   const data::TensorInfo* average = file_.find(parameter.name + kAverageSuffix);
   if (!average) return others_->read(parameter, begin, out);
-  require_range(parameter, begin, out);
+  require_range(parameter, begin, std::ssize(out));
   file_.read_wide(*average, begin, out);
+}
+
+void AveragedWeights::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
+  if (!file_.find(parameter.name + kAverageSuffix)) return others_->read_as(parameter, begin, dtype, out);
+  WeightSource::read_as(parameter, begin, dtype, out);
 }
 
 void fill(const nn::Sequential& model, const WeightSource& source) {

@@ -16,6 +16,11 @@ class WeightSource {
   virtual ~WeightSource() = default;
   /// Elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside it.
   virtual void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const = 0;
+  /// The same elements as `dtype`, little-endian, rounded to the nearest, ties to even (bf16 and f16 from f32); `out` has room for a whole
+  /// number of them. A source that holds that type gives its bytes as they are.
+  virtual void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const;
+  /// Whether it holds that type of the parameter, so that read_as() rounds nothing.
+  virtual bool is_stored_as(const nn::Parameter&, DType) const { return false; }
 };
 
 /// New weights: initial_values of the seed.
@@ -47,6 +52,8 @@ class FolderWeights final : public WeightSource {
   /// or when a tied model's folder holds an lm_head.weight that differs from the embedding (read_folder_model() makes that model untied).
   FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+  void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
+  bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
   /// What the folder calls it, with wrappers.
   const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
   /// Element type in the folder.
@@ -54,6 +61,7 @@ class FolderWeights final : public WeightSource {
 
  private:
   std::string found_name(const nn::Sequential& model, const nn::Parameter& parameter) const;
+  const std::string& name_of(const nn::Parameter& parameter) const;
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
@@ -70,6 +78,7 @@ class AveragedWeights final : public WeightSource {
   /// Error(usage) where the file has no average at all; Error(data) on one of another shape.
   AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
+  void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
 
  private:
   std::unique_ptr<WeightSource> others_;

@@ -45,6 +45,35 @@ TEST(WeightFolder, ASingleFile) {
   EXPECT_EQ(piece, (std::vector<double>(wte.begin() + 100, wte.begin() + 105)));
 }
 
+// Every pattern of 16 bits, NaNs among them, comes out as it lies in the file; another type is what the widened number rounds to.
+TEST(WeightFolder, GivesTheBytesOfATypeThatIsStored) {
+  std::vector<u16> all(65536);
+  std::iota(all.begin(), all.end(), u16{0});
+  for (const DType stored : {DType::bf16, DType::f16}) {
+    const TemporaryFolder folder;
+    write_one(folder / "model.safetensors", "x", stored, all);
+    const WeightFolder weights(folder.path());
+    std::vector<u16> same(all.size() - 3);
+    weights.read_as("x", 3, stored, std::as_writable_bytes(std::span(same)));
+    EXPECT_TRUE(std::equal(same.begin(), same.end(), all.begin() + 3));
+    const std::vector<double> wide = read_all(weights, "x");
+    std::vector<float> floats(all.size());
+    weights.read_as("x", 0, DType::f32, std::as_writable_bytes(std::span(floats)));
+    std::vector<u16> other(all.size());
+    const bool to_f16 = stored == DType::bf16;
+    weights.read_as("x", 0, to_f16 ? DType::f16 : DType::bf16, std::as_writable_bytes(std::span(other)));
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (std::isnan(wide[i])) {
+        ASSERT_TRUE(std::isnan(floats[i]));
+        continue;
+      }
+      ASSERT_EQ(static_cast<double>(floats[i]), wide[i]);
+      const auto narrow_one = static_cast<float>(wide[i]);
+      ASSERT_EQ(other[i], to_f16 ? narrow<Float16>(narrow_one).bits : narrow<BFloat16>(narrow_one).bits) << i;
+    }
+  }
+}
+
 TEST(WeightFolder, WidensEveryFloatingType) {
   const TemporaryFolder folder;
   {

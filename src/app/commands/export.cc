@@ -12,6 +12,7 @@
 #include "app/checkpoints/tokenizer_files.h"
 #include "app/commands/commands.h"
 #include "app/flags/text.h"
+#include "app/node/grant.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export/folder.h"
@@ -70,6 +71,7 @@ int run_export(const ExportConfig& config, Console& console) {
   }
   data::AtomicFolder folder(config.out, data::Existing::refuse);
   for (const std::string& note : source.notes) console.log("model: " + note);
+  const OnAllCores all_cores;
   const models::ExportResult written = [&] {
     if (adapter) return models::export_adapter(source.config, *source.adapter, source.reference, folder.path(), config.dtype, averages);
     const models::PlainModel model(source.config, *source.folder, source.adapter, averages);

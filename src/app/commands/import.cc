@@ -6,6 +6,7 @@
 
 #include "app/checkpoints/python_line.h"
 #include "app/commands/commands.h"
+#include "app/node/grant.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export/folder.h"
@@ -28,6 +29,7 @@ int run_import(const ImportConfig& config, Console& console) {
   const models::ImportedModel imported = models::imported_model(config.file, config.as);
   const models::PlainModel model(imported.config, config.file);
   data::AtomicFolder folder(config.out, data::Existing::refuse);
+  const OnAllCores all_cores;
   const models::ExportResult written = models::export_folder(model, folder.path(), {}, config.max_shard_size_bytes);
   folder.commit();
   console.log(import_note(imported.config));

@@ -8,6 +8,7 @@
 #include "app/node/cores.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "device/memory_pool.h"
 
 namespace spillway::app {
 namespace {
@@ -92,6 +93,9 @@ CoreGrant core_grant(const Host& host, int sharers, int local_ranks) {
   }
   return grant;
 }
+
+OnAllCores::OnAllCores(const Host& host)
+    : threads_(core_grant(host).cores), stream_{Device::cpu(), &threads_, &MemoryPool::heap()}, scope_(stream_) {}
 
 Budgets split_grant(const MemoryGrant& grant, std::optional<i64> device_bytes, std::optional<i64> host_bytes) {
   const i64 device = device_bytes.value_or(0), host = host_bytes.value_or(0);

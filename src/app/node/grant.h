@@ -7,7 +7,9 @@
 #include <string>
 
 #include "app/node/host.h"
+#include "base/thread_pool.h"
 #include "base/types.h"
+#include "device/stream.h"
 
 namespace spillway::app {
 
@@ -33,6 +35,18 @@ struct CoreGrant {
 /// Of a rank that has its affinity's cores in common with so many ranks, itself among them; the quota with all on the node. Slurm's number
 /// is each rank's own.
 CoreGrant core_grant(const Host& host, int sharers = 1, int local_ranks = 1);
+
+/// While one lives, what this thread computes on the stream in force runs on all cores that the process may use. For commands of one
+/// process that have no engine.
+class OnAllCores {
+ public:
+  explicit OnAllCores(const Host& host = {});
+
+ private:
+  ThreadPool threads_;
+  Stream stream_;
+  StreamScope scope_;
+};
 
 struct Budgets {
   i64 device_bytes = 0, host_bytes = 0;

@@ -8,6 +8,7 @@
 #include "app/flags/pipeline_wish.h"
 #include "app/node/working.h"
 #include "app/run/run_on_ranks.h"
+#include "app/run/start.h"
 #include "base/error.h"
 
 namespace spillway::app {
@@ -50,8 +51,7 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
   peers_.together([&] {
     session_->make_rank();
     working.reset();
-    const auto weights = weights_of(source_, session_->model());
-    session_->rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { weights->read(p, begin, out); });
+    load_weights(session_->rank(), *weights_of(source_, session_->model()));
   });
   if (const std::string notice = session_->pinning_notice(); !notice.empty()) console.warn(notice);
 }

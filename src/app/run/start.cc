@@ -217,6 +217,15 @@ Recovery recoverable(Session& session, const TrainConfig& config, const Progress
   return {.record = std::move(record)};
 }
 
+void load_weights(parallel::Rank& rank, const models::WeightSource& source) {
+  rank.load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source.read(p, begin, out); }, {},
+            [&](const nn::Parameter& p, i64 begin, DType dtype, std::span<std::byte> out) {
+              if (!source.is_stored_as(p, dtype)) return false;
+              source.read_as(p, begin, dtype, out);
+              return true;
+            });
+}
+
 FreezeChange load_start(Session& session, const TrainConfig& config, const Start& start) {
   if (start.checkpoint) return load_checkpoint(*start.checkpoint, session.source(), session.model(), session.rank());
   std::unique_ptr<models::WeightSource> source = std::make_unique<models::ScratchWeights>(config.seed);
@@ -225,7 +234,7 @@ FreezeChange load_start(Session& session, const TrainConfig& config, const Start
     const bool new_adapters = session.source().config.lora && !session.source().adapter;
     source = new_adapters ? std::make_unique<models::AdaptedWeights>(std::move(loaded), std::move(source)) : std::move(loaded);
   }
-  session.rank().load([&](const nn::Parameter& p, i64 begin, std::span<double> out) { source->read(p, begin, out); });
+  load_weights(session.rank(), *source);
   return {};
 }
 

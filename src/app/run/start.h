@@ -10,6 +10,7 @@
 #include "app/checkpoints/checkpoint.h"
 #include "app/flags/config.h"
 #include "app/run/session.h"
+#include "models/weights.h"
 
 namespace spillway::app {
 
@@ -49,6 +50,8 @@ struct Recovery {
 };
 /// Error(usage) when it was made with other values that change numbers, or is further than --steps.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same);
+/// Fills a rank's weights, without moments.
+void load_weights(parallel::Rank& rank, const models::WeightSource& source);
 FreezeChange load_start(Session& session, const TrainConfig& config, const Start& start);
 
 }  // namespace spillway::app

@@ -130,7 +130,7 @@ struct LlmCFile::State {
       const size_t count = std::min(out.size() - at, bytes.size() / static_cast<size_t>(size));
       const std::span piece(bytes.data(), count * static_cast<size_t>(size));
       file.read(kLlmCHeaderBytes + tensor.begin + (begin + static_cast<i64>(at)) * size, piece);
-      for (size_t i = 0; i < count; ++i) out[at + i] = widened(piece.data() + i * static_cast<size_t>(size), tensor.dtype);
+      widen_stored(piece, tensor.dtype, out.subspan(at, count));
       at += count;
     }
   }

@@ -57,4 +57,11 @@ void TorchFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double>
   data::read_wide(state_->archive, state_->tensors[state_->index.number(tensor.name)], begin, out);
 }
 
+bool TorchFile::read_bytes(const TensorInfo& tensor, i64 begin, std::span<std::byte> out) const {
+  const TorchTensor& found = state_->tensors[state_->index.number(tensor.name)];
+  if (!found.is_contiguous()) return false;
+  state_->archive.read(found.storage, (found.offset + begin) * size_of(found.dtype), out);
+  return true;
+}
+
 }  // namespace spillway::data

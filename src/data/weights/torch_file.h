@@ -22,6 +22,9 @@ class TorchFile {
   const TensorInfo* find(const std::string& name) const;
   /// Elements [begin, begin + out.size()) of a floating tensor, in row-major order whatever its strides, widened to fp64. Thread-safe.
   void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
+  /// The bytes of the elements from `begin` on, as they are stored. False, with nothing read, where the tensor's elements do not lie one
+  /// behind the other in its storage. Thread-safe.
+  bool read_bytes(const TensorInfo& tensor, i64 begin, std::span<std::byte> out) const;
 
  private:
   struct State;

@@ -55,6 +55,12 @@ TensorInfo TorchTensor::info(const std::string& name) const {
   return info;
 }
 
+TorchTensor::Run TorchTensor::run() const {
+  Run run;
+  for (size_t axis = sizes.size(); axis-- > 0 && (strides[axis] == run.elems || sizes[axis] == 1); ++run.axes) run.elems *= sizes[axis];
+  return run;
+}
+
 // Runs of elements that lie behind each other: as many as the last axes have that do, within one piece. Of a small storage the piece is the
 // whole, read once: a tensor may repeat its elements any number of times.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
@@ -67,9 +73,8 @@ void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin
                              "contiguous",
                              most_elems, tensor.storage_elems(), tensor.elems));
   }
-  size_t inner = tensor.sizes.size();  // axes from here on are contiguous
-  i64 run = 1;
-  while (inner > 0 && (tensor.strides[inner - 1] == run || tensor.sizes[inner - 1] == 1)) run *= tensor.sizes[--inner];
+  const auto [contiguous_axes, run] = tensor.run();
+  const size_t inner = tensor.sizes.size() - contiguous_axes;
   const bool is_whole = is_small && run < tensor.elems;
   if (is_whole && !out.empty()) archive.read(tensor.storage, 0, std::span(raw).first(static_cast<size_t>(tensor.storage.bytes)));
   const i64 width = size_of(tensor.dtype), most = std::ssize(raw) / width, count = std::ssize(out);
@@ -79,7 +84,8 @@ void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin
     for (size_t axis = inner; axis-- > 0; rest /= tensor.sizes[axis]) place += rest % tensor.sizes[axis] * tensor.strides[axis];
     const std::byte* from = raw.data() + (is_whole ? place * width : 0);
     if (!is_whole) archive.read(tensor.storage, place * width, std::span(raw).first(static_cast<size_t>(elems * width)));
-    for (i64 i = 0; i < elems; ++i) out[static_cast<size_t>(at + i)] = widened(from + i * width, tensor.dtype);
+    widen_stored({from, static_cast<size_t>(elems * width)}, tensor.dtype,
+                 out.subspan(static_cast<size_t>(at), static_cast<size_t>(elems)));
     at += elems;
   }
 }

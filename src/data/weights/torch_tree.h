@@ -19,6 +19,13 @@ struct TorchTensor {
   i64 elems = 0;
 
   i64 storage_elems() const { return storage.bytes / size_of(dtype); }
+  /// From how many axes on, counted from the last, elements lie one behind the other, and how many elements that are.
+  struct Run {
+    size_t axes = 0;
+    i64 elems = 1;
+  };
+  Run run() const;
+  bool is_contiguous() const { return run().elems == elems; }
   TensorInfo info(const std::string& name) const;
 };
 

@@ -14,6 +14,7 @@
 #include "data/file.h"
 #include "data/safetensors_header.h"
 #include "data/weights/zero_files.h"
+#include "data/wide.h"
 
 namespace spillway::data {
 namespace {
@@ -162,10 +163,28 @@ const TensorInfo* WeightFolder::find(const std::string& name) const {
   return entry == places_.end() ? nullptr : entry->second.info;
 }
 
-void WeightFolder::read(const std::string& name, i64 begin, std::span<double> out) const {
+const WeightFolder::Place& WeightFolder::place_of(const std::string& name) const {
   const auto entry = places_.find(name);
   if (entry == places_.end()) throw Error(ErrorCode::data, "[safetensors] there is no tensor " + in_quotes(name));
-  std::visit([&](const auto& file) { file.read_wide(*entry->second.info, begin, out); }, files_[entry->second.file]);
+  return entry->second;
+}
+
+void WeightFolder::read(const std::string& name, i64 begin, std::span<double> out) const {
+  const Place& place = place_of(name);
+  std::visit([&](const auto& file) { file.read_wide(*place.info, begin, out); }, files_[place.file]);
+}
+
+void WeightFolder::read_as(const std::string& name, i64 begin, DType dtype, std::span<std::byte> out) const {
+  const Place& place = place_of(name);
+  const TensorFile& file = files_[place.file];
+  if (place.info->foreign.empty() && place.info->dtype == dtype) {
+    if (const auto* safetensors = std::get_if<SafetensorsReader>(&file)) return safetensors->read(*place.info, begin * size_of(dtype), out);
+    if (const auto* torch = std::get_if<TorchFile>(&file); torch && torch->read_bytes(*place.info, begin, out)) return;
+  }
+  const auto read_wide = [&](i64 at, std::span<double> wide) {
+    std::visit([&](const auto& any) { any.read_wide(*place.info, begin + at, wide); }, file);
+  };
+  read_narrowed(read_wide, dtype, out);
 }
 
 bool WeightFolder::equal(const std::string& one, const std::string& other) const {

@@ -29,6 +29,9 @@ class WeightFolder {
   const TensorInfo* find(const std::string& name) const;
   /// Elements [begin, begin + out.size()) of the tensor widened to fp64 (f32, f64, bf16 and f16 sources).
   void read(const std::string& name, i64 begin, std::span<double> out) const;
+  /// The same elements as `dtype`, rounded as narrow_stored() does; `out` has room for a whole number of them. Where they are stored as
+  /// that type, one behind the other, the file's bytes are taken as they are, NaNs with them.
+  void read_as(const std::string& name, i64 begin, DType dtype, std::span<std::byte> out) const;
   /// Whether both tensors have one shape and the same values (torch.equal: a NaN equals nothing). Reads both, a few KiB at a time, up to
   /// the first difference; floating ones only.
   bool equal(const std::string& one, const std::string& other) const;
@@ -39,6 +42,7 @@ class WeightFolder {
     size_t file;
     const TensorInfo* info;  // in the file's own list, which never moves
   };
+  const Place& place_of(const std::string& name) const;
   void open_files();
   void open_shards(const std::filesystem::path& index);
   void open(const std::filesystem::path& file);

@@ -1,5 +1,5 @@
-// Writes a model's weights and config.json as a Hugging Face folder, streamed from another such folder (a checkpoint): a few KiB of memory
-// however large the model. Equal weights give equal bytes.
+// Writes a model's weights and config.json as a Hugging Face folder, streamed from another such folder (a checkpoint): a MiB of memory for
+// each thread of the stream in force, however large the model. Equal weights give equal bytes.
 #pragma once
 #include <filesystem>
 #include <optional>

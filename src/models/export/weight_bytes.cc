@@ -2,30 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstring>
+#include <algorithm>
+#include <vector>
 
 #include "base/error.h"
+#include "device/stream.h"
 
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPiece = 4096;  // elements held at once
-
-template <class T, class Convert>
-void convert(std::span<const double> from, std::byte* to, Convert&& one) {
-  for (size_t i = 0; i < from.size(); ++i) {
-    const T value = one(from[i]);
-    std::memcpy(to + i * sizeof(T), &value, sizeof(T));
-  }
-}
-
-void convert(std::span<const double> from, DType dtype, std::byte* to) {
-  if (dtype == DType::bf16) return convert<BFloat16>(from, to, [](double x) { return narrow<BFloat16>(static_cast<float>(x)); });
-  if (dtype == DType::f16) return convert<Float16>(from, to, [](double x) { return narrow<Float16>(static_cast<float>(x)); });
-  if (dtype == DType::f64) return convert<double>(from, to, [](double x) { return x; });
-  convert<float>(from, to, [](double x) { return static_cast<float>(x); });
-}
+constexpr i64 kPieceBytes = kMiB;  // held at once by each thread
 
 }  // namespace
 
@@ -37,17 +23,17 @@ DType exported_dtype(const std::string& name) {
   throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp64, bf16 or fp16, got `{}`", name));
 }
 
-void write_bytes(const WeightSource& source, const nn::Parameter& parameter, DType dtype,
-                 const std::function<void(i64 offset, std::span<const std::byte> bytes)>& write) {
-  std::array<double, kPiece> wide;
-  std::array<std::byte, kPiece * 8> bytes;
-  for (i64 at = 0; at < parameter.elems(); at += kPiece) {
-    const auto count = static_cast<size_t>(std::min(kPiece, parameter.elems() - at));
-    const std::span piece(wide.data(), count);
-    source.read(parameter, at, piece);
-    convert(piece, dtype, bytes.data());
-    write(at * size_of(dtype), std::span<const std::byte>(bytes).first(count * static_cast<size_t>(size_of(dtype))));
-  }
+void write_bytes(const WeightSource& source, const nn::Parameter& parameter, DType dtype, const WriteBytes& write) {
+  const i64 width = size_of(dtype), piece = kPieceBytes / width;
+  const Stream& stream = Stream::current();
+  std::vector<std::vector<std::byte>> of_thread(static_cast<size_t>(stream.thread_count()));
+  stream.run(ceil_div(parameter.elems(), piece), [&](i64 number, int thread) {
+    const i64 begin = number * piece;
+    std::vector<std::byte>& bytes = of_thread[static_cast<size_t>(thread)];
+    bytes.resize(static_cast<size_t>(std::min(piece, parameter.elems() - begin) * width));
+    source.read_as(parameter, begin, dtype, bytes);
+    write(begin * width, bytes);
+  });
 }
 
 }  // namespace spillway::models

@@ -6,44 +6,75 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "base/error.h"
 #include "data/weights/transposed.h"
+#include "device/stream.h"
 #include "models/gguf/q8_0.h"
 
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPiece = 4096;  // elements held at once; whole blocks of Q8_0
+constexpr i64 kPieceElems = 1 << 18;  // encoded by a thread at once; whole blocks of Q8_0
+constexpr i64 kHeldElems = 1 << 24;   // in memory at once, beyond one piece
 
-// Turns values into the type's bytes.
+// Turns the values of a tensor into bytes of its type: pieces side by side, on the threads of the stream in force, written in order.
 class Encoder {
  public:
-  Encoder(const GgufPart& part, GgufType type, GgufWriter& writer) : part_(part), type_(type), writer_(writer) {}
+  /// Makes a piece's values; called on any thread.
+  using Values = std::function<void(i64 piece, std::vector<float>& values)>;
 
-  void put(std::span<const float> values) {
-    for (; !values.empty(); values = values.subspan(std::min<size_t>(values.size(), kPiece)))
-      put_piece(values.first(std::min<size_t>(values.size(), kPiece)));
+  Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer)
+      : part_(part), type_(type), source_(source), writer_(writer) {}
+
+  /// `elems`: the most that a piece has.
+  void put(i64 pieces, i64 elems, const Values& values) {
+    const Stream& stream = Stream::current();
+    const i64 at_once = std::clamp<i64>(kHeldElems / elems, 1, 2 * stream.thread_count());
+    slots_.resize(static_cast<size_t>(at_once));
+    for (i64 first = 0; first < pieces; first += at_once) {
+      const i64 count = std::min(at_once, pieces - first);
+      stream.run(count, [&](i64 n, int) {
+        Slot& slot = slots_[static_cast<size_t>(n)];
+        values(first + n, slot.values);
+        encode(slot.values, slot.bytes);
+      });
+      for (i64 n = 0; n < count; ++n) writer_.write(slots_[static_cast<size_t>(n)].bytes);
+    }
   }
-  void put(std::span<const double> values) {
-    values_.resize(values.size());
-    std::ranges::transform(values, values_.begin(), [&](double x) { return static_cast<float>((x + part_.added) * part_.factor); });
-    put(std::span<const float>(values_));
+
+  /// Elements [begin, begin + out.size()) of the parameter, as they are written.
+  void read(const nn::Parameter& p, i64 begin, std::span<float> out) const {
+    if (part_.added == 0 && part_.factor == 1) return source_.read_as(p, begin, DType::f32, std::as_writable_bytes(out));
+    std::vector<double> wide(out.size());
+    source_.read(p, begin, wide);
+    std::ranges::transform(wide, out.begin(), [&](double x) { return static_cast<float>((x + part_.added) * part_.factor); });
+  }
+  /// The same of a matrix read as its transpose, rows [begin, begin + count) of that.
+  void read_transposed(const nn::Parameter& p, i64 begin, i64 count, std::span<float> out) const {
+    const auto values = [&](i64 from, std::span<double> wide) { source_.read(p, from, wide); };
+    data::read_transposed(p.shape[0], p.shape[1], values, begin, count, out);
   }
 
  private:
-  void put_piece(std::span<const float> values) {
-    bytes_.resize(static_cast<size_t>(gguf_bytes(type_, static_cast<i64>(values.size()))));
+  struct Slot {
+    std::vector<float> values;
+    std::vector<std::byte> bytes;
+  };
+
+  void encode(std::span<const float> values, std::vector<std::byte>& bytes) const {
+    bytes.resize(static_cast<size_t>(gguf_bytes(type_, std::ssize(values))));
     bool fits = true;
     if (type_ == GgufType::q8_0) {
-      fits = encode_q8_0(values, bytes_);
+      fits = encode_q8_0(values, bytes);
     } else if (type_ == GgufType::f32) {
-      std::memcpy(bytes_.data(), values.data(), bytes_.size());
+      std::memcpy(bytes.data(), values.data(), bytes.size());
     } else {
       for (size_t i = 0; i < values.size(); ++i) {
         const u16 half = type_ == GgufType::bf16 ? narrow<BFloat16>(values[i]).bits : narrow<Float16>(values[i]).bits;
         if (type_ == GgufType::f16) fits = fits && ((half & 0x7fff) != 0x7c00 || std::isinf(values[i]));
-        std::memcpy(bytes_.data() + i * sizeof half, &half, sizeof half);
+        std::memcpy(bytes.data() + i * sizeof half, &half, sizeof half);
       }
     }
     if (!fits) {
@@ -52,71 +83,63 @@ class Encoder {
                               "fp32",
                               part_.parts.front()->name, to_string(type_)));
     }
-    writer_.write(bytes_);
   }
 
   const GgufPart& part_;
-  GgufType type_;
+  const GgufType type_;
+  const WeightSource& source_;
   GgufWriter& writer_;
-  std::vector<float> values_;
-  std::vector<std::byte> bytes_;
+  std::vector<Slot> slots_;
 };
 
-void put_range(const nn::Parameter& p, i64 begin, i64 end, const WeightSource& source, Encoder& encoder) {
-  std::vector<double> piece;
-  for (i64 at = begin; at < end; at += kPiece) {
-    piece.resize(static_cast<size_t>(std::min(kPiece, end - at)));
-    source.read(p, at, piece);
-    encoder.put(std::span<const double>(piece));
-  }
+void put_range(const nn::Parameter& p, Encoder& encoder) {
+  encoder.put(ceil_div(p.elems(), kPieceElems), kPieceElems, [&](i64 piece, std::vector<float>& values) {
+    const i64 begin = piece * kPieceElems;
+    values.resize(static_cast<size_t>(std::min(kPieceElems, p.elems() - begin)));
+    encoder.read(p, begin, values);
+  });
 }
 
 // Element 2j of a head is its element j, and 2j + 1 its element head_dim / 2 + j.
 i64 interleaved(i64 i, i64 head_dim) { return i / head_dim * head_dim + i % 2 * (head_dim / 2) + i % head_dim / 2; }
 
-void put_interleaved(const nn::Parameter& p, i64 head_dim, const WeightSource& source, Encoder& encoder) {
+// Of what has one dimension all is one piece.
+void put_interleaved(const nn::Parameter& p, i64 head_dim, Encoder& encoder) {
   const i64 rows = p.shape[0], columns = p.elems() / rows;
-  if (p.shape.rank() > 1) {
-    for (i64 row = 0; row < rows; ++row) {
-      const i64 from = interleaved(row, head_dim) * columns;
-      put_range(p, from, from + columns, source, encoder);
+  const i64 rows_at_once = columns == 1 ? rows : std::max<i64>(1, kPieceElems / columns);
+  encoder.put(ceil_div(rows, rows_at_once), rows_at_once * columns, [&](i64 piece, std::vector<float>& values) {
+    const i64 first = piece * rows_at_once, count = std::min(rows_at_once, rows - first);
+    values.resize(static_cast<size_t>(count * columns));
+    for (i64 row = 0; row < count; ++row) {
+      const i64 from = interleaved(first + row, head_dim) * columns;
+      encoder.read(p, from, std::span(values).subspan(static_cast<size_t>(row * columns), static_cast<size_t>(columns)));
     }
-    return;
-  }
-  std::vector<double> head(static_cast<size_t>(head_dim)), turned(head.size());
-  for (i64 at = 0; at < rows; at += head_dim) {
-    source.read(p, at, head);
-    for (i64 i = 0; i < head_dim; ++i) turned[static_cast<size_t>(i)] = head[static_cast<size_t>(interleaved(i, head_dim))];
-    encoder.put(std::span<const double>(turned));
-  }
+  });
 }
 
-void put_transposed(const nn::Parameter& p, const WeightSource& source, Encoder& encoder) {
+void put_transposed(const nn::Parameter& p, Encoder& encoder) {
   const i64 rows = p.shape[0], columns = p.shape[1], band = data::transposed_band(rows);
-  std::vector<float> values;
-  const auto read = [&](i64 begin, std::span<double> out) { source.read(p, begin, out); };
-  for (i64 at = 0; at < columns; at += band) {
-    const i64 count = std::min(band, columns - at);
+  encoder.put(ceil_div(columns, band), band * rows, [&](i64 piece, std::vector<float>& values) {
+    const i64 first = piece * band, count = std::min(band, columns - first);
     values.resize(static_cast<size_t>(count * rows));
-    data::read_transposed(rows, columns, read, at, count, values);
-    encoder.put(std::span<const float>(values));
-  }
+    encoder.read_transposed(p, first, count, values);
+  });
 }
 
 }  // namespace
 
 void write_gguf_tensor(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source, GgufWriter& writer) {
-  Encoder encoder(part, type, writer);
+  Encoder encoder(part, type, source, writer);
   for (const nn::Parameter* p : part.parts) {
     switch (part.order) {
       case GgufPart::Order::as_it_is:
-        put_range(*p, 0, p->elems(), source, encoder);
+        put_range(*p, encoder);
         break;
       case GgufPart::Order::interleaved:
-        put_interleaved(*p, head_dim, source, encoder);
+        put_interleaved(*p, head_dim, encoder);
         break;
       case GgufPart::Order::transposed:
-        put_transposed(*p, source, encoder);
+        put_transposed(*p, encoder);
         break;
     }
   }

@@ -1,5 +1,5 @@
-// A tensor's bytes as GGUF holds them, out of the parameters that it is made of, some thousand elements at once (of a matrix that is
-// transposed 16 MiB).
+// A tensor's bytes as GGUF holds them, out of the parameters that it is made of, encoded in pieces on the threads of
+// the stream in force, with at most some 100 MiB of them in memory at once.
 #pragma once
 #include "models/gguf/gguf_architecture.h"
 #include "models/weights.h"
