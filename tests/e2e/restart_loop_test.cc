@@ -125,6 +125,8 @@ class RestartLoop : public testing::Test {
     said_ += std::string(way.name) + ": " + f.err + "\n";
     if (way.status != 0) {
       EXPECT_TRUE(f.status == way.status || f.status == 0) << way.name << ": " << f.status << "\n" << said_;
+    } else if (f.status == 2 && mentions(f.err, "is all there is of the run in run")) {
+      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // it would leave a state on nvme beside which there is no checkpoint
     } else {
       EXPECT_TRUE(f.status == 0 || f.status == 128 + SIGKILL) << way.name << ": " << f.status << "\n" << said_;
     }
