@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As JSON writes it: without control characters.
+// Returns `text` as a JSON string, so that it holds no control characters.
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 std::string contents_of(const fs::path& path) {
@@ -112,7 +112,7 @@ bool needs_preparation(const TrainConfig& config, const ModelSource& source) {
 
 namespace {
 
-// A checkpoint of adapters without a tokenizer was trained on bytes, or on tokens that others made, whatever its base has.
+// An adapter checkpoint that has no tokenizer was trained on bytes or on ready-made token files, even if its base model has a tokenizer.
 bool adapters_on_bytes(const ModelSource& source) {
   return source.adapter && fs::exists(*source.adapter / kStateName) && !fs::exists(*source.adapter / "tokenizer.json");
 }
@@ -291,7 +291,7 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   data::LoaderOptions options = loader_options(config, rank);
   options.weights = training_paths.weights;
   options.workers = workers;
-  // Batch norm's statistics are those of whole batches: padded rows would be part of them.
+  // Batch-norm statistics are taken over whole batches, so padded rows would distort them: image data always drops an incomplete last step.
   options.drop_last |= model.reads_images();
   const data::RowPacking packing = packing_of(config, config.data_order == DataOrder::sequential);
   const auto loader = [&](const DataSources& from, const std::optional<data::Augmentation>& augment = {}) {

@@ -13,7 +13,8 @@ i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size) {
 
 namespace {
 
-// Targets before which fewer than `places` classes come by their logits; what is not a number comes first, and is never right.
+// Returns for how many targets fewer than `places` other classes rank before the target class by their logits (top-k accuracy). A NaN logit
+// ranks first, and a target whose own logit is NaN is never right.
 i64 count_right(const std::vector<double>& logits_NK, std::span<const i32> targets_N, i64 places) {
   const size_t classes = logits_NK.size() / targets_N.size();
   i64 right = 0;

@@ -1,6 +1,6 @@
-// The loss of a model on held-out windows or images, and how many of these it names right, the same bits on any number of ranks:
-// micro-batch j is data-parallel rank j % R's, and their losses are added in order of j. What a rank has beyond the last one to count is
-// evaluated, for all meet in it, and left out.
+// Computes the loss of a model on validation data and, for images, its accuracy. The result has the same bits on any number of ranks:
+// data-parallel rank j % R evaluates micro-batch j, and the losses are added in the order of j. If the last round has more ranks than
+// remaining micro-batches, every rank still evaluates one, because all take part in its collectives, and the surplus is ignored.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,7 +15,8 @@ namespace spillway::app {
 struct HeldOutLoss {
   double sum = 0;
   i64 targets = 0, micro_batches = 0;
-  /// Of image models: targets with the largest logit, or one of the five largest; of equal ones the first counts as larger.
+  /// For image models: the number of targets that have the largest logit, and one of the five largest. Of two equal logits the class with
+  /// the lower index counts as larger.
   std::optional<i64> right, among_five;
   double mean() const { return sum / static_cast<double>(targets); }
   std::optional<double> accuracy() const { return share(right); }
@@ -27,11 +28,12 @@ struct HeldOutLoss {
   }
 };
 
-/// Of all ranks together.
+/// Returns how many micro-batches the validation data of all ranks together has.
 i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size);
 
-/// The first `micro_batches` of them. All ranks together; `so_far` hears of every round. `stops` is asked on every rank after each round
-/// but the last: where one says yes all stop, with fewer micro-batches in the result.
+/// Evaluates the first `micro_batches` micro-batches of the validation data; all ranks call it together. `so_far` is called after every
+/// round with the sums up to then. `stops` is called on every rank in each round; if it returns true on any rank, all ranks stop after that
+/// round, and the result covers fewer micro-batches.
 HeldOutLoss held_out_loss(
     parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const data::Loader& loader, i64 micro_batches,
     const std::function<void(const HeldOutLoss&)>& so_far = [](const HeldOutLoss&) {},

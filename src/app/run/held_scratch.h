@@ -1,6 +1,6 @@
-// What an open session holds on the scratch paths: a folder of its own on each, with the nvme tier's files in it, the engine that moves
-// their bytes, and the meter of that. Here alone is decided when such a folder goes. What a dead process left stays, whatever is thrown,
-// until give_up(); what was made here goes, unless keep() was called. Owned by the session; one thread.
+// Owns what an open session holds on the scratch paths: one folder on each path with the files of the nvme tier, the I/O engine, and the
+// meter that counts its transfers. Only this class decides when such a folder is removed. Files that a dead process left survive every
+// exception until give_up(); files that this session made are removed with it unless keep() was called. Owned by the session; one thread.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,25 +19,27 @@ class HeldScratch {
   struct Options {
     bool allow_network = false;  // --allow-network-nvme
     offload::IoEngineKind engine = offload::IoEngineKind::automatic;
-    bool first_here = true;                  // of the ranks of this node: for all of them it looks after what other ranks left
-    bool recoverable = false;                // a restart could go on from what the files hold
-    offload::SystemCalls* system = nullptr;  // the engine's; null: the real one
+    bool first_here = true;                  // first rank of this node; it removes what other ranks of the run left here
+    bool recoverable = false;                // a restart could resume from what the files hold
+    offload::SystemCalls* system = nullptr;  // system calls of the I/O engine; null means the real ones
   };
-  /// Takes the folders, over from a dead process of this id if there was one. Errors: prepare_scratch's, ScratchFolder's, make_io_engine's.
+  /// Takes a folder on each path. If a dead process with the same id left one there, takes that over. Throws the errors of prepare_scratch,
+  /// ScratchFolder and make_io_engine.
   HeldScratch(const NvmePaths& nvme, const ScratchId& id, const Options& options);
 
-  /// From now on the files stay where they are, for a restart to find; they go if they would be of no use to it.
+  /// Keeps the files after this object dies, so that a restart finds them. If a restart could not use them, they are removed instead.
   void keep();
-  /// Nothing that lies there is needed any more. `for_good`: nor what other ranks of the run left and what was set aside, which go at once.
+  /// Declares the files of this rank useless: they are removed with this object. With `for_good`, also removes at once what other ranks of
+  /// this run left and which stores were set aside.
   void give_up(bool for_good);
 
   std::vector<offload::StripePath> stripes() const;
   offload::IoEngine& engine() const { return *engine_.engine; }
-  /// Since it was made.
+  /// Returns the disk traffic since this object was made.
   DiskUse use() { return meter_->use(); }
-  /// Where the tier lies and what moves its bytes, for the log.
+  /// Returns a log line that names the folders of the nvme tier and the I/O engine.
   std::string text() const;
-  /// Where a scratch path's filesystem cannot lock: what stands for it, to be said; else empty.
+  /// If the filesystem of a scratch path cannot lock files, returns a warning that says what replaces the lock; else empty.
   std::string lock_notice() const;
 
  private:
@@ -48,10 +50,10 @@ class HeldScratch {
   const Shares shares_;
   const bool first_here_;
   const bool recoverable_;
-  std::unique_ptr<DiskMeter> meter_;  // outlives the engine
+  std::unique_ptr<DiskMeter> meter_;  // must outlive the engine, which calls it
   offload::ChosenEngine engine_;
   std::vector<offload::ScratchFolder> folders_;
-  std::string others_, cached_;  // for the log: folders of ranks that are no more; paths without direct I/O
+  std::string others_, cached_;  // for the log: folders of ranks that no longer exist; paths without direct I/O
 };
 
 }  // namespace spillway::app

@@ -1,5 +1,5 @@
-// A trained model at work without training, on one rank or sharded over several: what generate and evaluate share. All ranks make the same
-// calls.
+// Runs a trained model without training it, on one rank or sharded over several; generate and evaluate share it. All ranks make the same
+// calls in the same order.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,14 +14,15 @@ namespace spillway::app {
 
 class Inference {
  public:
-  /// Finds the model. Throws Error(usage) where it has no weights, or the ranks are not as many for each stage.
+  /// Finds the model. Throws Error(usage) if it has no weights, or if --ranks does not divide evenly over the pipeline stages.
   Inference(Command command, const RanksConfig& config, const Peers& peers);
 
   const ModelSource& source() const { return source_; }
-  /// As --ranks and --pipeline-stages have it.
+  /// Returns the mesh of data-parallel ranks and pipeline stages that --ranks and --pipeline-stages describe.
   const parallel::Mesh& mesh() const { return mesh_; }
 
-  /// Plans, takes the memory and loads the weights, all ranks together. `settings`: the command's; with `facts` the same on all ranks.
+  /// Plans, allocates the memory and loads the weights; all ranks call it together. `settings` are the command's options. They and `facts`
+  /// are compared between the ranks and must be equal on all.
   void open(const Settings& settings, Facts facts, const Workload& work, Console& console);
   parallel::Rank& rank() { return session_->rank(); }
 

@@ -9,13 +9,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 void put(Json& row, const char* key, double value) {
-  row[key] = value;  // a non-finite number becomes null
+  row[key] = value;  // the JSON library prints a non-finite number as null
   if (!std::isfinite(value)) row["nonfinite"] = std::isnan(value) ? "nan" : "inf";
 }
 
 Json by_tier(const std::array<i64, offload::kTiers>& bytes) { return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}}; }
 
-// Nothing of a run that writes nothing to nvme.
+// Adds the wear of the drives; a run that writes nothing to nvme has no such keys.
 void put_wear(Json& row, const Wear& wear) {
   if (!(wear.bytes_per_step > 0)) return;
   row["nvme_written_per_step"] = wear.bytes_per_step;

@@ -1,5 +1,5 @@
-// One line of metrics.jsonl. Numbers are printed so that reading them back gives the same bits; a non-finite one is null with
-// "nonfinite": "nan" or "inf" beside it.
+// Formats the lines of metrics.jsonl and the summary of `train --json`. Reading a printed number back gives the same bits. A non-finite
+// number is printed as null, with "nonfinite": "nan" or "inf" beside it.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,43 +12,43 @@
 namespace spillway::app {
 
 struct MetricsRow {
-  i64 step = 0;  // from 1
+  i64 step = 0;  // counted from 1
   parallel::StepResult result;
   double learning_rate = 0, seconds = 0;
-  i64 positions = 0, samples = 0;  // of this step: with padding; without it the result has tokens
+  i64 positions = 0, samples = 0;  // of this step; positions include padding, result.data_tokens does not
   std::optional<double> validation_loss, validation_accuracy;
-  parallel::TierBytes moved;  // by this rank
+  parallel::TierBytes moved;  // bytes that this rank moved
   int ranks = 1, slowest_rank = 0;
-  double slowest_wait = 0;  // the share of the step that the slowest rank waited for the others
+  double slowest_wait = 0;  // the share of the step for which the slowest rank waited for the others
   Phases phases;
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
-  double flops_per_s = 0;              // of this rank: model_flops()
-  std::optional<double> matmul_share;  // of what bench measured: model FLOP/s utilisation by the device's own peak
+  double flops_per_s = 0;              // model FLOP/s of this rank, see model_flops()
+  std::optional<double> matmul_share;  // utilisation: flops_per_s over the matmul rate that bench measured
   double predicted_ms = 0;
   std::string bound_by;
-  Wear wear;  // at the mean rate since this process began
+  Wear wear;  // wear of the drives at the mean write rate since this process began
   i64 began_at_step = 0;
 };
 
 std::string to_json(const MetricsRow& row);
 
-/// The numbers of a step alone, for a line whose process died before it could write the whole one.
+/// Formats only the numbers of a step. A restart writes this line if the process died before it could write the whole one.
 std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 positions, i64 samples);
 
-/// The numbers of a validation alone, made after the step's line was written.
+/// Formats only the numbers of a validation, for one that was made after the step's line was written.
 std::string validation_json(i64 step, double loss, std::optional<double> accuracy);
 
-/// What a run made, and of what.
+/// What a run trained: the model, the amount of data, and the time.
 struct Trained {
   std::string model;
-  i64 parameters = 0, trained = 0;  // all of them; those that are not frozen
-  i64 steps = 0;                    // here and below: of this process
-  i64 tokens = 0, counted = 0;      // images, of a model that reads them; targets that count
+  i64 parameters = 0, trained = 0;  // all parameters; those that are not frozen
+  i64 steps = 0;                    // steps, tokens and positions count this process only
+  i64 tokens = 0, counted = 0;      // images for an image model; targets that contribute to the loss
   i64 positions = 0;                // tokens and padding
-  double seconds = 0;               // with all that was done between the steps
+  double seconds = 0;               // includes everything done between the steps
   double per_s(i64 count) const { return static_cast<double>(count) / seconds; }
-  i64 tokens_in_all = 0;           // of earlier processes too
-  std::string checkpoint, python;  // of the last step, and the line that loads it; empty: there is none
+  i64 tokens_in_all = 0;           // includes earlier processes of the run
+  std::string checkpoint, python;  // the last step's checkpoint and the Python line that loads it; empty if none
 };
 
 /// The result of `train --json`.
@@ -59,10 +59,10 @@ struct Summary {
   std::string run;
   Trained trained;
   Wear wear;
-  std::vector<ProfileRow> profile;  // empty: none wanted
-  std::vector<AuditRow> audit;      // empty: no step was taken
+  std::vector<ProfileRow> profile;  // empty without --profile
+  std::vector<AuditRow> audit;      // empty if no step was taken
   parallel::Resource bound_by = parallel::Resource::compute;
-  i64 unplanned_bytes = 0;  // that steps of all ranks moved beside their plans, too many or too few
+  i64 unplanned_bytes = 0;  // sum over all ranks of the bytes that their steps moved above or below plan
 };
 std::string to_json(const Summary& summary);
 

@@ -1,4 +1,4 @@
-// What a session's plan promises, as a run's folder records it and as `plan --html` shows it.
+// Describes what a session's plan promises, in the form that a run's folder records and `plan --html` shows.
 #pragma once
 #include "app/record/run_plan.h"
 #include "app/run/session.h"

@@ -1,4 +1,4 @@
-// What a text is to follow, as tokens: prompts as they are, and conversations through the model's chat template.
+// Turns prompts into the tokens that the model continues: plain prompts as they are, conversations through the model's chat template.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -15,14 +15,14 @@
 
 namespace spillway::app {
 
-/// Conversations as the model was trained on them. Const; thread-safe.
+/// Renders conversations in the format that the model was trained on. All methods are const and thread-safe.
 class Conversations {
  public:
-  /// Of --chat-template, a file or a name, or else the template of the tokenizer's folder. Error(usage) where there is none; Error(data)
-  /// for one that cannot be read.
+  /// Uses the template of --chat-template (a file or a name), or else the template in the tokenizer's folder. Throws Error(usage) if there
+  /// is none, and Error(data) if it cannot be read.
   Conversations(const WritingConfig& config, const ModelSource& source, std::shared_ptr<const data::Tokenizer> tokenizer);
-  /// Up to where the model is to answer, with a row's own variables (tools, documents…) or without any. Error(data): what the template
-  /// refuses.
+  /// Returns the tokens of a conversation up to the point where the model's answer begins. A row brings its own template variables (tools,
+  /// documents, …); `messages` alone has none. Throws Error(data) if the template refuses the conversation.
   std::vector<i32> tokens(const nlohmann::ordered_json& messages) const;
   std::vector<i32> tokens(const data::Row& row) const;
 
@@ -33,19 +33,20 @@ class Conversations {
 };
 
 struct Prompt {
-  std::string text;  // as it was given, or the messages in JSON
+  std::string text;  // the prompt as given, or its messages as JSON
   std::vector<i32> tokens;
 };
 
 struct PromptFile {
   std::vector<Prompt> prompts;
-  std::vector<std::string> notes;  // a line for each key of its rows that is not read
+  std::vector<std::string> notes;  // one line for each unread key of the rows
 };
 
-/// A prompt as `tokenizer(text)` of transformers gives it (data::encode_with_around). Of a file, plain or packed by gzip or zstd: a prompt
-/// a line; of .jsonl a line each {"prompt": TEXT} or {"messages": […]}, the latter with `tools`, `documents` and `chat_template_kwargs` as
-/// training's rows have them. Error(data) names the line; Error(usage) where messages come and there is no template, for no prompt at all
-/// and for tokens at or above the vocabulary.
+/// Reads a file of prompts and tokenizes each as `tokenizer(text)` of transformers does (data::encode_with_around). The file may be packed
+/// by gzip or zstd. A plain file has one prompt per line. A .jsonl file has one {"prompt": TEXT} or {"messages": […]} per line; rows with
+/// messages may have `tools`, `documents` and `chat_template_kwargs`, as in training. Throws Error(data) for a bad row, which it names by
+/// its line, and for a file without prompts. Throws Error(usage) for an empty prompt, for messages without a chat template, and for tokens
+/// that are not in the vocabulary.
 PromptFile read_prompts(const std::string& path, const WritingConfig& config, const ModelSource& source,
                         const std::shared_ptr<const data::Tokenizer>& tokenizer);
 

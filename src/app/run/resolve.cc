@@ -33,7 +33,7 @@ void apply_attention(const TrainConfig& config, ModelSource& source) {
   m.attention = kernels::AttentionLibrary::cudnn;
 }
 
-// Flags of text.
+// Refuses the flags that only text models use.
 void check_images(const TrainConfig& config, const ModelSource& source) {
   const auto refuse = [&](const char* flag, const std::string& got) {
     throw Error(ErrorCode::usage, fmt::format("[{}] expected no such flag for {}, which reads images, got {}", flag, source.name, got));
@@ -45,7 +45,7 @@ void check_images(const TrainConfig& config, const ModelSource& source) {
   if (config.sample_every > 0) refuse("--sample-every", std::to_string(config.sample_every));
 }
 
-// Flags of images.
+// Refuses the flags that only image models use.
 void check_text(const TrainConfig& config, const ModelSource& source) {
   const auto refuse = [&](const char* flag, const std::string& got) {
     throw Error(ErrorCode::usage, fmt::format("[{}] expected no such flag for {}, which reads text, got {}", flag, source.name, got));
@@ -100,7 +100,7 @@ namespace {
 
 std::string many(i64 count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-// What becomes of the rows that do not fill a step.
+// Says what happens to the rows that do not fill a step.
 std::string last_rows_text(const TrainConfig& config, const data::Loader& loader, bool images) {
   const i64 left_over = loader.windows() % loader.windows_per_step();
   if (left_over == 0) return "";

@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 
 std::string whole_file(const fs::path& path) { return read_whole(path).value_or(""); }
 
-// A look by run_owner() holds the lock for an instant, which must not turn a run away.
+// Takes the lock of a run folder, or returns empty. A check by run_owner() holds the lock for an instant, which must not turn a run away:
+// so it tries a few times.
 std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   std::optional<FileLock> lock = FileLock::take(descriptor, file);
@@ -39,14 +40,14 @@ std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   return lock;
 }
 
-// The file to which the run adds lines, made where there is none yet.
+// Opens metrics.jsonl for writing, and creates it if there is none.
 data::File open_metrics_file(const fs::path& run) {
   const fs::path file = run / "metrics.jsonl";
   std::error_code unseen;
   return fs::exists(file, unseen) ? data::File::open_to_write(file) : data::File::create(file);
 }
 
-// A line with the members of `added` that it does not have. Empty: it has them.
+// Returns `line`, a JSON object, with those members of `added` that it lacks; empty if it has them all.
 std::string with_members(const std::string& line, const std::string& added) {
   const nlohmann::ordered_json has = parse_ordered_json(line), members = parse_ordered_json(added);
   nlohmann::ordered_json more = nlohmann::ordered_json::object();
@@ -128,7 +129,8 @@ std::vector<std::string> RunFolder::watch(WatchWish wish, i64 step, const std::s
   return watching_->missing();
 }
 
-// The event first: a line that a kill came before is written again by the next start, an event is not.
+// Writes the TensorBoard event before the line. After a kill between the two, the next start writes the line again; nothing would write a
+// missing event again.
 std::string RunFolder::metrics_line(const std::string& json) {
   if (!writes()) return "";
   if (watching_) watching_->line(json);
@@ -142,7 +144,7 @@ std::string RunFolder::add_validation(i64 step, const std::string& json) {
   const LastLine last = last_line_of(file, step, step_of_line);
   const std::string line = last.step == step && last.end == file.size_bytes() ? with_members(last.text, json) : "";
   if (line.empty()) return "";
-  metrics_.emplace(std::move(file), last.begin);  // the longer line is written over the shorter one
+  metrics_.emplace(std::move(file), last.begin);  // the longer line overwrites the shorter one
   metrics_->append(line + "\n");
   if (watching_) watching_->validation(json, line);
   return said_of_disk();
@@ -189,7 +191,7 @@ void RunFolder::sync() {
 
 void RunFolder::log(std::string_view line) {
   if (!writes()) return;
-  log_.clear();  // the disk may have room again
+  log_.clear();  // clear the error of an earlier write: the disk may have room again
   log_ << log_line(line) << std::flush;
 }
 

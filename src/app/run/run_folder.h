@@ -1,5 +1,5 @@
-// A run's folder: config.json (everything resolved), metrics.jsonl and what others watch it by, log.txt, checkpoints/. Locked while in use.
-// One thread, but for sync().
+// Writes a run's folder: config.json (every option resolved), metrics.jsonl, the files that other programs watch (TensorBoard events,
+// metrics.csv), log.txt and checkpoints/. The folder is locked while it is in use. One thread, except for sync().
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -17,39 +17,40 @@ namespace spillway::app {
 
 class RunFolder {
  public:
-  /// Creates it if need be and takes its lock. Error(usage) naming host and process when another run holds it. Of the ranks of a run one
-  /// writes; for the others it is a path, and what they write goes nowhere.
+  /// Creates the folder if it does not exist and takes its lock. Throws Error(usage), which names host and process, if another run holds
+  /// the lock. Only one rank of a run writes; with `writes` false this is a mere path, and every write does nothing.
   explicit RunFolder(std::filesystem::path path, bool writes = true);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// The configuration the folder was made with; empty when there is none yet.
+  /// Returns the configuration that the folder was made with; empty if there is none yet.
   std::string config_text() const;
   void write_config(const std::string& json);
-  /// What the run reads, by contents (contents.json).
+  /// Writes contents.json, which identifies the data that the run reads by its contents.
   void write_contents(const std::string& json);
-  /// Drops the lines of metrics.jsonl after `step` (0: all), then opens it for appending. Returns the last step that is there.
+  /// Drops the lines of metrics.jsonl after `step` (0: all lines), then opens it for appending. Returns the step of the last line left.
   i64 open_metrics(i64 step);
-  /// Behind open_metrics(), with the step it returned: lines, samples and histograms go to these files too. Returns lines of text, to be
-  /// said.
+  /// Opens the TensorBoard event file and metrics.csv if they are wanted; lines, samples and histograms then go there too. Call it after
+  /// open_metrics(), with the step that it returned. Returns one warning for each file that cannot be written.
   std::vector<std::string> watch(WatchWish wish, i64 step, const std::string& config);
-  /// Where the disk takes no more, the line waits in memory for the next one that it takes. Returns a line of text, to be said, when that
-  /// begins and when it ends; else nothing.
+  /// Appends a line to metrics.jsonl. While the disk is full, lines wait in memory and are written once it has room again. Returns a
+  /// warning when waiting begins and a note when it ends; else empty.
   std::string metrics_line(const std::string& json);
-  /// A validation after `step` that an earlier process did not make: its numbers ("validation_loss" …) go into that step's line, which is
-  /// the last. Likewise.
+  /// Adds the numbers of a validation ("validation_loss" …), which an earlier process did not finish, to the line of `step`, which must be
+  /// the last. Returns what metrics_line() returns.
   std::string add_validation(i64 step, const std::string& json);
-  /// Text that the model wrote after `step`. Returns what metrics_line() returns.
+  /// Records text that the model generated after `step`. Returns what metrics_line() returns.
   std::string sample(i64 step, const std::string& text);
-  /// Of a parameter's values after `step`. Likewise.
+  /// Records a histogram of a parameter's values after `step`. Returns what metrics_line() returns.
   std::string histogram(i64 step, const std::string& parameter, const Histogram& histogram);
-  /// metrics.jsonl is on stable storage as far as it is written: before a checkpoint of its last step is.
+  /// Forces the lines of metrics.jsonl to stable storage. It is called before a checkpoint is committed, so that the line of its step
+  /// survives.
   void sync();
-  /// With the time of day before it.
+  /// Appends a line to log.txt, with the time of day before it.
   void log(std::string_view line);
-  /// Where the folder's filesystem cannot lock: what holds the folder instead, to be said.
+  /// If the folder's filesystem cannot lock files, returns a warning that says what replaces the lock; else empty.
   std::string lock_notice() const;
 
  private:
@@ -57,15 +58,15 @@ class RunFolder {
   std::string said_of_disk();
 
   std::filesystem::path path_;
-  int descriptor_ = -1;  // of the lock's file
+  int descriptor_ = -1;  // descriptor of the lock file
   std::optional<FileLock> lock_;
   std::optional<GrowingFile> metrics_;
   std::optional<Watching> watching_;
-  bool waited_ = false;  // some file, for the disk
+  bool waited_ = false;  // some file is waiting for room on the disk
   std::ofstream log_;
 };
 
-/// Who holds the lock of a run's folder, "host h, process p"; empty when nobody does. Reads only.
+/// Returns who holds the lock of a run's folder ("host h, process p"); empty if nobody does. Only reads.
 std::optional<std::string> run_owner(const std::filesystem::path& run);
 
 }  // namespace spillway::app

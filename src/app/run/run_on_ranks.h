@@ -1,4 +1,5 @@
-// The body of a command that may run as one of several ranks, and how its ranks come to one plan. All ranks make the same calls.
+// Runs the body of a command as one of several ranks, and makes all ranks use the same plan. All ranks make the same calls in the same
+// order.
 #pragma once
 #include <functional>
 
@@ -7,11 +8,12 @@
 
 namespace spillway::app {
 
-/// Runs `body` with a console that is silent on all ranks but the first, and returns its status. What all fail with the first one alone
-/// throws: the others return its status. What this rank alone fails with it throws with its name, and the others hear of it.
+/// Runs `body` and returns its status. Only the first rank's console prints. An error on which all ranks agree (AgreedError) is thrown on
+/// the first rank only; the others return its exit status. Any other error of this rank is thrown with the rank's name, and the other ranks
+/// are told.
 int run_on_ranks(const Peers& peers, Console& console, const std::function<int(Console&)>& body);
 
-/// The first rank plans, for the smallest budgets of all; the others make their own plans of its choice. Throws AgreedError.
+/// Lets the first rank plan for the smallest budgets of all ranks; the others build their own plans from its choice. Throws AgreedError.
 void plan_on_ranks(const Peers& peers, Session& session, const PlanWishes& wishes, const Workload& work);
 
 }  // namespace spillway::app

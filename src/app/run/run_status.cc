@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMeanSteps = 50;
-constexpr i64 kTailBytes = kMiB;  // holds more than kMeanSteps lines
+constexpr i64 kTailBytes = kMiB;  // long enough for kMeanSteps lines
 constexpr double kMostNumber = 9e18;
 
 std::optional<double> number(const nlohmann::json& row, const char* key) {
@@ -53,7 +53,7 @@ double age_s(const fs::path& file) {
   return error ? 0 : std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count());
 }
 
-// The last steps' lines, oldest first. What is cut at either end does not parse, or is of no step.
+// Returns the lines of the last steps, oldest first. A line that the tail cut does not parse, or has no step, and is skipped.
 std::deque<nlohmann::json> last_rows(const fs::path& file) {
   std::istringstream in(read_tail(file, kTailBytes));
   std::deque<nlohmann::json> rows;
@@ -66,7 +66,7 @@ std::deque<nlohmann::json> last_rows(const fs::path& file) {
   return rows;
 }
 
-// Lines of a step whose process died tell its numbers, not its time.
+// Sums over the steps that have a time. The line of a step whose process died has its numbers but no time, and is skipped.
 struct Means {
   i64 steps = 0, tokens = 0, positions = 0;
   double seconds = 0;
@@ -109,21 +109,22 @@ void take_pace(RunStatus& status, const Means& sum, double drives) {
   status.wear = wear_of(nvme, 1, sum.tokens / sum.steps, *status.step_s, status.endurance_bytes, drives);
 }
 
-// As the run itself reckons it: with the time between steps.
+// Takes the wear that the run itself computed, which includes the time between steps.
 void take_wear(RunStatus& status, const nlohmann::json& row) {
   const auto step = number(row, "nvme_written_per_step"), token = number(row, "nvme_written_per_token"),
              day = number(row, "nvme_written_per_day");
   if (step && token && day) status.wear = {*step, *token, *day, number(row, "days_to_endurance")};
 }
 
-// As many as the run counted, whose shares it knew.
+// Returns how many drives' worth of endurance the run counted on, since only the run knew the shares of its paths. Without that it returns
+// the number of paths.
 double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, i64 paths) {
   const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
   return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
                                                   : static_cast<double>(paths);
 }
 
-// Those of the process that wrote the last one: an earlier one may have placed things elsewhere.
+// Returns the rows of the process that wrote the last one. An earlier process may have placed its state in other tiers.
 std::deque<nlohmann::json> rows_since(const std::deque<nlohmann::json>& rows, std::optional<i64> began) {
   std::deque<nlohmann::json> since;
   for (const nlohmann::json& row : rows) {
@@ -159,7 +160,7 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   take_wear(status, last);
 }
 
-// Gives the number of --nvme paths.
+// Reads the run's config.json. Returns the number of --nvme paths.
 i64 take_config(RunStatus& status, const fs::path& run) {
   const nlohmann::json config = parse_json(read_whole(run / "config.json").value_or(""));
   if (!config.is_object()) return 1;
@@ -168,13 +169,13 @@ i64 take_config(RunStatus& status, const fs::path& run) {
   const auto rated = config.find("endurance");
   try {
     if (rated != config.end() && rated->is_string()) status.endurance_bytes = parse_endurance(rated->get<std::string>(), "endurance");
-  } catch (const Error&) {  // of another version: no rating
+  } catch (const Error&) {  // another version wrote it: leave the rating unknown
   }
   const auto paths = config.find("nvme");
   return paths != config.end() && paths->is_array() ? static_cast<i64>(paths->size()) : 1;
 }
 
-// A checkpoint may be pruned while it is looked at: then the next older one stands.
+// Finds the newest complete checkpoint. One may be pruned while it is read; then the next older one is tried.
 void take_checkpoint(RunStatus& status, const fs::path& run) {
   const std::vector<fs::path> all = checkpoints(run);
   for (auto at = all.rbegin(); at != all.rend() && !status.checkpoint; ++at) {

@@ -1,5 +1,5 @@
-// Where a run stands, read from its folder alone while it may be writing there: config.json, the end of metrics.jsonl, checkpoints/ and the
-// lock. Half a line, or one of another kind, is passed over. Changes nothing. Thread-safe.
+// Reads where a run stands from its folder alone, even while the run is writing there: config.json, the end of metrics.jsonl, checkpoints/
+// and the lock. Half-written and foreign lines are skipped. Changes nothing. Thread-safe.
 #pragma once
 #include <array>
 #include <filesystem>
@@ -13,34 +13,35 @@ namespace spillway::app {
 
 struct RunStatus {
   enum class State { running, finished, stopped } state = State::stopped;
-  std::string owner;  // of a running one: "host h, process p"
-  i64 step = 0;       // the last that metrics.jsonl tells of
+  std::string owner;  // for a running run: "host h, process p"
+  i64 step = 0;       // last step in metrics.jsonl
   std::optional<i64> steps;
   i64 ranks = 1;
-  std::optional<i64> slowest_rank;  // of the last steps, the one most often
+  std::optional<i64> slowest_rank;  // the rank that was slowest most often in the last steps
   std::optional<double> loss, validation_loss;
-  /// Means over the last steps that tell; empty: none does.
+  /// Means over the last steps that have a time; empty if none has.
   std::optional<double> step_s, tokens_per_s;
-  std::optional<double> positions_per_s;  // with padding, which tokens of older programs have too
-  std::optional<double> left_s;           // at that pace
-  std::optional<double> last_step_age_s;  // since metrics.jsonl was written
+  std::optional<double> positions_per_s;  // includes padding (older programs counted it in tokens, too)
+  std::optional<double> left_s;           // seconds to the last step, at that pace
+  std::optional<double> last_step_age_s;  // age of metrics.jsonl
   using ByTier = std::array<i64, offload::kTiers>;
   std::optional<ByTier> tier_bytes, peak_bytes;  // of the last step
-  ByTier read_bytes{}, written_bytes{};          // a step, means
+  ByTier read_bytes{}, written_bytes{};          // mean per step
   struct Checkpoint {
     std::string name;
     i64 step = 0;
     double age_s = 0;
   };
-  std::optional<Checkpoint> checkpoint;  // the newest complete one
+  std::optional<Checkpoint> checkpoint;  // newest complete one
   std::optional<i64> endurance_bytes;
-  Wear wear;  // zero without writes to nvme
+  Wear wear;  // zero if the run writes nothing to nvme
 };
 const char* to_string(RunStatus::State state);
-/// Of a run whose pace is known: tokens a second, and behind them positions where some are padding.
+/// Returns the tokens per second of a run whose pace is known, followed by positions per second if some positions are padding.
 std::string tokens_per_s_text(const RunStatus& status);
 
-/// Errors: Error(data) when there is no such folder, Error(usage) when it is no run's.
+/// Reads the status of the run in folder `run`. Throws Error(data) if there is no such folder, and Error(usage) if it is not a run's
+/// folder.
 RunStatus read_run_status(const std::filesystem::path& run);
 
 }  // namespace spillway::app

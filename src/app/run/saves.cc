@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kUsualSteps = 5, kLeastUsual = 3;
 constexpr i64 kUnusualSteps = 2;
 
-// 0 of none.
+// Returns 0 if there are no values.
 double median(std::deque<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<i64>(values.size() / 2);
@@ -76,7 +76,7 @@ void Saves::make_writer(const Progress& progress) {
   });
 }
 
-// One rank alone does so on the snapshot's thread.
+// Makes the written parts a checkpoint and removes old ones. With a single rank this runs on the snapshot's thread.
 void Saves::commit(std::span<const std::string> written) {
   folder_.sync();
   writer_->commit(written);
@@ -96,7 +96,7 @@ void Saves::judge(i64 good, bool sound) {
   prune_spared();
 }
 
-// What a commit left since it was not yet known whether the new checkpoint is good.
+// Prunes checkpoints that an earlier commit spared because the new checkpoint was not yet known to be good.
 void Saves::prune_spared() {
   if (peers_.first() && spared_ && sound_ && !session_.rank().snapshot() && newest_step(folder_.path()) <= good_) prune();
 }
@@ -129,7 +129,8 @@ void Saves::stepped(double seconds) {
   }
 }
 
-// While a Step waits for the save its reads and writes go on, which the rest of the step then has done.
+// Returns how much longer the steps took because of the save. A step that waits for the save keeps its disk transfers going, so the rest of
+// the step is shorter: the wait alone would overstate the loss.
 double Saves::steps_lost_s(double waited_s) const { return usual_s_.size() < kLeastUsual ? waited_s : std::min(waited_s, longer_s_); }
 
 void Saves::finish(bool must) {

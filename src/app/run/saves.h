@@ -1,8 +1,9 @@
-// The saves of a run: begun between two steps, written by a snapshot's thread while training goes on, told of when durable. One at a time.
-// Each rank writes its part; between steps they agree that all have, and the first one then makes it a checkpoint (one rank alone at once).
-// Used by the trainer's thread, by all ranks alike. A save that fails is a warning, and the checkpoint before stands, unless it must not.
-// Of older checkpoints those beyond --keep are removed, but never the best one nor the newest that is known to be good: one is good once
-// its weights gave a finite loss, which a later step or a validation shows.
+// Saves checkpoints of a run. A save begins between two steps and is written by the snapshot's thread while training goes on; it is
+// reported once it is durable. Only one save is under way at a time. Each rank writes its part. Between steps the ranks agree that all
+// parts are written, and the first rank commits them as a checkpoint (a single rank commits at once). All ranks use this alike, on the
+// trainer's thread. A failed save is a warning, and the previous checkpoint remains; with `must` it is an error. Older checkpoints beyond
+// --keep are removed, except the best one and the newest that is known to be good. A checkpoint is good once its weights gave a finite loss
+// in a later step or a validation.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -21,35 +22,36 @@ namespace spillway::app {
 
 class Saves {
  public:
-  /// `first_step`: where the run goes on; of a checkpoint of that step it is not known whether it is good.
+  /// `first_step` is the step at which the run begins or resumes; it is not known whether a checkpoint of that step is good.
   Saves(Session& session, RunFolder& folder, Console& console, const Peers& peers, i64 keep, i64 first_step);
-  /// A save under way is given up.
+  /// Abandons a save under way.
   ~Saves() { session_.rank().end_snapshot(); }
   Saves(const Saves&) = delete;
   Saves& operator=(const Saves&) = delete;
 
-  /// A checkpoint of the state as it is, settled. Waits for the save before. `patience_s`: as Rank::begin_snapshot. `must`: as finish().
+  /// Begins a checkpoint of the current state, in which no update is deferred. Waits for the previous save. `patience_s` is that of
+  /// Rank::begin_snapshot, `must` that of finish().
   void begin(const Progress& progress, double patience_s, bool must);
-  /// Told of each checkpoint that is durable, by the trainer's thread; on all ranks.
+  /// Sets a function that is called for each durable checkpoint, on the trainer's thread of every rank.
   void on_saved(std::function<void(i64 step)> saved) { saved_ = std::move(saved); }
-  /// The checkpoint of that step stays, however many come after it. No save is under way.
+  /// Protects the checkpoint of that step from pruning. Call it while no save is under way.
   void keep_step(std::optional<i64> step) { kept_step_ = step; }
-  /// After each step. `good`: the newest step whose weights gave a finite loss. `sound`: false while it is not known whether the weights
-  /// are of any use; then no checkpoint is removed.
+  /// Call it after each step. `good` is the newest step whose weights gave a finite loss. With `sound` false it is not known whether the
+  /// current weights are of any use, and no checkpoint is removed.
   void judge(i64 good, bool sound);
-  /// Checkpoints that are not known to be good are kept apart (set_checkpoint_aside): the run does not go on from them. All ranks together,
-  /// no save under way. Returns where they are; on the first rank.
+  /// Renames all checkpoints that are not known to be good (set_checkpoint_aside), so that the run does not resume from them. All ranks
+  /// call it together while no save is under way. Returns the new names on the first rank.
   std::vector<std::string> set_doubtful_aside();
-  /// After each step, which took this long; tells of a save that has ended.
+  /// Call it after each step, with the step's duration. Reports a save that has ended.
   void stepped(double seconds);
-  /// Waits for a save under way; `must`: its error is thrown on.
+  /// Waits for a save under way. With `must` its error is thrown, else it is a warning.
   void finish(bool must);
-  /// There is, or will be, a checkpoint of this step.
+  /// Returns whether a checkpoint of this step exists or is being written.
   bool has(i64 step) const { return step_ == step; }
-  /// Of the newest checkpoint, this run's or one from before; -1: there is none.
+  /// Returns the step of the newest checkpoint, from this process or an earlier one; -1 if there is none.
   i64 saved_step() const { return saved_step_; }
-  /// What a save takes when nothing else is done: the longest of the last ones. Before the first it is reckoned from the plan's bytes and
-  /// the rate at which the disk of --out writes (spillway bench, else a constant).
+  /// Returns the seconds that a save takes when nothing else runs: the longest of the last few. Before the first save this is estimated
+  /// from the bytes of a checkpoint and the write rate of the disk that holds --out (from spillway bench, else a constant).
   double seconds() const { return took_.seconds(); }
 
  private:
@@ -72,17 +74,17 @@ class Saves {
   Clock::time_point begin_;
   i64 saved_step_;
   std::optional<i64> kept_step_;
-  // Also read by the snapshot's thread, which prunes.
+  // The snapshot's thread reads these too, when it prunes.
   std::atomic<i64> good_;
   std::atomic<bool> sound_ = true;
-  std::atomic<bool> spared_ = false;  // a checkpoint that may go by now
+  std::atomic<bool> spared_ = false;  // a checkpoint was spared that may be pruned later
   std::function<void(i64 step)> saved_;
-  i64 step_ = -1;         // of the last one begun, unless it failed
-  double before_s_ = 0;   // of the one under way: what its beginning took,
-  double blocked_s_ = 0;  // that with what finish() waited,
-  double longer_s_ = 0;   // and by how much steps took longer than usual
+  i64 step_ = -1;         // step of the last save begun, unless it failed
+  double before_s_ = 0;   // of the save under way: how long begin() took,
+  double blocked_s_ = 0;  // that plus the time waited in finish(),
+  double longer_s_ = 0;   // and how much longer than usual its steps took
   i64 plain_steps_ = 0;
-  std::deque<double> usual_s_;  // the last few steps beside which nothing was saved
+  std::deque<double> usual_s_;  // durations of the last few steps without a save
   LongestLately took_;
 };
 

@@ -95,11 +95,12 @@ void Session::plan(const PlanWishes& wishes, const Workload& work) {
   if (request_.training) chosen_->why.push_back(prediction_->text());
 }
 
-// The disks are looked at only where something may lie on them; what is seen may settle their shares.
+// Measures the rates that plans are priced with. The disks are measured only if something may reside on them; the result may also settle
+// the shares of the scratch paths.
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
   const Calibration calibration = load_calibration();
   DiskLook disks;
-  // A step of a small model moves little, and a look at the disk is not to take longer than its steps.
+  // A step of a small model moves few bytes, and measuring the disk must not take longer than its steps do.
   const i64 file_bytes = request.layout.elems() * size_of(DType::f32);
   if (may_spill && (request.training || nvme_.shares.to_measure))
     disks = look_at_disks(nvme_.paths, config_.io_engine, calibration, {}, {.file_bytes = file_bytes, .threads = threads_});
@@ -110,7 +111,7 @@ NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_s
                           .tf32 = {config_.tf32_matmul, config_.tf32_conv},
                           .device_bytes = budgets_.bytes[0]};
   NodeRates node = measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
-  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
+  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the ranks of a node share its drives
   node.rates.disk_write_bytes_per_s /= place_.local_ranks;
   return node;
 }

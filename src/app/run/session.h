@@ -1,6 +1,7 @@
-// What train, plan, generate and evaluate share: the model named by the flags, a plan of it for this node's budgets, and the rank that
-// carries it out. It ties the parts together, each of which knows only what it is given: budgets (budgets.h, nvme_paths.h), prediction
-// (prediction.h), scratch (held_scratch.h). Making a session writes nothing; open() allocates memory and the scratch files. One thread.
+// A session is what train, plan, generate and evaluate share: the model named by the flags, a plan of it for this node's budgets, and the
+// rank that executes the plan. It connects parts that know only what they are given: budgets (budgets.h, nvme_paths.h), prediction
+// (prediction.h) and scratch files (held_scratch.h). Constructing a session writes nothing; open() allocates memory and the scratch files.
+// One thread.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -23,48 +24,50 @@ namespace spillway::app {
 
 class Session {
  public:
-  /// `config` is resolved for `device`. `run_id` names this run's folder on the scratch path: a restart of the same run takes over what a
-  /// dead one left.
+  /// `config` is resolved for `device`. `run_id` names this run's folder on the scratch path; a restart with the same id takes over what a
+  /// dead process left there.
   Session(const ResourceConfig& config, ChosenDevice device, ModelSource source, std::string run_id, const StateWishes& state = {},
           const RankPlace& place = {}, const parallel::Pipeline& pipeline = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// What all ranks' plans must fit into, when another one has less.
+  /// Lowers the budgets to `bytes`, the smallest of all ranks', so that the plans of all ranks fit.
   void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
-  /// Chooses the plan. Error(refused) when nothing fits.
+  /// Chooses the plan. Throws Error(refused) if nothing fits.
   void plan(const PlanWishes& wishes, const Workload& work);
-  /// What was chosen, for the other ranks; and on them, instead of plan(), this rank's own plan of it.
+  /// choice() returns the chosen plan as text for the other ranks. They call adopt() with it instead of plan(), which builds this rank's
+  /// own plan.
   std::string choice() const;
   void adopt(const std::string& choice, const Workload& work);
-  /// All ranks' Programs of this plan meet. Error(bug).
+  /// Checks that the collectives and messages in the Programs of all ranks match. Throws Error(bug).
   void check_meetings() const;
-  /// Table and choices, for the log.
+  /// Logs the memory table and the choices of the plan.
   void print_plan(Console& console) const;
-  /// More threads than cores, to be said; else empty.
+  /// Returns a warning if there are more threads than cores; else empty.
   std::string threads_notice() const;
-  /// What open() will still take of the filesystem under `folder`, for all ranks of this node; without what a dead run of this id left
-  /// there.
+  /// Returns the bytes that open() will still take from the filesystem under `folder`, for all ranks of this node. Files that a dead run
+  /// with this id left there are reused and do not count.
   i64 scratch_bytes_beside(const std::string& folder) const;
-  /// Takes the memory and the scratch files. `system`: what the I/O engine runs on; null: the real one. `ends`: of several ranks.
+  /// Allocates the memory and the scratch files. `system` carries the I/O engine's system calls; null means the real ones. `ends` are this
+  /// rank's communicators; null if it is alone.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
-  /// What open() and make_rank() are at, for a progress line: "page-locking host memory, 120 GiB of 480 GiB". From any thread.
+  /// Says what open() and make_rank() are doing, for a progress line: "page-locking host memory, 120 GiB of 480 GiB". Thread-safe.
   std::string taking() const;
-  /// After it, on all ranks together: their GPUs may meet here.
+  /// Makes the rank; all ranks call it together after open(), since their GPUs may connect here.
   void make_rank();
-  /// What was recovered from nvme is set aside, and nothing gone on from.
+  /// Moves the state recovered from nvme aside, so that the run does not resume from it.
   void set_state_aside();
-  /// Of what was recovered from nvme no later generation than this: other ranks do not hold it.
+  /// Reopens the state on nvme at `generation` instead of a later one, which not all ranks have.
   void go_back_to(u64 generation);
-  /// Where nvme lies and what moves its bytes, for the log; empty when nothing lies there.
+  /// Returns a log line that names the nvme folders and the I/O engine; empty if the plan does not use nvme.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
-  /// Host memory that is not page-locked for the GPU and what that costs, since make_rank(); else empty.
+  /// Returns a warning about host memory that make_rank() could not page-lock for the GPU, and what that costs; else empty.
   std::string pinning_notice() const;
   std::string nvme_lock_notice() const { return scratch_ ? scratch_->lock_notice() : ""; }
-  /// Leaves what lies on nvme where it is, for a restart to find; nothing to do unless it could. Before this, or give_up_scratch(), what
-  /// was found there stays and what was made here goes with the session.
+  /// Leaves the nvme files in place for a restart, if one could resume from them. Until this or give_up_scratch() is called, files found
+  /// there stay, and files made here are removed with the session.
   void keep_scratch();
-  /// HeldScratch::give_up.
+  /// Declares the nvme files useless, see HeldScratch::give_up.
   void give_up_scratch(bool for_good);
 
   const parallel::Mesh& mesh() const { return mesh_; }
@@ -78,15 +81,15 @@ class Session {
   const NvmePaths& nvme() const { return nvme_; }
   const ScratchId& scratch_id() const { return id_; }
   const parallel::Plan& chosen() const { return chosen_->plan; }
-  /// What was chosen and where, a line each.
+  /// Returns what was chosen and what is placed where, one line per choice.
   const std::vector<std::string>& choices() const { return chosen_->why; }
-  /// What else plan() found to fit.
+  /// Returns the other plans that plan() found to fit.
   const std::vector<Alternative>& alternatives() const { return alternatives_; }
-  /// By parameter: of --optimizer-group, counted from 1; 0: none.
+  /// Returns for each parameter its --optimizer-group, counted from 1; 0 means none.
   const std::vector<u16>& group_of() const { return group_of_; }
-  /// Of the chosen plan.
+  /// Returns the prediction for the chosen plan.
   Prediction& prediction() { return *prediction_; }
-  /// Since open().
+  /// Returns the nvme traffic since open().
   DiskUse disk_use() { return scratch_ ? scratch_->use() : DiskUse(); }
   parallel::Rank& rank() { return *rank_; }
   MemoryPool& device_pool() { return *device_; }
@@ -114,16 +117,16 @@ class Session {
   const parallel::Mesh mesh_;
   TierBudgets budgets_;
   NvmePaths nvme_;
-  parallel::PlanRequest request_;  // that makes the chosen plan
+  parallel::PlanRequest request_;  // makes the chosen plan
   std::optional<ChosenPlan> chosen_;
   std::vector<Alternative> alternatives_;
   std::optional<Prediction> prediction_;
   std::unique_ptr<ThreadPool> pool_;
-  i64 unlocked_bytes_ = 0;  // of host memory, and the last reason
+  i64 unlocked_bytes_ = 0;  // host memory that could not be page-locked, and the last reason
   std::string why_unlocked_;
-  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // of host memory: done with, and of what is under way; 0: nothing is
+  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // host memory page-locked so far; by the allocation under way (0: none)
   std::unique_ptr<MemoryPool> device_, host_;
-  std::optional<HeldScratch> scratch_;  // where the plan uses nvme
+  std::optional<HeldScratch> scratch_;  // set if the plan uses nvme
   parallel::Resources resources_;
   std::unique_ptr<parallel::RankExchange> exchange_;
   std::unique_ptr<parallel::Rank> rank_;

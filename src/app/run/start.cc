@@ -28,10 +28,11 @@ namespace {
 
 std::string text_of(const fs::path& path) { return read_whole(path).value_or(""); }
 
-// Of --resume PATH the checkpoint: "X", "X/", a link to it and "." in it are one.
+// Returns the canonical path of the checkpoint that --resume PATH names, so that "X", "X/", "X/." and a link to X are equal.
 fs::path named_checkpoint(const TrainConfig& config) { return fs::weakly_canonical(fs::absolute(config.resume.path) / "."); }
 
-// --resume PATH, from which the run in --out went on with the same numbers: what it computed since is what it would compute again.
+// Returns whether the run in --out was itself started from this --resume PATH with the same numbers. Then its state since then is what this
+// command would compute again.
 bool went_on_from_named(const TrainConfig& config, const std::vector<std::string>& same) {
   const std::string before = text_of(fs::path(config.out) / "config.json");
   if (before.empty() || config.resume.kind != Resume::Kind::path) return false;
@@ -40,7 +41,7 @@ bool went_on_from_named(const TrainConfig& config, const std::vector<std::string
          number_changes(before, config, same).empty();
 }
 
-// Without it nobody knows which values its checkpoints were made with.
+// Without config.json nobody knows which values the checkpoints were made with.
 void need_config(const TrainConfig& config) {
   if (fs::exists(fs::path(config.out) / "config.json") || checkpoints(config.out).empty()) return;
   throw Error(
@@ -50,12 +51,12 @@ void need_config(const TrainConfig& config) {
                   config.out));
 }
 
-// Of --resume PATH the run whose checkpoint it is.
+// Returns the folder of the run to continue; for --resume PATH that is the run which the checkpoint belongs to.
 fs::path run_before(const TrainConfig& config) {
   return config.resume.kind == Resume::Kind::path ? run_of(named_checkpoint(config)) : fs::path(config.out);
 }
 
-// The newest before `last`, or of all, whose manifest can be read; else the one of --resume PATH.
+// Takes the newest checkpoint before `last` (or of all) whose manifest can be read, else the one of --resume PATH.
 void take_newest_before(const TrainConfig& config, const std::optional<fs::path>& last, Start& start) {
   std::vector<fs::path> all = checkpoints(config.out);
   while (last && !all.empty() && all.back() >= *last) all.pop_back();
@@ -72,7 +73,7 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
     }
   }
   if (config.resume.path.empty()) return;
-  start.checkpoint = named_checkpoint(config);  // from which the run went on, and that died before its first save
+  start.checkpoint = named_checkpoint(config);  // the run began from it, and died before its first save
   start.progress = read_progress(*start.checkpoint);
 }
 
@@ -80,7 +81,8 @@ bool is_checkpoint(const fs::path& path) {
   return is_deepspeed_checkpoint(path) || fs::exists(path / data::kManifestName) || fs::exists(path / kStateName);
 }
 
-// Of --resume PATH, where the run does not go on from its own by now: then it may be gone.
+// Checks the checkpoint of --resume PATH. It is not called if the run already resumes from a checkpoint of its own, since PATH may be gone
+// by then.
 void check_named(const TrainConfig& config) {
   const fs::path path = named_checkpoint(config);
   if (is_checkpoint(path)) return;

@@ -1,5 +1,5 @@
-// Where a training run begins: anew, from a checkpoint, or from what a dead process left on nvme. Functions of one rank; train.cc has all
-// ranks agree. They read the run folder, and give nothing up.
+// Decides where a training run begins: anew, from a checkpoint, or from the state that a dead process left on nvme. These functions work
+// for one rank; train.cc makes all ranks agree. They read the run folder and delete nothing.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,43 +14,46 @@
 
 namespace spillway::app {
 
-/// Of a run that was on another number of ranks its global batch; the accumulation follows from it. Returns the number of ranks it was on,
-/// this one's for a new run. Error(usage) naming the legal numbers where the batch does not divide.
+/// If the run to continue had another number of ranks, keeps its global batch and derives the gradient accumulation from it. Returns the
+/// number of ranks that the run had; for a new run this one's. Throws Error(usage), which lists the legal numbers of ranks, if the batch
+/// does not divide.
 i64 keep_global_batch(TrainConfig& config);
 
-/// The checkpoint a command goes on from. Of several ranks all find the same.
+/// The checkpoint that a command resumes from. All ranks find the same one.
 struct Start {
-  std::optional<std::filesystem::path> checkpoint;  // none: a new run, or one that goes on from what lies on nvme
-  Progress progress;                                // zeros of a new run
-  /// Damaged ones that --resume auto left for an earlier one: which, and one line of what is wrong with it.
+  std::optional<std::filesystem::path> checkpoint;  // none: a new run, or one that resumes from the state on nvme
+  Progress progress;                                // all zeros for a new run
+  /// Damaged checkpoints that --resume auto skipped in favour of an earlier one, each with one line about the damage.
   std::vector<std::pair<std::filesystem::path, std::string>> left;
 };
-/// Of --resume PATH the checkpoint's whole path; and where the run in --out went on from it already, by the same command, --resume is auto:
-/// so the same command goes on, whatever ended the run. `same`: as number_changes().
+/// Makes --resume PATH the checkpoint's full path. If the run in --out already resumed from it by the same command, changes --resume to
+/// auto: the same command then continues the run, whatever ended it. `same` is that of number_changes().
 void settle_resume(TrainConfig& config, const std::vector<std::string>& same = {});
-/// The run that a checkpoint belongs to; empty where it is none of ours.
+/// Returns the folder of the run that a checkpoint belongs to; empty if another program made it.
 std::filesystem::path run_of(const std::filesystem::path& checkpoint);
-/// By the manifests. With --resume auto a checkpoint whose manifest is damaged is left for the one before; else Error(data).
+/// Finds the checkpoint to resume from by reading only manifests. --resume auto skips a checkpoint with a damaged manifest and takes the
+/// one before; the other kinds throw Error(data).
 Start find_start(const TrainConfig& config);
-/// Reads all of `start`'s checkpoint; the same with what its files hold.
+/// Reads all files of `start`'s checkpoint. If one is damaged, skips the checkpoint or throws as find_start() does.
 Start find_whole(const TrainConfig& config, Start start);
-/// Error(data): every checkpoint of the run is damaged.
+/// Throws Error(data): every checkpoint of the run is damaged.
 [[noreturn]] void nothing_whole(const TrainConfig& config, const Start& start);
-/// Error(data): --resume is must, and there is nothing.
+/// Throws Error(data): --resume is `must`, and there is nothing to resume from.
 [[noreturn]] void nothing_to_go_on_from(const TrainConfig& config);
-/// Error(usage) when `run`, where there is one, was started with other values that change numbers.
+/// Throws Error(usage) if the run in folder `run` was started with other values of options that change its numbers. An empty `run` passes.
 void check_same_numbers(const TrainConfig& config, const std::filesystem::path& run, const std::vector<std::string>& same = {});
 
-/// What a dead process left on nvme.
+/// The state that a dead process left on nvme, or the reason why it is not used.
 struct Recovery {
-  std::optional<Record> record;  // when it is wanted and further than the checkpoint; else why what is there is not, in words:
-  std::string written_over;      // the checkpoint has more
-  std::string set_aside;         // it may be wanted later
+  std::optional<Record> record;  // set if the state is to be used and newer than the checkpoint; else one reason is set:
+  std::string written_over;      // the checkpoint is newer
+  std::string set_aside;         // the state may be wanted later
   std::string damaged;
 };
-/// Error(usage) when it was made with other values that change numbers, or is further than --steps.
+/// Decides whether to resume from the state on nvme. Throws Error(usage) if it was made with other values that change numbers, or if its
+/// step is beyond --steps.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same);
-/// Fills a rank's weights, without moments.
+/// Fills a rank's weights from `source`; moments start at zero.
 void load_weights(parallel::Rank& rank, const models::WeightSource& source);
 FreezeChange load_start(Session& session, const TrainConfig& config, const Start& start);
 

@@ -1,5 +1,6 @@
-// What the steps of a run moved and spent their time on, on this rank, beside what its plan said: measured around each step, added up, and
-// audited at the end. The trainer brackets each step, and settles through it, so that no byte goes uncounted. One thread.
+// Measures what the steps of a run moved and where they spent their time on this rank, and compares it with the plan. The measurements are
+// summed and audited at the end of the run. The trainer calls it around each step, and for deferred updates, so that every byte is counted.
+// One thread.
 #pragma once
 #include <vector>
 
@@ -12,18 +13,18 @@ class StepAccounts {
  public:
   explicit StepAccounts(Session& session) : session_(session) {}
 
-  /// Right before the rank's step, and right after it; `seconds`: it took.
+  /// begin() is called right before the rank's step and end() right after it; `seconds` is the step's duration.
   void begin();
   StepSample end(double seconds);
-  /// Executes what the optimizer has deferred, and counts what that moved.
+  /// Executes the updates that the optimizer has deferred, and counts the bytes that this moves.
   void settle();
 
-  /// By all steps so far.
+  /// Returns the bytes moved by all steps so far.
   const parallel::TierBytes& moved() const { return moved_; }
-  /// Of those beside the plan, whichever way they went, too many or too few. Settled.
+  /// Returns the bytes that the steps moved above or below plan, added up without sign. No update may be deferred.
   i64 unplanned_bytes() const;
   const Audit& audit() const { return audit_; }
-  /// Empty before the first step.
+  /// Returns the audit's table; empty before the first step.
   std::vector<AuditRow> audit_rows() const;
 
  private:

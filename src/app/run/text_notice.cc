@@ -12,13 +12,13 @@ namespace {
 
 constexpr i64 kLooked = 64 * kKiB;
 
-// C0 without tab, line feed, form feed and carriage return.
+// Returns whether `b` is a C0 control character other than tab, line feed, form feed and carriage return.
 bool is_control(std::byte b) {
   const auto c = std::to_integer<unsigned>(b);
   return c < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r';
 }
 
-// The .txt files that are given, or lie in a folder that is; of a folder the first few by name.
+// Returns the .txt files among the paths and in the folders among them; from a folder only the first few by name.
 std::vector<std::string> texts_of(const std::vector<std::string>& paths) {
   constexpr size_t kMostOfFolder = 16;
   std::vector<std::string> texts;

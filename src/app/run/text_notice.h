@@ -1,12 +1,13 @@
-// A question about data that are named as text and do not look like it: a model learns whatever it is given. Reads a little of each file.
+// Warns about data that is named as text but does not look like it, since a model learns whatever it is given. Reads only the start of each
+// file.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace spillway::app {
 
-/// One line about the first .txt file, given or in a folder given, of which more than one byte in a hundred is a control character that
-/// texts do not have; else empty.
+/// Returns a warning about the first .txt file, given directly or in a given folder, of which more than 1 % of the bytes read are control
+/// characters that text does not contain; else empty.
 std::string text_notice(const std::vector<std::string>& paths);
 
 }  // namespace spillway::app

@@ -74,7 +74,7 @@ void Trace::add_list(const parallel::List& list, const std::vector<parallel::Tim
   }
 }
 
-// Transfers in flight at once are one stretch of a busy disk: a lane can show one thing at a time.
+// Merges overlapping transfers into one event, a stretch in which the disk was busy, because a lane can show only one event at a time.
 void Trace::add_disk() {
   std::vector<DiskWatch::Transfer> all = watch_.take();
   for (const DiskWatch::Transfer& t : all) add_counter(us(t.end), offload::Tier::nvme, t.write ? 0 : t.bytes, t.write ? t.bytes : 0);
@@ -101,7 +101,7 @@ void Trace::add_counter(double at_us, offload::Tier tier, i64 read_bytes, i64 wr
 }
 
 void Trace::step(i64 step, const parallel::Rank& rank) {
-  if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();  // what came before is not shown
+  if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();  // drop transfers from before the trace
   if (step < steps_.first || step > steps_.last) return;
   if (step == steps_.first) zero_ = rank.head_begin();
   add_list(*rank.last_head(), rank.head_timings(), rank.head_begin());
@@ -110,7 +110,7 @@ void Trace::step(i64 step, const parallel::Rank& rank) {
   if (step == steps_.last) write();
 }
 
-// Of this rank: what its lanes are called.
+// Returns the events that name the lanes of this rank.
 std::string Trace::lanes() const {
   std::string text;
   if (peers_.ranks() > 1)

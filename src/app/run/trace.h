@@ -1,6 +1,7 @@
-// A trace of some steps for Perfetto (ui.perfetto.dev) or chrome://tracing: a lane each for compute, load, store, optimizer and data as the
-// executor ran them, one each for the disk's reads and writes as the kernel answered them, and counters of the bytes moved by tier. Written
-// when the last traced step is over, whole or not at all. The trainer owns one; system() is called from the I/O engine's threads.
+// Writes a trace of some steps for Perfetto (ui.perfetto.dev) or chrome://tracing. It has one lane each for compute, load, store, optimizer
+// and data as the executor ran them, lanes for the disk's reads and writes as the kernel completed them, and counters of the bytes moved by
+// tier. The file is written after the last traced step, entirely or not at all. The trainer owns the Trace; the threads of the I/O engine
+// call DiskWatch.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -15,7 +16,7 @@
 
 namespace spillway::app {
 
-/// When each transfer was asked for and answered.
+/// Records when each disk transfer was submitted and when it completed. Thread-safe.
 class DiskWatch final : public offload::SystemCalls {
  public:
   using Clock = std::chrono::steady_clock;
@@ -27,22 +28,23 @@ class DiskWatch final : public offload::SystemCalls {
 
   i64 bytes_to_request(const offload::Transfer& transfer) override;
   i64 completed(const offload::Transfer& transfer, i64 result) override;
-  /// What was answered since the last call, in order of answers.
+  /// Returns the transfers completed since the last call, in order of completion.
   std::vector<Transfer> take();
 
  private:
   std::mutex mutex_;
-  std::map<std::tuple<int, i64, bool>, Clock::time_point> begun_;  // descriptor, offset, write
+  std::map<std::tuple<int, i64, bool>, Clock::time_point> begun_;  // key: descriptor, offset, write
   std::vector<Transfer> done_;
 };
 
 class Trace {
  public:
-  /// The first rank writes what all have seen, a process each; their clocks start with the first traced step, which they begin together.
+  /// The first rank writes the events of all ranks, one process each. Their clocks start with the first traced step, which all begin
+  /// together.
   Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch, const Peers& peers)
       : path_(std::move(path)), steps_(steps), watch_(watch), peers_(peers) {}
 
-  /// After step `step` of the rank; all ranks call it. Errors: AgreedError(io) when the file cannot be written.
+  /// Call it on all ranks after each step. Throws AgreedError(io) if the file cannot be written.
   void step(i64 step, const parallel::Rank& rank);
 
  private:

@@ -22,9 +22,9 @@
 namespace spillway::app {
 namespace {
 
-constexpr i64 kMostNonfinite = 20;  // steps in a row
+constexpr i64 kMostNonfinite = 20;  // nonfinite steps in a row before the run ends
 constexpr i64 kSampledTokens = 128;
-constexpr i64 kAnnounced = 20;  // steps by whose time a signal is answered
+constexpr i64 kAnnounced = 20;  // a signal's answer tells the step time in the first so many steps
 
 }  // namespace
 
@@ -104,7 +104,7 @@ int Trainer::run() {
   return 0;
 }
 
-// The first one, and those that are long, give a sign of life.
+// Takes a step. The first step and long ones show a progress line meanwhile.
 Trainer::StepReport Trainer::stepping() {
   constexpr double kLong_s = 2;
   std::optional<Working> working;
@@ -172,9 +172,9 @@ Trainer::StepReport Trainer::step() {
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
-  // No op's result: a sum of them. A loss scale that is above 1 was too large.
+  // Every op's result was finite, so a sum of them must have overflowed. A loss scale above 1 would simply have been too large.
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
-    saves_.finish(false);  // the message names the newest one
+    saves_.finish(false);  // the message names the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, though every op's result is: what was added up over micro-batches and ranks, or "
                                   "rounded, is not; {}",
@@ -254,7 +254,7 @@ void Trainer::write_metrics(const StepReport& r) {
 void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
-  // What may be cut on a narrow terminal stands last.
+  // What a narrow terminal may cut off comes last.
   const bool padded = positions_per_step() > r.result.data_tokens;
   const std::string with_padding =
       padded ? fmt::format(" ({:.0f} with padding)", static_cast<double>(positions_per_step()) / r.seconds) : "";
@@ -268,7 +268,7 @@ void Trainer::show_progress(const StepReport& r) {
   show_validation(r);
 }
 
-// Under the progress line, which stands then too.
+// Prints a line below the progress line, which stays on the screen.
 void Trainer::stands(const std::string& line) {
   console_.end_progress();
   console_.log(line);
@@ -284,7 +284,7 @@ std::string Trainer::why_skipped(const parallel::StepResult& result) const {
     if (all[r].front() == 0) losses.push_back(peers_.name(static_cast<int>(r)));
     for (const double id : std::span(all[r]).subspan(1)) parameters.insert(static_cast<size_t>(id));
   }
-  std::string why = "the gradient norm is not finite";  // the sum of what is
+  std::string why = "the gradient norm is not finite";  // the sum of finite squares overflowed
   if (!losses.empty()) {
     why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));
   } else if (!parameters.empty()) {
@@ -292,7 +292,7 @@ std::string Trainer::why_skipped(const parallel::StepResult& result) const {
     why = fmt::format("gradients in a tile of {} are not finite", session_.model().parameters[*parameters.rbegin()]->name);
     if (more > 0) why += fmt::format(", where backward came first, nor those of {} more parameter{}", more, more == 1 ? "" : "s");
   }
-  // In fp16 the first steps may well find out which scale is the largest that fits.
+  // In fp16 it is normal that the first steps search for the largest loss scale that fits.
   return progress_.loss_scale ? fmt::format("gradients beyond fp16, loss scale {:.10g} from now on ({})", progress_.loss_scale->scale, why)
                               : why;
 }
@@ -310,7 +310,7 @@ void Trainer::sample() {
   generate_tokens(session_.rank(), {row}, kSampledTokens, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
     ahead_.token.add(seconds_since(std::exchange(last, Clock::now())));
-    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // a save comes first
+    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // a requested save takes precedence
   });
   if (std::ssize(tokens) == kSampledTokens) ahead_.sample.add(seconds_since(begin));
   working.reset();

@@ -1,5 +1,5 @@
-// The training loop of one rank: steps, validation, metrics, progress, checkpoints, stopping. It drives a Rank and writes a RunFolder; what
-// the numbers are is decided below it. Between steps it agrees with its peers on what comes next. One thread.
+// The training loop of one rank: steps, validation, metrics, progress lines, checkpoints and stopping. It drives a Rank and writes a
+// RunFolder; the numerical results are decided in the rooms below. Between steps it agrees with its peers on what comes next. One thread.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -29,11 +29,12 @@ constexpr int kStoppedStatus = 75;
 
 class Trainer {
  public:
-  /// `config` is resolved; `progress` is where the run goes on.
+  /// `config` is resolved; `progress` is the point at which the run begins or resumes.
   Trainer(const TrainConfig& config, Session& session, const RunData& data, RunFolder& folder, Console& console, const Peers& peers,
           Progress progress, Trace* trace = nullptr, TrainCallbacks callbacks = {});
 
-  /// Trains to the last step or until stopped; returns the exit status (0 or 75). Error(numbers) after too many non-finite steps.
+  /// Trains to the last step or until it is stopped. Returns the exit status: 0 when done, 75 when stopped. Throws Error(numbers) after too
+  /// many non-finite steps in a row.
   int run();
 
  private:
@@ -41,31 +42,31 @@ class Trainer {
   struct StepReport {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
-    i64 samples = 0;          // rows that it trained on
-    std::string why_skipped;  // where it was
+    i64 samples = 0;          // rows that the step trained on
+    std::string why_skipped;  // empty unless it was skipped
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
-    int slowest_rank = 0;     // it waited least for the others
-    double slowest_wait = 0;  // and this share of the step
+    int slowest_rank = 0;     // the rank that waited least for the others
+    double slowest_wait = 0;  // the share of the step for which it waited
   };
   StepReport step();
   parallel::StepResult take_step(const parallel::StepSettings& settings);
   StepBatch next_batch();
   parallel::StepSettings step_settings() const;
-  /// By the steps of all ranks, who call this together.
+  /// Sums over all ranks the bytes moved above or below plan. A collective.
   i64 unplanned_bytes() const;
   double learning_rate() const { return learning_rate(*config_.learning_rate); }
   double learning_rate(double highest) const;
-  /// Where the run stands after a step of this result.
+  /// Returns where the run stands after a step with this result.
   Progress after(const parallel::StepResult& result) const;
   std::string record(const parallel::StepResult& result) const;
-  /// By which rank's loss, or which parameters' gradients. All ranks call it together.
+  /// Says which ranks' losses, or which parameters' gradients, were not finite. A collective.
   std::string why_skipped(const parallel::StepResult& result) const;
-  /// Without a loss in the report it was interrupted, and is owed.
+  /// Validates. If the report has no validation loss afterwards, the validation was interrupted and is still owed.
   void validate(StepReport& report);
-  /// One that an earlier start owes. Returns the exit status where the run stops in it.
+  /// Makes up a validation that an earlier process did not finish. Returns the exit status if the run stops during it.
   std::optional<int> make_up_validation();
-  /// Best or not, by a loss that all ranks know.
+  /// Compares the validation loss, which all ranks know, with the best so far.
   void judge(const StepReport& report);
   void find_best();
   void name_best();
@@ -77,40 +78,42 @@ class Trainer {
   void show_validation(const StepReport& report);
   void sample();
   void write_histograms();
-  /// For whoever watches the run, where something is said.
+  /// Prints a warning, unless the text is empty.
   void warn_of(const std::string& said) const;
   StepReport stepping();
   std::string stop_answer(const std::string& after) const;
-  /// What a signal is answered with; `after`: what is done to its end first, "this step (about 3 s)".
+  /// Sets the text that answers a signal. `after` names what is finished first, such as "this step (about 3 s)".
   void set_answers(const std::string& after);
   std::string what_stands() const;
   std::string what_is_good(const std::vector<std::string>& set_aside) const;
-  /// The run is over, and nothing goes on from what it has: Error(numbers), on all ranks together.
+  /// Ends the run for good: nothing is to resume from its current state. A collective; throws Error(numbers).
   [[noreturn]] void diverge(const std::string& why, const std::string& advice);
-  /// After a step and its validation: whether the weights are of any use.
+  /// Decides after a step and its validation whether the weights are of any use.
   void judge_weights(const StepReport& report);
   void stands(const std::string& line);
   bool checkpoint_due(const StepReport& report) const;
-  /// What any rank wants to be done after this step, all do.
+  /// What any rank requests after a step; then all ranks do it.
   struct Wanted {
     bool stop = false, time_up = false, save = false, asked = false;
     bool ends() const { return stop || time_up || asked; }
   };
-  /// Also sees who kept the others waiting.
+  /// Collects the requests of all ranks, and finds the rank that kept the others waiting.
   Wanted wanted(StepReport& report) const;
   std::string signal_text() const;
   std::string why_stopped(const Wanted& now) const;
   bool is_asked_to_stop() const;
-  /// On this rank, between the parts of something long: a signal came, or there is only time for one more part and a save.
+  /// Returns whether this rank should interrupt a long operation between two of its parts: a signal arrived, or the time left is enough
+  /// only for one more part and a save.
   bool breaks_off(double part_s) const;
   bool has_run_out_of_patience() const { return callbacks_.patience > 0 && progress_.standing.no_better >= callbacks_.patience; }
   bool is_over() const { return progress_.step >= *config_.steps || has_run_out_of_patience(); }
-  /// Before the first step of this process. Empty, or why it is not begun.
+  /// Checks the time limit before the first step of this process. Returns empty, or the reason why the step is not begun.
   std::string why_not_begun();
   TimeAhead::Next after_next_step() const;
-  /// Until it is asked again whether there is time: a part of the validation that is to come, else the next step and what follows it.
+  /// Returns the seconds until the time limit is checked again: one part of an owed validation, else the next step and what follows it.
   double seconds_ahead() const;
-  /// `must`: waits and throws an error on (final and stopping saves); else it goes on beside training, and an error is a warning.
+  /// With `must` (final and stopping saves) waits for the save and throws its error. Otherwise training goes on meanwhile, and an error is
+  /// a warning.
   void save(bool must);
   void finish_save();
   static std::optional<double> seconds_left(const TrainConfig& config);
@@ -122,7 +125,7 @@ class Trainer {
   std::string trained_text() const;
   Wear wear() const;
   Calibration calibration() const;
-  /// With --profile.
+  /// Returns the table of --profile.
   std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
   i64 positions_per_step() const;
@@ -132,11 +135,11 @@ class Trainer {
   const TrainConfig& config_;
   Session& session_;
   const RunData& data_;
-  std::optional<data::StepsAhead> steps_ahead_;  // where a GPU computes: a CPU's memory is planned for one step's
+  std::optional<data::StepsAhead> steps_ahead_;  // loads ahead for a GPU; a CPU's memory is planned for one step's data
   RunFolder& folder_;
   Console& console_;
   const Peers& peers_;
-  Trace* const trace_;  // null: none wanted
+  Trace* const trace_;  // null without --trace
   const TrainCallbacks callbacks_;
   Progress progress_;
   const std::string numbers_hash_;
@@ -146,17 +149,17 @@ class Trainer {
   const TimeLimit limit_;
   TimeAhead ahead_;
   i64 counted_targets_ = 0;  // of this process's steps
-  i64 answered_step_ = -1;   // the saved one that the answers know of
+  i64 answered_step_ = -1;   // the saved step that the signal answers mention
   std::optional<double> last_validation_, last_accuracy_;
-  std::optional<Best> kept_;     // of the checkpoint that best.json names
-  std::optional<Best> to_keep_;  // that it will name, once its checkpoint is durable
-  bool is_best_ = false;         // the last validation was, of all
-  bool validated_late_ = false;  // make_up_validation() did
-  bool owes_save_ = false;       // one was due while the weights were in doubt
+  std::optional<Best> kept_;     // the checkpoint that best.json names
+  std::optional<Best> to_keep_;  // the one it will name, once its checkpoint is durable
+  bool is_best_ = false;         // the last validation was the best of all
+  bool validated_late_ = false;  // make_up_validation() made one
+  bool owes_save_ = false;       // a save was due while the weights were in doubt
   Wear last_wear_;               // as of the last step
   std::optional<Profile> profile_;
-  double step_seconds_ = 0;   // of the last step
-  const double model_flops_;  // of a step of this rank
+  double step_seconds_ = 0;   // duration of the last step
+  const double model_flops_;  // of one step on this rank
   const std::optional<double> matmul_flops_;
   Saves saves_;
   StepAccounts accounts_;

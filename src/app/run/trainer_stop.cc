@@ -1,5 +1,5 @@
-// When and how a training run stops: at a signal, before its time is over, and where its numbers are of no use; what is saved then, and
-// what it says of the way to go on.
+// Decides when and how a training run stops: at a signal, before its time limit, or when its numbers are of no use. Also says what was
+// saved and how to continue.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,15 +18,16 @@
 namespace spillway::app {
 namespace {
 
-constexpr double kMostBlocked = 0.5;  // of a step, by a save that may read what the step left behind
+constexpr double kMostBlocked = 0.5;  // the share of a step for which a save may block it
 
-// Seconds since 1970; empty where Slurm does not say, or says what is no time.
+// Returns the seconds since 1970 that a Slurm variable holds; empty if it is unset or holds no valid time.
 std::optional<std::time_t> slurm_time(const char* variable) {
   const std::time_t time = std::atoll(Host{}.env(variable).value_or("0").c_str());
   return time > 0 ? std::optional(time) : std::nullopt;
 }
 
-// Of what --time-limit limits: the allocation, where Slurm says when it began, else this process.
+// Returns the seconds used up of --time-limit, which counts from the start of the Slurm allocation if Slurm tells it, else from that of
+// this process.
 double seconds_gone() {
   const auto begin = slurm_time("SLURM_JOB_START_TIME");
   return begin ? std::max(0.0, std::difftime(std::time(nullptr), *begin)) : process_age_s();
@@ -34,7 +35,7 @@ double seconds_gone() {
 
 }  // namespace
 
-// Slurm ends the job at its own time, whatever --time-limit says.
+// Returns the seconds until the run must end. Slurm ends the job at its own time, whatever --time-limit says.
 std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
   std::optional<double> left;
   if (config.time_limit_s) left = static_cast<double>(*config.time_limit_s) - seconds_gone();
@@ -57,7 +58,7 @@ double Trainer::seconds_ahead() const {
 
 bool Trainer::time_is_up() const { return limit_.is_short(seconds_since(start_), seconds_ahead(), saves_.seconds()); }
 
-// The first rank alone knows what the plan was predicted to take.
+// Only the first rank knows how long the plan is predicted to take.
 std::string Trainer::why_not_begun() {
   if (!limit_.any()) return "";
   const parallel::Program& program = session_.chosen().train;
@@ -70,7 +71,7 @@ std::string Trainer::why_not_begun() {
       format_duration(std::max(0.0, limit_.left_s(seconds_since(start_)))));
 }
 
-// The lowest rank's that got one.
+// Names the signal; if several ranks received one, that of the lowest rank.
 std::string Trainer::signal_text() const {
   const std::vector<std::string> signals = peers_.gather(stop_signal());
   for (size_t r = 0; r < signals.size(); ++r) {
@@ -92,7 +93,7 @@ std::string Trainer::why_stopped(const Wanted& now) const {
                      format_duration(saves_.seconds()));
 }
 
-// Below a progress line that stands there.
+// Returns the text that answers a signal. On a terminal it starts below the progress line.
 std::string Trainer::stop_answer(const std::string& after) const {
   const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
   return fmt::format("{}stopping after {}, then saving{}press Ctrl-C again to leave without saving", begin, after, middle);
@@ -104,13 +105,14 @@ void Trainer::set_answers(const std::string& after) {
     set_stop_answers(stop_answer(after), fmt::format("{}left without saving; {}", console_.terminal() ? "\n" : "", what_stands()));
 }
 
-// Of the run, for the next start.
+// Says what a restart can resume from.
 std::string Trainer::what_stands() const {
   if (session_.chosen().recoverable()) return "its state on nvme stands";
   return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} stands", saves_.saved_step());
 }
 
-// After nothing goes on from the state on nvme, nor from these checkpoints that were set aside.
+// Says what a restart can resume from after a divergence, when the state on nvme is given up and the checkpoints in `set_aside` were
+// renamed.
 std::string Trainer::what_is_good(const std::vector<std::string>& set_aside) const {
   std::string text = "nothing was saved yet, the same command begins anew";
   if (!set_aside.empty()) text = "no checkpoint is known to be good, the same command begins anew";
@@ -169,7 +171,7 @@ void Trainer::finish_save() try {
   diverge(fmt::format("[train] step {} was not saved: {}", progress_.step, e.what()), "");
 }
 
-// After a step whose loss is not finite nobody knows whether the weights are of any use: what was saved before is not replaced by them.
+// After a step with a non-finite loss it is unknown whether the weights are of any use, so they do not replace what was saved before.
 int Trainer::stop(const std::string& why) {
   const bool sound = !progress_.standing.unsound;
   sound ? save(true) : saves_.finish(false);
@@ -181,7 +183,7 @@ int Trainer::stop(const std::string& why) {
   return kStoppedStatus;
 }
 
-// Of a run whose every step was taken before and saved nothing is left to save.
+// Saves the final checkpoint, unless a process that took no step resumed from the very checkpoint.
 void Trainer::end(const StepReport& last) {
   if (has_run_out_of_patience()) {
     const i64 count = progress_.standing.no_better;
@@ -191,7 +193,7 @@ void Trainer::end(const StepReport& last) {
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
-      saves_.finish(false);  // the message names the newest one
+      saves_.finish(false);  // the message names the newest checkpoint
       throw AgreedError(ErrorCode::numbers,
                         fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If it was "
                                     "this batch alone, larger --steps go on",

@@ -1,4 +1,4 @@
-// What a training run says at its end.
+// Writes the summary of a training run at its end.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -55,7 +55,7 @@ Trained Trainer::trained() const {
   return made;
 }
 
-// What was trained, on what, and where it is.
+// Says what was trained, on how much data, and where the result is.
 std::string Trainer::trained_text() const {
   const Trained o = trained();
   std::string what = o.model;

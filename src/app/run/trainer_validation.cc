@@ -1,4 +1,4 @@
-// What a training run does with its validations: when they are made, which is the best, and what one that was interrupted comes to.
+// The validations of a training run: when they are made, which one was the best, and what becomes of an interrupted one.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@
 namespace spillway::app {
 namespace {
 
-// Of what validations are made on, a short text.
+// Returns a short text that identifies the validation data and how much of it is used.
 std::string validation_data(const TrainConfig& config, const RunData& data) {
   if (!data.held_out) return "";
   const std::string all =
@@ -54,12 +54,13 @@ void Trainer::validate(StepReport& report) {
   judge(report);
 }
 
-// One that is interrupted again is left out: else a run whose validation is longer than its time limit would never go on.
+// A validation that is interrupted a second time is left out. Otherwise a run whose validation takes longer than its time limit would never
+// get on.
 std::optional<int> Trainer::make_up_validation() {
   if (!std::exchange(progress_.standing.owes_validation, false) || !data_.held_out) return {};
   console_.log(fmt::format("makes up the validation after step {}, which an earlier start did not finish", progress_.step));
   StepReport report;
-  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // the training loss is that process's
+  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // the training loss belongs to the earlier process
   validate(report);
   validated_late_ = true;
   if (!report.validation_loss) {
@@ -74,8 +75,8 @@ std::optional<int> Trainer::make_up_validation() {
   return {};
 }
 
-// By best.json, whether or not this start is to keep the best: its checkpoint stays. Of a spoilt one the run's own state says what it
-// named.
+// Finds the best checkpoint by best.json, and protects it from pruning whether or not this start keeps the best. If the file is damaged,
+// the run's own state says which checkpoint it named.
 void Trainer::find_best() {
   Standing& standing = progress_.standing;
   std::string spoilt;
@@ -95,7 +96,7 @@ void Trainer::find_best() {
                                     : "no older checkpoint is taken for the best"));
   if (kept_) saves_.keep_step(kept_->step);
   if (!data_.held_out) return;
-  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // of an older program
+  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // an older program did not record it
   if (!standing.validates_on(validation_data(config_, data_))) return;
   console_.log("the validations until now were on other data: which is the best, and --patience of a program, count from here on");
   if (kept_) kept_->loss = std::numeric_limits<double>::infinity();
@@ -104,11 +105,11 @@ void Trainer::find_best() {
 void Trainer::judge(const StepReport& report) {
   const double loss = *report.validation_loss;
   is_best_ = progress_.standing.judge(progress_.step, loss);
-  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // or as good as kept
+  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // already kept, or about to be
   if (callbacks_.keep_best && std::isfinite(loss) && (!before || loss < before->loss)) to_keep_ = Best{progress_.step, loss};
 }
 
-// Its checkpoint being durable: until then the one before it stays and is the best that is named.
+// Called once the best checkpoint is durable. Until then the previous one stays and best.json names it.
 void Trainer::name_best() {
   peers_.together([&] {
     if (peers_.first()) write_best(folder_.path(), *to_keep_);
@@ -117,7 +118,7 @@ void Trainer::name_best() {
   saves_.keep_step(kept_->step);
 }
 
-// A finite training loss shows that the weights before the step were good, a finite validation loss that those after it are.
+// A finite training loss shows that the weights before the step were good; a finite validation loss shows that those after it are.
 void Trainer::judge_weights(const StepReport& r) {
   const bool validated = r.validation_loss && std::isfinite(*r.validation_loss);
   if (validated) progress_.standing.unsound = false;

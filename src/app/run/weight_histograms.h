@@ -1,6 +1,6 @@
-// How a model's weights are spread, counted where they lie, by all ranks together, a parameter at a time: each rank counts what it saves of
-// it, in pieces, so that no more is held than those and a histogram a thread. The same histograms whatever lies where on however many
-// ranks.
+// Computes a histogram of each parameter's weights, wherever they are stored. All ranks work together, one parameter at a time: each counts
+// the elements that it saves, in pieces, so that memory holds only those pieces and one histogram per thread. The result does not depend on
+// the placement or the number of ranks.
 #pragma once
 #include <functional>
 
@@ -10,8 +10,8 @@
 
 namespace spillway::app {
 
-/// Of each trained parameter in the model's order, on every rank; the rank's state is settled. What fails on one rank fails on all
-/// (AgreedError).
+/// Calls `see` for each trained parameter in the model's order, on every rank. No update may be deferred. An error on one rank is thrown on
+/// all (AgreedError).
 using SeeHistogram = std::function<void(const nn::Parameter&, const Histogram&)>;
 void weight_histograms(const nn::Sequential& model, parallel::Rank& rank, const Peers& peers, const SeeHistogram& see);
 

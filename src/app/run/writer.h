@@ -1,4 +1,4 @@
-// A language model that writes: what generate and chat share. All ranks compute the same tokens, each with its part of the weights.
+// Generates text with a language model; generate and chat share it. All ranks compute the same tokens, each with its part of the weights.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,18 +17,21 @@ struct Answer {
 
 class Writer {
  public:
-  /// Finds the model and its tokenizer. Error(usage): it has no weights, no tokenizer though it has weights of others, or reads images.
+  /// Finds the model and its tokenizer. Throws Error(usage) if the model reads images or has no weights, or if it was trained elsewhere and
+  /// has no tokenizer.
   Writer(Command command, const WritingConfig& config, const Peers& peers);
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::shared_ptr<const data::Tokenizer>& shared_tokenizer() const { return tokenizer_; }
   const ModelSource& source() const { return model_.source(); }
 
-  /// Plans for so many rows, takes the memory and loads the weights, all ranks together. `settings`: the command's.
+  /// Plans for `rows` concurrent texts, allocates the memory and loads the weights; all ranks call it together. `settings` are the
+  /// command's options.
   void open(const Settings& settings, Facts facts, i64 rows, const TextLengths& lengths, Console& console);
 
-  /// What follows each prompt: at most --max-tokens, up to what ends a text, which is no part of it. `put` sees the pieces as they come.
-  /// `first`: the number of the first prompt among all, each of which has a seed of its own.
+  /// Continues each prompt by at most --max-tokens tokens, up to a token or text that ends it, which the answer does not include. `put` is
+  /// called with each piece of text as it is generated. `first` is the number of the first prompt among all prompts; each prompt has its
+  /// own seed.
   std::vector<Answer> write(const std::vector<std::vector<i32>>& prompts, i64 first,
                             const std::function<void(size_t row, const std::string& piece)>& put);
 
@@ -39,7 +42,7 @@ class Writer {
   const WritingConfig& config_;
   Inference model_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
-  std::vector<i64> ends_;  // the tokens that end a text
+  std::vector<i64> ends_;  // tokens that end a text
 };
 
 }  // namespace spillway::app
