@@ -20,7 +20,7 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// One flag more than was given.
+// The user's options with one flag added.
 struct Variation {
   std::string flag;
   PlanWishes wishes;
@@ -75,7 +75,7 @@ class Varying {
   }
 
   void vary_moves() {
-    // Inside the backward however often clipping bites is no better: what would be gained by it the adaptive plan has too.
+    // Running all Steps inside the backward even if clipping is frequent is not tried: the adaptive plan already has every gain of it.
     if (wishes_.overlap == OptimizerOverlap::automatic) {
       for (const auto& [word, overlap] : {std::pair("none", OptimizerOverlap::none), {"forward", OptimizerOverlap::forward}}) {
         add(fmt::format("--optimizer-overlap {}", word), &PlanWishes::overlap, overlap);
@@ -100,7 +100,7 @@ class Varying {
         std::optional(vertical ? parallel::Order::micro_batch : parallel::Order::vertical));
   }
 
-  // Half of a tier that somebody split off.
+  // Tries half the budget of each tier of memory that has a budget of its own.
   void vary_memory() {
     if (budgets_.host_from_device) return;
     for (const auto& [flag, t] : {std::pair("--device-memory", size_t{0}), {"--host-memory", size_t{1}}}) {
@@ -117,7 +117,7 @@ class Varying {
   std::vector<Variation> all_;
 };
 
-// What one flag more leads to.
+// The plan that one more flag leads to, and how it is shown.
 struct Made {
   ChosenPlan chosen;
   Alternative told;
@@ -149,7 +149,8 @@ bool alike(const Alternative& one, const Alternative& other) {
   return one.total == other.total && std::abs(one.seconds - other.seconds) <= 1e-6 * other.seconds;
 }
 
-// The chosen plan takes no longer beside the fastest; and a step that is within the second takes as long.
+// A plan is clearly faster than another if it takes less than kClearlyFaster of its time. Up to kAsLong of the other's time counts as
+// equal.
 constexpr double kClearlyFaster = 0.98, kAsLong = 1.005;
 
 bool beats(const Alternative& one, const Alternative& other) {
@@ -157,8 +158,8 @@ bool beats(const Alternative& one, const Alternative& other) {
          (one.seconds <= kAsLong * other.seconds && one.nvme_written_bytes < other.nvme_written_bytes);
 }
 
-// The first stays unless another one beats it, so that a restart, which measures the machine anew, mostly comes to the same plan. Then it
-// is the cheapest of those that none is clearly faster than.
+// Returns the index of the plan to take. The first plan stays unless another one beats it, so that a restart, which measures the machine
+// anew, mostly comes to the same plan. Otherwise the cheapest plan is taken among those that no other plan is clearly faster than.
 size_t best_of(const std::vector<Alternative>& all, const Rates& rates) {
   if (std::ranges::none_of(all, [&](const Alternative& one) { return beats(one, all.front()); })) return 0;
   const double fastest_s = std::ranges::min_element(all, {}, &Alternative::seconds)->seconds;
@@ -169,7 +170,7 @@ size_t best_of(const std::vector<Alternative>& all, const Rates& rates) {
   return static_cast<size_t>(std::ranges::min_element(all, {}, cost_s) - all.begin());
 }
 
-// Fastest first; without what is the chosen plan by another flag, and of those alike one.
+// Sorts the alternatives, fastest first. Leaves out plans equal to the chosen one, and all but one of equal plans.
 std::vector<Alternative> different(std::vector<Alternative> all, const Alternative& chosen) {
   std::ranges::stable_sort(all, {}, &Alternative::seconds);
   std::vector<Alternative> others;
@@ -188,7 +189,7 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlanWishes& wishe
   std::vector<Variation> variations = {{"", wishes, budgets}};
   std::vector<Alternative> all = {first.told};
   for (Variation& variation : Varying(first.chosen.plan, wishes, budgets).all()) {
-    // All stages with each flag would take several times as long, most of a minute for hundreds of ranks.
+    // To try every ZeRO stage with every flag would take several times as long, most of a minute for hundreds of ranks.
     if (!variation.wishes.zero_stage) variation.wishes.zero_stage = first.chosen.plan.scheduling.sharding.stage;
     const std::optional<Made> one = made_if_it_fits(base, variation, rates);
     if (!one) continue;
@@ -196,7 +197,7 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlanWishes& wishe
     variations.push_back(std::move(variation));
   }
   const size_t best = best_of(all, rates);
-  if (best > 0) first = made(base, variations[best], rates);  // once more, instead of keeping all plans
+  if (best > 0) first = made(base, variations[best], rates);  // make it again, instead of keeping all plans
   return {std::move(first.chosen), different(std::move(all), first.told)};
 }
 

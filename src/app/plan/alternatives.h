@@ -1,6 +1,6 @@
-// The planner's choice beside the choices it makes with one flag more, or with less memory. The search sizes and simulates few of the
-// plans that there are; each such flag makes it look at others, so the cheapest of all these plans is the one that is taken, and the rest
-// is what `plan` shows beside it. Pure functions.
+// Compares the planner's choice with the plans that it would choose with one flag more, or with less memory. The search sizes and simulates
+// only a few of the possible plans; each such flag makes it look at others. The cheapest of all these plans is taken, and `plan` shows the
+// rest beside it. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,9 +11,9 @@
 namespace spillway::app {
 
 struct Alternative {
-  std::string flag;  // that makes it so: "--prefetch 1"
+  std::string flag;  // the flag that leads to it: "--prefetch 1"
   double seconds = 0;
-  i64 nvme_written_bytes = 0;  // of a step, by this rank
+  i64 nvme_written_bytes = 0;  // bytes that this rank writes in a step
   std::array<i64, offload::kTiers> total{};
 };
 
@@ -21,12 +21,12 @@ constexpr size_t kMostAlternatives = 5;
 
 struct Choice {
   ChosenPlan chosen;
-  std::vector<Alternative> others;  // fastest first; of those with the same places and time one
+  std::vector<Alternative> others;  // fastest first; plans with equal memory and time appear once
 };
 
-/// As choose_stage_plans, which is asked once more for each flag that could be added to the wishes, at the ZeRO stage chosen first. None of
-/// `others` is more than 2 % faster than the chosen plan, and none that takes as long writes less to nvme. Without training there are none.
-/// Errors: those of choose_stage_plans.
+/// Calls choose_stage_plans once as asked, and once more for each flag that could be added to the wishes, at the ZeRO stage chosen first.
+/// None of `others` is more than 2 % faster than the chosen plan, and none that takes equally long writes less to nvme. There are no others
+/// without training. Throws the errors of choose_stage_plans.
 Choice choose_with_alternatives(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
                                 const Rates& rates);
 

@@ -20,7 +20,7 @@ constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
 size_t index(Tier tier) { return static_cast<size_t>(tier); }
 bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
 
-// Of each group the tiles that `held` says, in bytes.
+// Returns for each group the bytes of the tiles that held(group) names.
 template <class Held>
 std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes, const Held& held) {
   std::vector<i64> bytes;
@@ -34,7 +34,7 @@ Bytes by_tier(const std::vector<Tier>& tiers, const std::vector<i64>& bytes) {
   return sum;
 }
 
-// What the activations of a policy take, from dry runs: on the device, and of a micro-batch outside it; and what keys and values do.
+// Bytes of the activations under one policy, found by dry runs: on the device, spilled by one micro-batch, and in the key/value cache.
 struct ActivationBytes {
   i64 device = 0, spilled = 0, cache = 0;
 };
@@ -47,7 +47,8 @@ class Enumeration {
  public:
   Enumeration(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
-    // As a wish for bytes a tier counts them: what a rank holds where it holds least.
+    // Group sizes as a placement option in bytes counts them: this rank's own part if the ZeRO stage shards that kind of bytes, else all of
+    // it.
     const parallel::Sharding& sharding = base.scheduling.sharding;
     const auto from_stage = [&](int stage) {
       return [&, stage](const parallel::Group& g) { return sharding.stage >= stage ? sharding.own(g) : parallel::whole(g); };
@@ -123,29 +124,30 @@ class Enumeration {
     return all;
   }
 
-  // Keys and values of long texts may be more than weights.
+  // The keys and values of long texts may be larger than the weights, so they may move to host memory.
   std::vector<Tier> caches() const {
     if (base_.cache_positions == 0 || budgets_.bytes[index(Tier::host)] == 0) return {Tier::device};
     return {Tier::device, Tier::host};
   }
 
-  // Vertical order spares traffic, and pays with the activations of all micro-batches.
+  // Vertical order computes all micro-batches of a block before the next block. It saves traffic, but needs memory for the activations of
+  // all micro-batches.
   std::vector<Order> orders(const Placement& p) const {
     if (wishes_.order) return {*wishes_.order};
     const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
                        any_on(p.gradients, Tier::nvme);
-    const bool meets = base_.scheduling.sharding.ranks > 1;  // ranks sum a block's gradients while the next one computes
+    const bool meets = base_.scheduling.sharding.ranks > 1;  // ranks sum the gradients of one block while the next one computes
     if (training() && micro_batches() > 1 && (moves || meets)) return {Order::vertical, Order::micro_batch};
     return {Order::micro_batch};
   }
 
-  // A GPU computes beside whatever the CPU does. A CPU gains by the waits for a disk alone: in memory, the optimizer and the blocks want
-  // the same cores.
+  // Returns whether Steps gain by running beside computing. On a GPU they do if the CPU updates anything. On a CPU only waits for the disk
+  // are gained: for state in memory, the optimizer and the blocks compete for the same cores.
   bool steps_beside_computing(const Placement& p) const {
     if (!on_gpu()) return any_on(p.optimizer, Tier::nvme) || any_on(p.parameters, Tier::nvme);
     return std::ranges::any_of(layout_.groups, [&](const parallel::Group& g) { return stepped_by_cpu(p, g); });
   }
-  // On a GPU.
+  // Returns whether, on a GPU, the CPU's threads update this group.
   bool stepped_by_cpu(const Placement& p, const parallel::Group& g) const {
     return !g.frozen && layout_.owns(g) && (g.by_parameter || !p.steps_on_device(g.id, false));
   }
@@ -158,7 +160,8 @@ class Enumeration {
     return {{Overlap::backward, true}, {Overlap::forward, false}};
   }
 
-  // Ahead of its use, on a lane of its own: from a disk; by a GPU from host memory and other ranks as well.
+  // Returns whether anything can be fetched ahead of its use on a lane of its own: on a CPU from nvme, on a GPU also from host memory and
+  // from other ranks.
   bool fetches_beside(const Placement& p, const ActivationPolicy& policy, Order order) const {
     const auto on = [&](const std::vector<Tier>& tiers) { return any_on(tiers, Tier::nvme) || (on_gpu() && any_on(tiers, Tier::host)); };
     const bool again = order == Order::micro_batch || (on_gpu() && base_.scheduling.sums_each());
@@ -191,7 +194,8 @@ class Enumeration {
     }
   }
 
-  // K micro-batches in vertical order take what two take and K - 2 times what one more does; one after the other, what two take.
+  // Vertical order needs the activations of two micro-batches, plus K - 2 times what one more adds. Otherwise two micro-batches are the
+  // most.
   const ActivationBytes& activation_bytes(const PlanRequest& request) {
     const ActivationPolicy policy = request.placement.activations.front();
     const bool vertical = request.scheduling.order == Order::vertical;
@@ -212,7 +216,7 @@ class Enumeration {
       return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
-    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // how many are kept is the schedule's
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule decides how many are kept
     entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
       const std::vector<i64> bytes = parallel::spillable_bytes(r);
@@ -221,7 +225,8 @@ class Enumeration {
     return entry->second;
   }
 
-  // What neither leaves its slot for the last time nor is read again, at the least.
+  // Returns a lower bound of the gradients (bytes by tier) that stay in their slot from their last use to the Step, so that they are
+  // neither written to their tier nor read back.
   Bytes staying_gradients(const Placement& p, const std::vector<i64>& gradients) const {
     Bytes staying{};
     for (const parallel::Group& g : layout_.groups) {
@@ -245,7 +250,7 @@ class Enumeration {
                 g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p, gradients);
     const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
-    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // on nvme maybe
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // on nvme they may never be stored
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
@@ -268,19 +273,19 @@ class Enumeration {
     if (p.cache == Tier::host) moved.cache = static_cast<double>(activations.cache);
     if (c.request.adaptive_overlap) c.request.scheduling.deferred_sixteenths = sixteenths_to_defer(c.request, moved);
     c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
-    // Of equals, the deeper prefetch, and what speculates.
+    // Among equal candidates this prefers deeper prefetch and speculative Steps.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
   }
 
-  // Bytes of a step.
+  // Bytes that a step moves.
   struct Moved {
-    std::array<double, offload::kTiers> head{}, tail{};  // by tier, off the device: read and written
-    double in = 0, out = 0;                              // of the head's, to the device and from it, on lanes beside computing
-    double spilled = 0;                                  // activations, both ways
-    double cache = 0;                                    // keys and values, to the device at the most
+    std::array<double, offload::kTiers> head{}, tail{};  // by tier other than the device: read and written
+    double in = 0, out = 0;                              // part of head: to and from the device, beside computing
+    double spilled = 0;                                  // activations, both directions
+    double cache = 0;                                    // keys and values, to the device, at most
   };
 
-  // The share of the Steps, in sixteenths, for which the backward has no time beside the drive's other work there.
+  // Returns the share of the Steps, in sixteenths, that does not fit into the backward beside the drive's other work there.
   int sixteenths_to_defer(const PlanRequest& r, const Moved& moved) const {
     const double backward_s = backward_s_ + (recomputes(r) ? forward_s_ : 0), fetched_s = disk_s(moved.head) / 2;
     const double steps_s = std::max(on_gpu() ? steps_of(r.placement).cpu_s : 0, disk_s(moved.tail));
@@ -301,7 +306,7 @@ class Enumeration {
     const double head_disk_s = disk_s(moved.head), tail_disk_s = disk_s(moved.tail);
     const double head_s = fetches_in_time(r) ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s,
                  tail_s = std::max(adam_s, tail_disk_s);
-    // What runs beside computing still takes its part of the cores.
+    // Work that runs beside computing still takes its share of the cores.
     const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
     const double beside_s = (tiles_s + (moved.head[2] + moved.tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
     const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
@@ -310,8 +315,9 @@ class Enumeration {
 
   double disk_s(const std::array<double, offload::kTiers>& bytes) const { return rates_.disk_s(bytes[2] / 2, bytes[2] / 2); }
 
-  // Copies each way, the disk, the CPU's Steps and computing are at work at once, but what is not fetched ahead, and activations, which the
-  // computing lane spills itself. Steps hide behind the backward or the forward that they stand in: of one micro-batch, of K in turn.
+  // Estimates a step on a GPU. Copies in both directions, the disk, the CPU's Steps and computing overlap. Two things do not: what is not
+  // fetched ahead, and activations, which the computing lane spills itself. Steps hide behind the backward or the forward in which they
+  // run: that of one micro-batch, if K micro-batches run one after the other.
   double seconds_beside_gpu(const PlanRequest& r, const Moved& moved) const {
     const auto& scheduling = r.scheduling;
     const auto k = static_cast<double>(scheduling.live_micro_batches() == micro_batches() ? 1 : micro_batches());
@@ -336,7 +342,8 @@ class Enumeration {
   struct StepsBesideGpu {
     double gpu_s = 0, cpu_s = 0;
   };
-  // The CPU updates what does not lie on the GPU altogether, and what of it does goes there and back.
+  // Returns the time of the Steps. The CPU updates each group that is not entirely on the GPU; what such a group has on the GPU is copied
+  // to host memory and back.
   StepsBesideGpu steps_of(const Placement& p) const {
     const optim::StateFormat& format = base_.scheduling.format;
     double gpu_elems = 0, cpu_elems = 0, to_gpu = 0, from_gpu = 0;
@@ -364,9 +371,9 @@ class Enumeration {
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  i64 stepped_elems_ = 0;                                                      // by this rank
-  double forward_s_ = 0, backward_s_ = 0;                                      // of a step
-  std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // recompute, spilled, vertical, the cache's
+  i64 stepped_elems_ = 0;                                                      // updated by this rank
+  double forward_s_ = 0, backward_s_ = 0;                                      // per step
+  std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical, tier of the cache
   std::vector<Candidate> found_;
 };
 

@@ -1,5 +1,5 @@
-// The plans worth trying, cheapest first by a closed estimate of their bytes and their time; no Program is made for it. The planner sizes
-// them exactly, one after the other, until one fits. Pure functions.
+// Enumerates the plans worth trying, cheapest first by a closed-form estimate of their bytes and time, without making their Programs. The
+// planner then sizes them exactly, one after the other, until one fits. Pure functions.
 #pragma once
 #include <vector>
 
@@ -10,11 +10,11 @@ namespace spillway::app {
 
 struct Candidate {
   parallel::PlanRequest request;
-  double seconds = 0;                        // of a step, estimated
-  std::array<i64, offload::kTiers> bytes{};  // at least these are needed
+  double seconds = 0;                        // estimated, per step
+  std::array<i64, offload::kTiers> bytes{};  // a lower bound of the bytes needed
 };
 
-/// Every explicit wish is kept; what is left open takes each value that may help. Ascending in seconds.
+/// Returns the candidates in ascending order of seconds. Every explicit option is kept; each open one takes all values that may help.
 std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
                                   const Rates& rates);
 

@@ -56,14 +56,14 @@ void apply_choice(const std::string& text, parallel::PlanRequest& request, Share
   p.optimizer = tiers_of(choice["optimizer"]);
   for (const Json& policy : choice["activations"])
     p.activations.push_back({policy[0].get<bool>(), static_cast<Tier>(policy[1].get<int>())});
-  p.keeps_logits = choice.value("keeps_logits", false);  // older ones do not say
+  p.keeps_logits = choice.value("keeps_logits", false);  // older programs do not say
   p.cache = static_cast<Tier>(choice.value("cache", 0));
   require(p.parameters.size() == request.layout.groups.size() && p.activations.size() == request.layout.blocks.size(),
           "[plan] the first rank's plan is of another model");
   parallel::Scheduling& s = request.scheduling;
   s.prefetch = choice["prefetch"].get<int>();
   s.overlap = static_cast<parallel::OptimizerOverlap>(choice["overlap"].get<int>());
-  s.deferred_sixteenths = choice.value("deferred_sixteenths", 0);  // older ones do not say
+  s.deferred_sixteenths = choice.value("deferred_sixteenths", 0);  // older programs do not say
   s.order = static_cast<parallel::Order>(choice["order"].get<int>());
   s.sharding.stage = choice["stage"].get<int>();
   s.pipeline.begins = choice["begins"].get<std::vector<u16>>();

@@ -1,4 +1,5 @@
-// What the first rank chose, as a text that the others make their own plans from: one plan for all, but for the parts each holds.
+// Writes the first rank's choice of a plan as text, from which the other ranks make their own plans. So all ranks have one plan and differ
+// only in the shards that each holds.
 #pragma once
 #include <string>
 
@@ -8,7 +9,8 @@
 namespace spillway::app {
 
 std::string to_text(const parallel::Plan& plan, const Shares& shares);
-/// Into a request that has the model, the layout, the batch and the rank. Error(bug) when it is not of this model.
+/// Puts the choice into a request that has the model, the layout, the batch and the rank already. Throws Error(bug) if the choice is for
+/// another model.
 void apply_choice(const std::string& text, parallel::PlanRequest& request, Shares& shares);
 
 }  // namespace spillway::app

@@ -21,7 +21,7 @@ double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.m
 
 class Costing {
  public:
-  /// `beside`: the optimizer's Steps have one thread, for the others compute.
+  /// `beside` means that Steps run beside computing: the optimizer then has one thread, and the others compute.
   Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, bool beside)
       : plan_(plan), rates_(rates), beside_(beside) {
     for (u16 b = 0; b < plan.layout.blocks.size(); ++b)
@@ -67,11 +67,12 @@ class Costing {
     if (i.op == Op::BackwardInput) return again_s + block.backward_input;
     return again_s + (i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : whole_s);
   }
-  // Of the last block's forward, its product takes nearly all.
+  // Returns whether the backward computes the logits again. That costs about a forward of the last block, nearly all of which is this
+  // product.
   bool makes_logits_again(const Instruction& i) const {
     return plan_.logits_bytes > 0 && i.block + 1u == plan_.layout.blocks.size() && !i.keep_logits;
   }
-  // Of those it names: this rank's part, of several.
+  // Returns the elements of the tiles that the instruction names; with several ranks these are this rank's part.
   static double elems(const Instruction& i) { return static_cast<double>(i.tiles.count() * parallel::kTileElems); }
   double gradient_bytes(const Instruction& i) const { return elems(i) * static_cast<double>(size_of(plan_.scheduling.format.gradient)); }
   double copy_s(const Instruction& i) const {
@@ -84,12 +85,12 @@ class Costing {
   static double whole(const Instruction& i) { return static_cast<double>(i.exchanged_bytes); }
   double gather_s(const Instruction& i) const { return ranks() * whole(i) / rates_.all_gather_bytes_per_s; }
   double sum_s(const Instruction& i) const { return (ranks() + 1) * whole(i) / rates_.reduce_scatter_bytes_per_s; }
-  // Read on one rank, written on another, as what is gathered.
+  // A message is written by one rank and read by another, like a gathered part.
   double message_s(const Instruction& i) const { return 2 * static_cast<double>(i.sent_bytes) / rates_.all_gather_bytes_per_s; }
   double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
   double write_s(const Instruction& i) const { return at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s; }
 
-  // What streams through the ring is updated in the cache, what rests in memory at the memory's speed.
+  // State that streams through the staging ring is updated in the cache; state in memory is updated at the memory's speed.
   parallel::Work step(const Instruction& i) const {
     if (plan_.on_gpu()) return step_beside_gpu(i);
     const double cores = beside_ ? 1 : rates_.machine.cores;
@@ -99,7 +100,7 @@ class Costing {
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
   }
 
-  // Of a matrix that is stepped as a whole, by all cores or the GPU.
+  // Returns the time to orthogonalize a matrix that is stepped as a whole, on all cores or on the GPU.
   double direction_s(const Instruction& i) const {
     const parallel::Group& group = plan_.layout.groups[i.group];
     if (!group.by_parameter || !is_of_matrices(plan_.scheduling.format.rule)) return 0;
@@ -107,7 +108,7 @@ class Costing {
     return optim::orthogonalize_flops(matrix.rows, matrix.columns) / rates_.wide_flops;
   }
 
-  // By the GPU where all is in its memory; else by the threads of the host, which have nothing else to do.
+  // The GPU updates a group that is entirely in its memory. Otherwise the host's threads do, which have nothing else to do.
   parallel::Work step_beside_gpu(const Instruction& i) const {
     if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
@@ -118,17 +119,17 @@ class Costing {
                   static_cast<double>(link.to_gpu), static_cast<double>(link.from_gpu));
   }
 
-  // With bytes to a GPU and from it, over the link: engines of its own copy them, beside computing.
+  // Adds bytes copied over the link to and from a GPU. Copy engines move them while the GPU computes.
   parallel::Work copied(parallel::Work work, double in_bytes, double out_bytes) const {
     work.to_gpu_s = in_bytes * rates_.unit.copy_s, work.from_gpu_s = out_bytes * rates_.unit.copy_s;
     return work;
   }
-  // What goes to other ranks and comes from them: by way of the host's memory, unless GPUs talk to each other.
+  // Adds the copies of bytes exchanged with other ranks: they pass through host memory, unless GPUs communicate directly.
   parallel::Work passing(parallel::Work work, double in_bytes, double out_bytes) const {
     return plan_.on_gpu() && !plan_.gpu_to_gpu ? copied(work, in_bytes, out_bytes) : work;
   }
 
-  // From and to nvme the disk, the check and the link are at work at once. Activations of other tiers are in host memory already.
+  // For nvme transfers the disk, the checksum and the link work at the same time. Activations on other tiers are in host memory already.
   parallel::Work moved_beside_gpu(const Instruction& i) const {
     const parallel::Work work{.cpu_s = checksum_s(i) + message_s(i), .read_s = read_s(i), .write_s = write_s(i)};
     const double received = i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient ? static_cast<double>(i.out.bytes) : 0;
@@ -160,7 +161,7 @@ bool is_computing(const Instruction& i, const parallel::Plan& plan) {
   }
 }
 
-// Seconds in which at least one instruction computes.
+// Returns the seconds in which at least one instruction computes.
 double computing_s(const parallel::Plan& plan, const parallel::List& list, std::span<const parallel::Timing> timings) {
   std::vector<std::pair<double, double>> times;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -175,14 +176,14 @@ double computing_s(const parallel::Plan& plan, const parallel::List& list, std::
   return sum_us / 1e6;
 }
 
-// While the drive has something to do, if reads and writes always run beside one another where there are both.
+// Returns the seconds in which the drive is busy, if reads and writes overlap whenever there are both.
 double least_disk_s(const parallel::Program& program, const StepLists& lists, const Rates& rates) {
   parallel::TierBytes moved = moved_bytes(program.*lists.head);
   moved += moved_bytes(program.*lists.tail);
   return rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
 }
 
-// A step of plan `mine`, when `simulation` tells the times of its lists.
+// Predicts a step of plan `mine`; `simulation` returns the times of its lists.
 StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
                    const Rates& rates, const Simulation& simulation) {
   StepCost cost;
@@ -207,7 +208,7 @@ StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, co
   return cost;
 }
 
-// Tokens on whose computing a machine of these rates spends `moving_s`.
+// Returns the number of tokens that a machine with these rates computes in `moving_s` seconds.
 double tokens_worth(double moving_s, const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double seconds = 0;
   for (u16 b = 0; b < plan.layout.blocks.size(); ++b) {
@@ -241,7 +242,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
     rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
     rates.wide_flops = kBlockEfficiency * kGpuFlopsF32;
     rates.unit.copy_s = 1 / kLinkBytesPerS;
-    const double state_bytes = 28;  // an element's gradient, weight and moments, read and written
+    const double state_bytes = 28;  // of one element: gradient, weight and moments, read and written
     rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
     rates.unit.gpu_norm_s = 4 * rates.unit.gpu_sweep_s, rates.unit.gpu_update_s = state_bytes * rates.unit.gpu_sweep_s;
     rates.machine.cores = parallel::kLanes;
@@ -259,7 +260,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
 BlockFlops block_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
   BlockFlops all;
   for (const parallel::GroupUse& use : layout.blocks[block]) {
-    if (block == 0 && !model.reads_images()) continue;  // looks its rows up
+    if (block == 0 && !model.reads_images()) continue;  // an embedding lookup, no product
     for (const parallel::Segment& s : layout.groups[use.group].segments) {
       const nn::Parameter& p = *model.parameters[s.parameter];
       if (p.shape.rank() < 2) continue;
@@ -320,7 +321,7 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    const bool by_tokens = computes_block(i.op);  // activations
+    const bool by_tokens = computes_block(i.op);  // these bytes are activations
     if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);

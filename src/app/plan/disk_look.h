@@ -1,6 +1,6 @@
-// What the scratch paths give right now, for the plan's times: a probe of each, or where the control group limits a disk, what is set: a
-// probe is too short to see a limit's mean and would see its bursts. Writes and removes a nameless file (disk_probe.h), but not where the
-// path is only to be planned with: there what bench found, or constants. One thread calls.
+// Finds the current rates of the scratch paths, from which a plan's times follow. Each path is probed for a moment, unless the control
+// group limits its disk: then the limit counts, since a short probe would see only a burst. A probe writes and removes a nameless file
+// (disk_probe.h). A path that is only planned with is not probed: there the figures of bench count, or constants. One thread calls.
 #pragma once
 #include "app/flags/config.h"
 #include "app/node/calibration.h"
@@ -9,11 +9,11 @@
 namespace spillway::app {
 
 struct DiskLook {
-  std::vector<DiskRates> disks;  // one a path; path empty: constants, nothing was measured
-  std::string doubts;            // "; …" for each path that was neither simply probed nor known to bench
+  std::vector<DiskRates> disks;  // one per path; an empty DiskRates::path marks constants
+  std::string doubts;            // "; …" for each path that was neither simply probed nor measured by bench
 };
 
-/// Error(io) where the I/O engine demanded is refused.
+/// Throws Error(io) if the requested I/O engine is refused.
 DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration,
                        const Host& host = {}, const ProbeSize& size = {});
 

@@ -1,4 +1,4 @@
-// --freeze: which parameters are not trained.
+// Implements --freeze, which names the parameters that are not trained.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace spillway::app {
 
-/// Marks the parameters that a pattern names: whole ("transformer.wte.weight"), by module ("transformer.h.0"), or as a shell glob over the
-/// whole name ("*.attn.*"). Errors: Error(usage) for a pattern that names none, or when nothing is left to train.
+/// Marks the parameters that a pattern names as frozen. A pattern is a whole name ("transformer.wte.weight"), a module ("transformer.h.0")
+/// or a shell glob over the whole name ("*.attn.*"). Throws Error(usage) if a pattern matches no parameter, or if nothing is left to train.
 void freeze_parameters(nn::Sequential& model, const std::vector<std::string>& patterns);
 
-/// Elements of frozen parameters, as Sequential::parameter_elems() counts them.
+/// Returns the elements of the frozen parameters, counted as in Sequential::parameter_elems().
 i64 frozen_elems(const nn::Sequential& model);
 
 }  // namespace spillway::app

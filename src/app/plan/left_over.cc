@@ -18,13 +18,13 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A kind of bytes that `auto` places, with what a tile of it takes.
+// A kind of bytes that `auto` places, such as weights, with the bytes of a tile.
 struct Kind {
   const char* name;
   const PlacementWish& wish;
   std::vector<Tier>& tiers;
   i64 tile_bytes;
-  bool slots;  // a step may write beside what readers see
+  bool slots;  // stored twice if a step must not overwrite what is still read
   parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
@@ -32,7 +32,7 @@ parallel::TileRange stepped(const parallel::Placement&, const parallel::Scheduli
   return scheduling.sharding.stepped(group);
 }
 
-// Placed as the request has it.
+// Returns the bytes that `group` takes when placed as the request has it.
 i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& request, const Plan& plan) {
   const Tier tier = kind.tiers[group.id];
   const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
@@ -43,7 +43,8 @@ i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& 
   return tiles * tile_bytes * (plan.training ? copies : 1);
 }
 
-// Each step reads weights twice and writes them once, in all four times their bytes; gradients and state go out and in.
+// The kinds in the order of their traffic per byte. Forward and backward each read the weights, and the update reads and writes them: four
+// times their bytes in all. Gradients and state move out and in once.
 std::vector<Kind> kinds(PlanRequest& request, const PlanWishes& wishes) {
   const optim::StateFormat& format = request.scheduling.format;
   parallel::Placement& p = request.placement;
@@ -52,7 +53,7 @@ std::vector<Kind> kinds(PlanRequest& request, const PlanWishes& wishes) {
           {"optimizer state", wishes.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
 }
 
-// What lies on the device and on the host and did not, in words.
+// Says which bytes now reside on the device or the host and did not before.
 std::string moved_up(PlanRequest before, PlanRequest after, const PlanWishes& wishes, const Plan& plan) {
   std::string moved;
   const std::vector<Kind> old = kinds(before, wishes), now = kinds(after, wishes);
@@ -67,14 +68,14 @@ std::string moved_up(PlanRequest before, PlanRequest after, const PlanWishes& wi
   return moved;
 }
 
-// Of the two tiers of memory, what the plan does not use. Nobody's split: all of it is the device's.
+// Returns the unused bytes of the two tiers of memory. If no flag split the memory, all of it counts for the device.
 std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b) {
   const i64 on_tmpfs = b.nvme_is_memory ? plan.total[2] : 0;
   if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1] - on_tmpfs, 0, 0};
   return {b.bytes[0] - plan.total[0], b.bytes[1] - plan.total[1] - on_tmpfs, 0};
 }
 
-// 0, 16, 8, 24, 4, ... of numbers in this order: wherever one stops, they lie evenly.
+// Reverses the bits of `number`. Sorting 0, 1, 2, … by the result gives an order in which every prefix is spread evenly.
 u16 reversed_bits(u16 number) {
   u16 reversed = 0;
   for (int bit = 0; bit < 16; ++bit) reversed = static_cast<u16>(reversed << 1 | (number >> bit & 1));
@@ -85,8 +86,9 @@ class Filling {
  public:
   Filling(PlanRequest request, const Plan& plan, const PlanWishes& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
 
-  /// Moves groups up into `share` of what is left, the largest first: the slots that groups pass through are as large as those that do. Of
-  /// equals, such as lie far from each other: what passes through does so at even distances, and hides behind the others' computing.
+  /// Moves groups up into `share` of the unused memory, the largest first, because the slots that groups pass through are as large as the
+  /// largest of these. Among groups of equal size it takes ones that are far apart: those that still pass through are then evenly spaced,
+  /// and their transfers hide behind the computing of the others.
   i64 fill(std::array<i64, offload::kTiers> left, double share) {
     i64 moved = 0;
     for (const Tier tier : {Tier::device, Tier::host}) {
@@ -96,7 +98,7 @@ class Filling {
     }
     return moved;
   }
-  /// Moves to the device the largest group of weights that passes through it.
+  /// Moves the largest group of weights that still passes through the device onto it.
   i64 take_largest() {
     Kind weights = kinds(request_, wishes_).front();
     i64 room = std::numeric_limits<i64>::max();
@@ -109,8 +111,8 @@ class Filling {
     if (!kind.wish.automatic) return 0;
     std::vector<std::pair<i64, const parallel::Group*>> below;
     for (const parallel::Group& g : plan_.layout.groups) {
-      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // weights alone
-      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // has its slot
+      if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // a frozen group has only weights
+      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // it stays in its slot
       if (kind.tiers[g.id] > tier) below.emplace_back(bytes_on(kind, g, tier), &g);
     }
     std::ranges::sort(below, std::less(), [](const auto& group) { return std::pair(-group.first, reversed_bits(group.second->id)); });
@@ -140,7 +142,7 @@ bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(pl
 
 double cost_of(const PlanRequest& request, const Plan& plan, const Rates& rates) { return step_cost_s(plan, *request.model, rates); }
 
-// A gain that predictions can tell from none.
+// A smaller gain than this is within the error of the predictions and is not reported.
 constexpr double kWorthSaying = 0.97;
 
 std::string gain_text(const std::string& what, const Plan& before, const Plan& after, const nn::Sequential& model, const Rates& rates) {
@@ -149,7 +151,7 @@ std::string gain_text(const std::string& what, const Plan& before, const Plan& a
   return fmt::format("left-over memory: {}: {} a step instead of {}", what, format_duration(after_s), format_duration(before_s));
 }
 
-// The largest count in [0, most] of which `good` holds, as it does of all below.
+// Returns the largest count in [0, most] for which `good` holds. If it holds for a count, it must hold for all smaller ones.
 template <class Good>
 size_t largest(size_t most, const Good& good) {
   size_t least = 0;
@@ -210,7 +212,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
-  for (const double share : {1.0, 0.9, 0.5}) {  // what moves needs room on its way that the first plan did not
+  for (const double share : {1.0, 0.9, 0.5}) {  // moved groups may need slots that the first plan did not
     Filling filling(best.request, best.plan, wishes);
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }

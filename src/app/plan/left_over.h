@@ -1,5 +1,5 @@
-// What a plan leaves of its budgets holds some groups of what `auto` put into a slower tier, what is moved most for its bytes first, and
-// the logits, which cost no copies but a product. Pure functions.
+// Uses the memory that a plan leaves unused. Groups that `auto` placed on a slower tier move up, those with most traffic per byte first,
+// and the logits are kept, which saves no copies but a product. Pure functions.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,18 +12,19 @@ namespace spillway::app {
 struct Fuller {
   parallel::PlanRequest request;
   parallel::Plan plan;
-  /// "left-over memory: 214.0 MiB of optimizer state on host rather than nvme: 7.5 s a step instead of 8.1 s"; empty where the gain is
-  /// hardly one.
+  /// The report for the user: "left-over memory: 214.0 MiB of optimizer state on host rather than nvme: 7.5 s a step instead of 8.1 s".
+  /// Empty if the gain is too small to mention.
   std::string why;
 };
-/// Of a plan that fits, made from the request; empty where nothing fits beside it, or where a step would not be faster.
-/// Activations: the last blocks, as many as there is room for, neither spill nor run again where `auto` had all of them do so.
+/// Keeps the activations of the last blocks, as many as there is room for, if `auto` made all blocks spill or recompute them. Like the two
+/// functions below it starts from a `plan` that fits and was made from `request`. Returns empty if nothing more fits, or if a step would
+/// not be faster.
 std::optional<Fuller> keep_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
-/// The logits of the last block, from its forward to its backward.
+/// Keeps the logits of the last block from its forward to its backward.
 std::optional<Fuller> keep_logits(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
                                   const TierBudgets& budgets, const Rates& rates);
-/// Weights, gradients, state.
+/// Moves weights, gradients and optimizer state to faster tiers.
 std::optional<Fuller> fill_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
 

@@ -14,7 +14,7 @@ using parallel::Tier;
 
 constexpr i64 kFewestPositions = 64;
 
-// The request with some flags, and these flags.
+// A request with some flags added, and these flags as text.
 struct Asked {
   PlanRequest request;
   std::string flags;
@@ -66,7 +66,7 @@ std::optional<Asked> with_half_the_rows(Asked asked) {
 
 using Halving = std::optional<Asked> (*)(Asked);
 
-// In words, against what was asked at first.
+// Appends the flags for fewer rows or positions than were asked for at first.
 Asked named(Asked asked, const PlanRequest& first) {
   const PlanRequest& r = asked.request;
   const i64 rows = r.micro_batch_size, positions = r.sequence_length;
@@ -98,7 +98,7 @@ class Trying {
   }
   bool offer_if_it_fits(const std::optional<Asked>& asked) { return asked && fits(*asked) && offer(*asked); }
 
-  // Halved until it fits; empty: never.
+  // Halves the request until it fits, and returns the largest one that does; empty if none fits.
   std::optional<Asked> halved(const std::optional<Asked>& asked, Halving half) const {
     std::vector<Asked> all;
     for (std::optional<Asked> one = asked; one; one = half(*one)) all.push_back(*one);
@@ -123,7 +123,7 @@ class Trying {
     if (search(none.request, freer, budgets_, rates_, true).best) offer(with(none, "--recompute block", false));
   }
 
-  // Least changed first: each kind of state as well, then fewer positions.
+  // Returns combinations of flags, least changed first: each adds another kind of state that is stored in fewer bytes.
   std::vector<Asked> levels() const {
     std::vector<Asked> all = {{base_, "", false}};
     const auto add = [&](const std::optional<Asked>& more) {
@@ -142,7 +142,7 @@ class Trying {
     return asked;
   }
 
-  // The first level that does, and the last where it keeps more positions.
+  // Offers the first combination that fits, if need be with fewer positions. Also offers the last one if it keeps more positions.
   void try_together() {
     const std::vector<Asked> all = levels();
     std::optional<Asked> first;
@@ -157,7 +157,7 @@ class Trying {
     if (last && last->request.sequence_length > first->request.sequence_length) offer(*last);
   }
 
-  // Fewer positions for the memory, a disk for the state; the same of smaller state.
+  // Offers fewer positions together with a disk for the state: once with the state as it is, once with the state at its smallest.
   void try_with_a_disk() {
     const std::vector<Asked> all = levels();
     offer_with_a_disk(all.front());

@@ -1,5 +1,5 @@
-// The flags with which a training plan that does not fit would, its budgets as they are: state kept in fewer bytes, fewer positions at a
-// time. Each is tried by the planner's own search. Pure functions.
+// Suggests flags that make a training plan fit without raising its budgets: state stored in fewer bytes, or fewer positions at a time. The
+// planner's own search tries each suggestion. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,13 +10,13 @@
 namespace spillway::app {
 
 struct LessToHold {
-  std::string flags;  // "--moments bf16"
+  std::string flags;  // such as "--moments bf16"
   bool changes_numbers = true;
-  std::optional<i64> nvme_bytes;  // a disk with so much room is needed beside them
+  std::optional<i64> nvme_bytes;  // set if a disk with this much room is needed as well
 };
 
-/// Single flags that do alone; where none does, several together, and fewer positions with the disk that they need. Empty without
-/// training, or where nothing of this helps.
+/// Returns the single flags that suffice alone. If there are none, returns several flags together, or fewer positions with the disk that
+/// they need. Empty without training, or if nothing helps.
 std::vector<LessToHold> less_to_hold(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
                                      const Rates& rates);
 

@@ -1,5 +1,5 @@
-// The rates of this node for this very model, with what makes them doubtful: the model is timed where it will run (probe.h), the rest comes
-// from bench's figures and a look at the disks. Takes memory for a moment. One thread calls.
+// Finds the rates of this node for the given model, and the reasons to doubt them. The model is timed where it will run (probe.h); the
+// other rates come from bench's figures and from a short look at the disks. Allocates memory for a moment. One thread calls.
 #pragma once
 #include "app/plan/cost_model.h"
 #include "app/plan/disk_look.h"
@@ -8,20 +8,20 @@ namespace spillway::app {
 
 struct NodeRates {
   Rates rates;
-  std::string doubts;                     // "; …" each: what a prediction should be believed less for
-  i64 process_bytes = 0, peak_bytes = 0;  // the process after timing, before anything of the plan is held; and at its most till then
+  std::string doubts;                     // one "; …" for each reason to trust a prediction less
+  i64 process_bytes = 0, peak_bytes = 0;  // memory of the process after timing, before the plan is allocated; and its peak so far
 };
 
-/// What a rank computes with.
+/// The device and threads that a rank computes with.
 struct Computer {
   Device device;
-  bool is_here = true;  // else a plan is made for a GPU that nobody can time
+  bool is_here = true;  // false if the plan is for a GPU that cannot be timed here
   int threads = 1;
   Tf32 tf32;
-  i64 device_bytes = 0;  // that timing may take
+  i64 device_bytes = 0;  // memory that timing may use
 };
 
-/// `shares`: of the disks. Without training nothing is timed.
+/// Measures the rates; `shares` are those of the disks. Without training nothing is timed.
 NodeRates measure_rates(const parallel::PlanRequest& request, const Computer& computer, const Calibration& calibration,
                         const DiskLook& disks, const std::vector<u32>& shares);
 

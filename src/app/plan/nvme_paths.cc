@@ -28,7 +28,8 @@ std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host
                                     "; give --nvme a folder this user may write to, or PATH:SIZE for another machine's");
 }
 
-// As inspect_scratch, without the file it makes: what the system says of the folder, or of its parent while it is missing.
+// Does what inspect_scratch does without creating its test file: asks the system about the folder, or about its parent if it does not
+// exist.
 offload::ScratchInfo look_without_writing(const std::string& given) {
   offload::ScratchInfo info;
   info.path = fs::absolute(given).lexically_normal();
@@ -46,7 +47,8 @@ offload::ScratchInfo look_without_writing(const std::string& given) {
   return info;
 }
 
-// What may be preallocated: free space less 5 %, under the ceiling given, with what a dead run left behind.
+// Returns the bytes that may be preallocated: the free space less 5 % of the drive, plus the files of a dead run, which are reused; no more
+// than the ceiling given with the path.
 i64 room_on(const offload::ScratchInfo& info, const ScratchPath& path, const ScratchId& id) {
   const i64 bytes = info.free_bytes - info.total_bytes / 20 + id.bytes_left_behind(path.path);
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);

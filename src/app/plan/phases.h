@@ -1,4 +1,4 @@
-// The phases of a step, as metrics.jsonl has them (phase_ms), from times that were measured or simulated. Pure functions.
+// Computes the phases of a step, as metrics.jsonl reports them (phase_ms), from measured or simulated times. Pure functions.
 #pragma once
 #include <map>
 #include <span>
@@ -10,21 +10,21 @@
 
 namespace spillway::app {
 
-using Phases = std::map<std::string, double>;  // milliseconds
+using Phases = std::map<std::string, double>;  // milliseconds by name
 
-/// All that there may be.
+/// Returns the names of all phases there can be.
 std::vector<std::string> phase_names();
 
-/// What an instruction's time counts as; null: as nothing.
+/// Returns the phase that an instruction's time counts for; null if it counts for none.
 const char* phase_of(parallel::Op op);
 
-/// Busy time by what it was spent on: forward, backward, backward_weight (where that is a part of its own), reduce, exchange (with other
-/// ranks, waiting for them too), fetch, evict, data, optimizer; and the list's as a whole under `whole`.
+/// Adds the busy time of each phase: forward, backward, backward_weight (if that is a separate part), reduce, exchange (with other ranks,
+/// waits included), fetch, evict, data and optimizer. Adds the time of the whole list under the name `whole`.
 void add_phases(Phases& phases, const parallel::List& list, std::span<const parallel::Timing> timings, const char* whole);
-/// lane_compute …, how long each lane was busy; wait_load …, how long the compute lane stood still for it; bound_compute …, what the
-/// step's longest chain of waiting went to.
+/// Adds lane_compute …, how long each lane was busy; wait_load …, how long the compute lane waited for that lane; and bound_compute …, how
+/// the step's critical path divides among the resources.
 void add_lanes(Phases& phases, const parallel::Account& account);
-/// disk, disk_read, disk_write: while something, a read, a write was under way.
+/// Adds disk, disk_read and disk_write: how long any transfer, a read, or a write was under way.
 void add_disk(Phases& phases, const DiskUse& use);
 
 }  // namespace spillway::app

@@ -18,14 +18,14 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A higher ZeRO stage must take at most so much of a lower one's time.
+// A higher ZeRO stage is taken only if its step takes at most this share of a lower stage's time.
 constexpr double kWorthSplitting = 0.98;
-// And a plan in which something gives way to the logits, of one in which nothing does.
+// A plan that moves something else out to keep the logits must take at most this share of the time of the plan that does not keep them.
 constexpr double kWorthMoving = 0.98;
-// They outlast the eviction of a large block.
+// So many buffers keep the optimizer's reads and writes going while a large block is evicted.
 constexpr i64 kRoomyStagingBuffers = 12;
-// Taken when nothing else wants the memory. Some drives complete requests in bursts of tens of MiB; with this many buffers requests remain
-// after a burst. More buffers hide no more.
+// This many buffers are taken if nothing else needs the memory. Some drives complete requests in bursts of tens of MiB; with so many
+// buffers requests remain after a burst. More buffers hide no more.
 constexpr i64 kMostStagingBuffers = 24;
 
 }  // namespace
@@ -62,8 +62,9 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// How much of the Steps waits for the next forward, where some does: estimates see a backward and a forward as one stretch of time each;
-// from theirs, where simulated steps are shortest. Where none waits, more gradients may stay for their Steps.
+// Tunes which share of the Steps is deferred to the next forward, if some are. The estimates treat a backward and a forward as one stretch
+// of time each; starting from their share, this takes the one with the shortest simulated step. Deferring none is tried too, since more
+// gradients may then stay in their slots until their Steps.
 void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
   constexpr int kApart = 2;
   if (!request.adaptive_overlap || request.scheduling.deferred_sixteenths == 0) return;
@@ -95,8 +96,8 @@ void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudget
   if (total_excess(deeper, budgets) == 0) request = std::move(other), plan = std::move(deeper);
 }
 
-// Room that is left over lets the optimizer read further ahead and write longer behind, past what else the disk is busy with; what is still
-// left holds what else would move, and the rest lets it once more.
+// Uses the memory that is left over. First a deeper ring lets the optimizer read further ahead and write further behind, past the disk's
+// other work. Then groups that would move are kept in memory, and the rest deepens the ring once more.
 ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   deepen_ring(request, plan, kRoomyStagingBuffers, budgets);
   std::vector<std::string> filled;
@@ -114,7 +115,7 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, co
   return {std::move(plan), std::move(why)};
 }
 
-// What making logits again takes of a step: as much as keeping them can gain.
+// Returns the time per step to compute the logits again, which is the most that keeping them can gain.
 double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
   const auto last = static_cast<u16>(plan.layout.blocks.size() - 1);
   const auto again = std::ranges::count_if(
@@ -123,7 +124,7 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
   return static_cast<double>(again) * rates.block(last, work).forward;
 }
 
-// Where the logits find no room beside what is fastest without them.
+// The fastest plan has no room for the logits. Checks whether a slower placement that keeps them is faster overall.
 ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
   const double chosen_s = step_cost_s(chosen.plan, *base.model, rates);
@@ -145,7 +146,7 @@ ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& 
   refuse_plan(base, wishes, budgets, rates, std::move(found));
 }
 
-// Without training there is nothing to split but weights.
+// Returns the ZeRO stages to try. Without training there is nothing to shard but weights.
 std::vector<int> stages(const PlanRequest& base, const PlanWishes& wishes) {
   if (wishes.zero_stage) return {*wishes.zero_stage};
   if (base.scheduling.sharding.ranks == 1) return {0};
@@ -170,8 +171,8 @@ std::string would_take(const Plan& plan, const nn::Sequential& model, const Rate
 
 }  // namespace
 
-// The lowest stage is the one with least traffic; a higher one must be worth it. A plan in which nothing moves may gain too: of several
-// ranks each updates only its part.
+// The lowest stage has the least traffic, so a higher one must be worth it. A plan that moves nothing may gain too, since each of several
+// ranks then updates only its part.
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<int> all = stages(base, wishes);
   const auto dry_runs = base.dry_runs ? base.dry_runs : std::make_shared<parallel::DryRuns>();
@@ -183,7 +184,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     request.scheduling.sharding.stage = stage;
     request.dry_runs = dry_runs;
     PlanWishes asked = wishes;
-    asked.explained &= stage == all.back() && !best;  // else nobody hears of it
+    asked.explained &= stage == all.back() && !best;  // otherwise nobody would read the explanation
     try {
       ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);
       const double cost_s = step_cost_s(chosen.plan, *base.model, rates);

@@ -1,5 +1,5 @@
-// From flags to a plan that fits: resolves every `auto` of placement, prefetch and recomputation, sizes it exactly on the meta device, and
-// refuses before anything is written when it does not fit, with the table and the flag that would help. Pure but for reading the wishes.
+// Turns flags into a plan that fits. It resolves every `auto` of placement, prefetch and recomputation and sizes the plan exactly on the
+// meta device. If no plan fits it refuses before anything is written, with the memory table and the flag that would help. Pure functions.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace spillway::app {
 
-/// What a plan must fit into.
+/// The bytes that a plan must fit into.
 struct TierBudgets {
-  std::array<i64, offload::kTiers> bytes{};  // nvme 0: no path given
+  std::array<i64, offload::kTiers> bytes{};  // the nvme budget is 0 without a path
   bool nvme_is_memory = false;               // tmpfs: its bytes come out of the host's
-  bool host_from_device = false;             // nobody split the memory: what the host tier needs comes out of the device's
+  bool host_from_device = false;             // no flag split the memory: the host tier takes its bytes from the device's
 };
 
 struct PlanWishes {
@@ -26,14 +26,14 @@ struct PlanWishes {
   std::string pipeline_split = "auto";
   bool explained = true;  // a refusal says what would help
 
-  /// Something shall lie in this tier.
+  /// Returns whether an option places something in this tier.
   bool uses(Tier tier) const;
-  /// Something may, since it shall or since it was left open.
+  /// Returns whether something may be placed in this tier, because an option says so or leaves it open.
   bool may_use(Tier tier) const;
 };
 
-/// The fastest plan that fits, by estimate; every explicit wish is kept. `why` says what was chosen, a line each.
-/// Errors: Error(refused) with the memory table of the best attempt and the flags that would help.
+/// A plan with the reasons for it, one line per choice. choose_plan returns the plan with the least predicted cost among those that fit,
+/// and keeps every explicit option. Throws Error(refused) with the memory table of the best attempt and the flags that would help.
 struct ChosenPlan {
   parallel::Plan plan;
   std::vector<std::string> why;
@@ -41,10 +41,10 @@ struct ChosenPlan {
 struct Rates;
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
 
-/// The table of what lies where: a line a use, a column a tier, totals and budgets last.
+/// Returns a table of the planned memory: one line per use, one column per tier, with totals and budgets last.
 std::string memory_table(const parallel::Plan& plan, const TierBudgets& budgets);
 
-/// Tiers of all groups for one wish: one tier, or the tiers filled in order by bytes.
+/// Returns the tier of each group for one placement option: a single tier, or the tiers filled in order up to their bytes.
 std::vector<parallel::Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes);
 
 }  // namespace spillway::app

@@ -28,13 +28,13 @@ StepCost Prediction::simulated(const StepLists& lists) const {
 
 namespace {
 
-// A stack and what its allocations come from, as far as it is touched.
+// The touched part of a thread's stack and of what its allocations come from.
 constexpr i64 kThreadBytes = 96 * kKiB;
 // Code and tables first used by the steps and a save, the loader's batch, an I/O engine's rings.
 constexpr i64 kFirstUsedBytes = 3 * kMiB / 2;
 
-// Of what is mapped, what no tile ever passes through: a small model has fewer tiles than the ring holds, and from memory a save goes
-// straight, unless a step overtakes it. Page-locked memory is all there.
+// Returns the planned bytes that are mapped but never touched. A small model has fewer tiles than the staging ring holds, and a save from
+// memory does not use the queue unless a step overtakes it. Page-locked memory is always resident.
 i64 untouched_bytes(const parallel::Plan& plan) {
   if (plan.on_gpu() || plan.chunk_tiles == 0) return 0;
   i64 tiles = 0;
@@ -45,7 +45,7 @@ i64 untouched_bytes(const parallel::Plan& plan) {
 
 }  // namespace
 
-// On the CPU its device's memory is the process's too.
+// On the CPU the memory of the device tier is the process's memory too.
 i64 Prediction::process_bytes() const {
   const i64 planned = plan_.total[1] + (plan_.on_gpu() ? 0 : plan_.total[0]) - untouched_bytes(plan_);
   const i64 threads = static_cast<i64>(node_.rates.threads) + parallel::kLanes;
@@ -75,7 +75,7 @@ std::string Prediction::text() {
   text += fmt::format("; the process about {}", format_bytes(process_bytes()));
   const double break_even = break_even_tokens(plan_, *request_.model, node_.rates);
   if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);
-  // A GPU's copies hide behind its computing.
+  // A GPU's copies hide behind its computing, so only a CPU has this cost.
   const double small = plan_.on_gpu() ? 0 : small_copies_tokens(plan_, *request_.model, node_.rates);
   if (small > 0)
     text += fmt::format(

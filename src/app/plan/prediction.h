@@ -1,5 +1,5 @@
-// What a chosen plan is expected to take on this node: the time of each kind of step it has, by simulation, and the memory of the process.
-// Made once a plan stands; a kind of step is simulated when it is first asked for. One thread.
+// Predicts what a chosen plan takes on this node: the time of each kind of step, by simulation, and the memory of the process. A kind of
+// step is simulated when it is first asked for. One thread.
 #pragma once
 #include "app/plan/node_rates.h"
 
@@ -7,22 +7,23 @@ namespace spillway::app {
 
 class Prediction {
  public:
-  /// `request` makes `plan`; both outlive this. `process_ranks`: that share the process, with plans like this one.
+  /// `request` makes `plan`; both must outlive this object. `process_ranks` is the number of ranks that share the process, with plans like
+  /// this one.
   Prediction(const parallel::Plan& plan, const parallel::PlanRequest& request, NodeRates node, int process_ranks)
       : plan_(plan), request_(request), node_(std::move(node)), process_ranks_(process_ranks) {}
 
-  /// The cost of a training step that runs this Program of the plan with these two of the Program's lists. In a pipeline the ranks wait
-  /// for each other.
+  /// Returns the cost of a training step that runs these two lists of this Program of the plan. In a pipeline the ranks wait for each
+  /// other.
   const StepCost& step(const parallel::Program& program, const parallel::List& head, const parallel::List& tail);
-  /// The cost of a usual step: its norm is not clipped, and neither was that of the step before.
+  /// Returns the cost of a usual step: neither its gradient norm nor that of the step before was clipped.
   const StepCost& step(const parallel::Program& program) { return step(program, program.head, program.commit); }
-  /// Memory of the whole process at its most.
+  /// Returns the peak memory of the whole process in bytes.
   i64 process_bytes() const;
-  /// "predicted: 1.2 s a step, bound by disk (compute …); the GPU computes 60 % of the step; the process about 3.4 GiB; …", and what makes
-  /// that doubtful.
+  /// Returns "predicted: 1.2 s a step, bound by disk (compute …); the GPU computes 60 % of the step; the process about 3.4 GiB; …",
+  /// followed by the reasons to doubt it.
   std::string text();
   const Rates& rates() const { return node_.rates; }
-  /// That makes the plan.
+  /// Returns the request that makes the plan.
   const parallel::PlanRequest& request() const { return request_; }
 
  private:
@@ -33,7 +34,7 @@ class Prediction {
   const parallel::PlanRequest& request_;
   const NodeRates node_;
   const int process_ranks_;
-  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;  // by its lists
+  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;  // by head and tail list
 };
 
 }  // namespace spillway::app

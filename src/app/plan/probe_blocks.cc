@@ -25,14 +25,14 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::PlanRequest;
 
-constexpr double kMostPassSeconds = 2;  // of one pass: what would take longer, as one row tells, is timed with fewer rows
-constexpr double kMostRowSeconds = 8;   // of one row, as the machine's rate promises: what would take longer is not timed
+constexpr double kMostPassSeconds = 2;  // a pass that would take longer, judged by one row, is timed with fewer rows
+constexpr double kMostRowSeconds = 8;   // a row that would take longer, at the machine's expected rate, is not timed
 constexpr int kLeastPasses = 3;
-constexpr double kTimedSeconds = 0.05;  // passes are repeated until then
-constexpr double kExpectedShare = 0.5;  // of the machine's rate, for that promise
+constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least this long
+constexpr double kExpectedShare = 0.5;  // the share of the machine's rate that is expected for one row
 
-// The first block of each kind, ascending, and the kind of each. Blocks of a kind have the same shapes, of images also what comes in and
-// what leaves, train the same of them, and hand a gradient on or not.
+// The first block of each kind, ascending, and the kind of each block. Blocks of one kind have the same shapes (for images also of their
+// inputs and outputs), train the same parameters, and agree on whether they pass a gradient on.
 struct Kinds {
   std::vector<u16> first;
   std::vector<size_t> of_block;
@@ -58,7 +58,7 @@ Kinds kinds_of(const PlanRequest& r) {
   return kinds;
 }
 
-// Small numbers of both signs, in f32 and (two to a word) in bf16.
+// Returns small numbers of both signs, valid as f32 and (two to a word) as bf16.
 std::vector<std::byte> numbers(i64 bytes) {
   std::vector<std::byte> all(static_cast<size_t>(bytes));
   auto* words = reinterpret_cast<u32*>(all.data());
@@ -68,10 +68,10 @@ std::vector<std::byte> numbers(i64 bytes) {
 
 i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE)); }
 
-// The kinds' first blocks in a row, as if they were the model.
+// Runs the first block of each kind one after the other, as if they were the model.
 class Chain {
  public:
-  /// `queue`: of the GPU, if it computes.
+  /// `queue` is that of the GPU; null if the CPU computes.
   Chain(const PlanRequest& r, const Kinds& kinds, i64 rows, const GpuQueue* queue = nullptr)
       : r_(r),
         kinds_(kinds),
@@ -88,7 +88,7 @@ class Chain {
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
 
-  /// Weights and gradients of all its blocks. `slab`: what the stream in force computes in.
+  /// Allocates weights and gradients of all its blocks. `slab` is the memory in which the current stream computes.
   void take(Allocator& memory, std::span<const std::byte> slab) {
     const i64 model_bytes = r_.layout.elems() * (size_of(r_.scheduling.format.weight) + size_of(r_.scheduling.format.gradient));
     if (model_bytes > cache_bytes() && !queue_) slab_ = slab;
@@ -103,7 +103,7 @@ class Chain {
     }
   }
 
-  /// Forward and backward of all once, on the stream in force; seconds by kind.
+  /// Runs forward and backward of all blocks once, on the current stream. Returns the seconds by kind.
   std::vector<BlockSeconds> pass(bool first) {
     batches_ = {batch()};
     runner_.begin(batches_, nn::Mode::train, {}, 1.0 / static_cast<double>(rows_ * r_.sequence_length));
@@ -139,7 +139,7 @@ class Chain {
       accumulator_.finish();
     });
   }
-  // Until the GPU has done it too.
+  // Returns the seconds that `work` takes, until the GPU has finished it too.
   double seconds_of(const std::function<void()>& work) const {
     return parallel::microseconds_of([&] {
              work();
@@ -147,7 +147,7 @@ class Chain {
            }) /
            1e6;
   }
-  // What the block will touch, of a model that is larger than the caches.
+  // Evicts from the caches what the block will touch, if the model is larger than the caches.
   void forget(u16 block) const {
     app::forget(slab_);
     if (slab_.empty()) return;
@@ -183,7 +183,7 @@ class Chain {
       if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), t.bytes());
     };
     const bool images = r_.model->reads_images();
-    // Classes, or ids of tokens: the last matrix gives a logit to each, the first looks them up.
+    // Classes or token ids: the last matrix gives a logit for each, or the first one looks them up.
     const i64 vocabulary = images ? r_.model->parameters.back()->shape[0] : r_.model->parameters[0]->shape[0];
     fill(b.targets_BT, 104729, vocabulary);
     b.counted_targets = b.targets_BT.elems();
@@ -201,8 +201,8 @@ class Chain {
   const Kinds& kinds_;
   const i64 rows_;
   const GpuQueue* const queue_;
-  const bool in_parts_;              // backward, as the schedule has it
-  std::span<const std::byte> slab_;  // empty: the model stays in the caches
+  const bool in_parts_;              // the schedule splits the backward into two parts
+  std::span<const std::byte> slab_;  // empty if the model stays in the caches
   std::map<u16, Allocation> weights_, gradients_;
   std::vector<MicroBatch> batches_;
   parallel::BlockRunner runner_;
@@ -241,7 +241,8 @@ double median(std::vector<double> all) {
   return *middle;
 }
 
-// Of several passes the median of each kind's: what disturbs one pass is left out, what slows every second one will slow the run too.
+// Takes the median over several passes for each kind. It ignores what disturbs a single pass, but counts what slows down every second one,
+// since that will slow down the run too.
 std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& passes, size_t kinds) {
   std::vector<BlockSeconds> all(kinds);
   for (size_t k = 0; k < kinds; ++k) {
@@ -272,7 +273,7 @@ std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
   return all;
 }
 
-// By kind; empty where there is no memory for it.
+// Returns the seconds by kind; empty if there is not enough memory.
 std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, Device device, Tf32 tf32, ThreadPool& threads,
                                     MemoryPool& pool) {
   try {
@@ -291,7 +292,8 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
   }
 }
 
-// The last block's backward as if it had kept the logits of so many rows: less a forward for each part that made them again.
+// Corrects the last block's times as if it had kept the logits of so many rows: subtracts one forward for each part of the backward that
+// computed them again.
 void without_logits_again(BlockSeconds& last, const PlanRequest& r, i64 rows) {
   const Stream stream{.device = Device::meta(r.device)};
   const StreamScope scope(stream);
@@ -308,7 +310,7 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
-  // Of images two: the variance of one element, which may be all that is left of an image, is none.
+  // Images need two rows: a block may leave one element of an image, and the variance of a single element is undefined.
   i64 rows = r.model->reads_images() ? std::min<i64>(2, r.micro_batch_size) : 1;
   std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};

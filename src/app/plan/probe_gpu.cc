@@ -13,7 +13,7 @@ namespace spillway::app {
 namespace {
 
 constexpr i64 kFewTiles = 8, kManyTiles = 2048, kCopyBytes = 16 * kMiB;
-constexpr double kLongEnough = 1e-3;  // seconds: launching is little of it
+constexpr double kLongEnough = 1e-3;  // seconds; by then launching is a small part
 constexpr int kRoundsOnGpu = 4;
 
 class Probe {
@@ -61,7 +61,7 @@ class Probe {
   double least_seconds(const std::function<void()>& work) {
     const StreamScope scope(stream_);
     double least_us = std::numeric_limits<double>::max();
-    for (int round = 0; round < kRoundsOnGpu; ++round) {  // the first one warms up
+    for (int round = 0; round < kRoundsOnGpu; ++round) {  // the first round warms up
       const double us = parallel::microseconds_of([&] {
         work();
         queue_.wait();

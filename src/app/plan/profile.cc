@@ -16,7 +16,7 @@ using parallel::Op;
 
 constexpr size_t kHost = static_cast<size_t>(offload::Tier::host), kNvme = static_cast<size_t>(offload::Tier::nvme);
 
-// Landing is the end of the update's writes, so both are one kind.
+// A Land instruction waits for the end of the update's writes, so it counts as part of the Step.
 std::string kind_of(const Instruction& i) {
   if (i.op == Op::Step || i.op == Op::Land) return "Step";
   std::string kind(parallel::to_string(i.op));
@@ -24,7 +24,7 @@ std::string kind_of(const Instruction& i) {
   return kind;
 }
 
-// An update reads gradient, weight and state and writes the last two, whatever tier of memory they lie in.
+// Returns the bytes of memory that an update touches, in any tier: it reads gradient, weight and state, and writes the last two.
 i64 update_bytes(const Instruction& i, const parallel::Plan& plan) {
   const optim::StateFormat& format = plan.scheduling.format;
   const i64 per_tile = format.gradient_tile_bytes() + 2 * format.weight_tile_bytes() + 2 * format.state_tile_bytes();
@@ -41,7 +41,7 @@ void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) 
   }
 }
 
-// What copies, sweeps and products can reach where a rank computes.
+// The rates that copies, memory sweeps and products can reach on the device where a rank computes.
 struct Ceilings {
   double copy, memory, flops;
   const char* copy_name;
@@ -49,7 +49,7 @@ struct Ceilings {
 
 Ceilings ceilings_of(const Calibration& c, bool on_gpu, bool halves) {
   if (!on_gpu) return {c.copy_bytes_per_s, c.memory_bytes_per_s, halves ? c.matmul_flops_bf16 : c.matmul_flops_f32, "copy"};
-  // Bytes of a copy are counted on both sides of the link.
+  // The bytes of a copy are counted on both sides of the link.
   return {c.to_gpu_bytes_per_s + c.from_gpu_bytes_per_s, c.gpu_copy_bytes_per_s, halves ? c.gpu_matmul_flops_bf16 : c.gpu_matmul_flops_f32,
           "link"};
 }
@@ -133,7 +133,7 @@ std::vector<ProfileRow> Profile::rows(const Calibration& calibration, const std:
 }
 
 std::string to_text(const std::vector<ProfileRow>& rows, bool measured) {
-  constexpr double kLeastShare = 0.002;  // of the step, of an op
+  constexpr double kLeastShare = 0.002;  // ops below this share of the step are not shown
   std::string text = fmt::format("{:<26}{:<11}{:>10}{:>8}{:>12}  {}\n", "profile", "lane", "ms/step", "share", "while busy",
                                  measured ? "of what bench measured" : "of a constant (spillway bench measures this node)");
   for (const ProfileRow& row : rows) {

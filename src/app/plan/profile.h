@@ -1,6 +1,6 @@
-// Where a run's steps spend their time: busy milliseconds of each kind of instruction and lane, on a CPU also of each op of the blocks, and
-// the bytes or matrix operations per second it reached beside what bench measured. Lanes run at once, so shares of the step may add up to
-// more than 1. One thread.
+// Profiles a run's steps: the busy milliseconds of each kind of instruction and lane, on a CPU also of each op of the blocks, and the rate
+// in bytes or FLOPs that each reached beside the rate that bench measured. Lanes run at the same time, so the shares of a step may add up
+// to more than 1. One thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,32 +16,33 @@
 namespace spillway::app {
 
 struct ProfileRow {
-  std::string kind, lane;                                   // "Fetch weights", "load"
-  std::string op = "";                                      // one of the kind's, "conv2d"; empty: all
-  double ms = 0, share = 0;                                 // of a step, mean
-  std::optional<double> bytes_per_s, flops_per_s, ceiling;  // while busy, one of the two; what bench says is possible
-  std::string ceiling_name;                                 // "disk read", "matmul"
+  std::string kind, lane;                                   // instruction and lane: "Fetch weights", "load"
+  std::string op = "";                                      // one op of the kind, such as "conv2d"; empty means all
+  double ms = 0, share = 0;                                 // mean per step
+  std::optional<double> bytes_per_s, flops_per_s, ceiling;  // rate while busy, one of the two; and what bench says is possible
+  std::string ceiling_name;                                 // what the ceiling is a rate of: "disk read", "matmul"
 };
 
 class Profile {
  public:
-  /// After each step of the rank.
+  /// Adds a step; call it after each step of the rank.
   void step(const parallel::Rank& rank, const nn::Sequential& model, double seconds);
-  /// Where the ops' times go (StepSettings).
+  /// Returns where the ops' times are to be recorded (StepSettings).
   parallel::OpTimesOf& op_times() { return ops_; }
-  /// Longest first, a kind's ops behind it. `disks`: the rates of each stripe, which take `shares` of the bytes.
+  /// Returns the rows of the profile, longest first, each kind followed by its ops. `disks` are the rates of each stripe; the stripes take
+  /// `shares` of the bytes.
   std::vector<ProfileRow> rows(const Calibration& calibration, const std::vector<DiskRates>& disks, const std::vector<u32>& shares) const;
 
   struct Sum {
     double ms = 0;
     i64 disk_read_bytes = 0, disk_written_bytes = 0;
-    i64 memory_bytes = 0;  // read and written, of what goes through memory alone
-    bool copies = false;   // else it computes on them
+    i64 memory_bytes = 0;  // read and written, if only memory is involved
+    bool copies = false;   // copies the bytes; else computes on them
     double flops = 0;      // of matrix products
   };
-  /// What its blocks multiply: block_flops() of one.
+  /// Returns the FLOPs of a block: block_flops().
   using Flops = std::function<BlockFlops(u16 block)>;
-  /// The sums of one list, for tests too.
+  /// Adds the times of one list. Public for tests.
   void add(
       const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan,
       const Flops& flops = [](u16) { return BlockFlops{}; });

@@ -30,7 +30,7 @@ std::string policy_text(const parallel::ActivationPolicy& policy) {
   return (policy.recompute ? "recomputed block by block from inputs kept " : "kept ") + std::string(where);
 }
 
-// At most two policies: one of the first blocks, one of the last.
+// There are at most two policies: one for the first blocks, one for the last.
 std::string activations_text(const std::vector<parallel::ActivationPolicy>& blocks) {
   const auto first = std::ranges::count(blocks, blocks.front());
   if (first == std::ssize(blocks)) return "activations: " + policy_text(blocks.front());
@@ -56,7 +56,7 @@ std::string overlap_text(const Plan& plan) {
   }
 }
 
-// Who steps, where there are two who could.
+// Says whether the CPU or the GPU runs the Steps; empty without a GPU.
 std::string stepper_text(const Plan& plan) {
   if (!plan.on_gpu()) return "";
   std::array<bool, 2> steps{};  // by the CPU, by the GPU
@@ -69,7 +69,7 @@ std::string stepper_text(const Plan& plan) {
                      beside ? ", beside the GPU's computing" : ", while the GPU waits");
 }
 
-// What comes ahead of its use.
+// Names the sources from which data is fetched ahead of its use.
 std::string sources_text(const Plan& plan) {
   std::array<bool, offload::kTiers> tiers{};
   bool ranks = false;
@@ -89,7 +89,7 @@ std::string sources_text(const Plan& plan) {
   return text;
 }
 
-// Empty where nothing is fetched. On a CPU what is ahead of its use comes from nvme alone.
+// Returns an empty text if nothing is fetched. A CPU fetches ahead only from nvme.
 std::string prefetch_text(const Plan& plan) {
   const std::string from = plan.on_gpu() ? sources_text(plan) : plan.uses(Tier::nvme) ? "nvme" : "";
   if (from.empty()) return "";

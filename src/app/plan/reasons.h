@@ -1,5 +1,5 @@
-// What a plan has chosen, in words: a line each for the tiers, the activations, the logits, the order, the optimizer and what is fetched
-// ahead.
+// Puts the choices of a plan into words, one line each: the tiers, the activations, the logits, the order, the optimizer, and what is
+// prefetched.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace spillway::app {
 
 std::vector<std::string> reasons(const parallel::Plan& plan);
-/// The line of these of a rank that holds the last block; empty where it never makes logits again.
+/// Returns the line about the logits, for a rank that holds the last block; empty if its backward never computes them again.
 std::string logits_text(const parallel::Plan& plan);
 
 }  // namespace spillway::app

@@ -14,7 +14,7 @@ namespace {
 using parallel::Plan;
 using parallel::Tier;
 
-// Of the tier on all paths of this node: its ranks share them.
+// Says how large the nvme tier would have to be on all paths of this node, which its ranks share.
 std::string disk_text(i64 rank_bytes, const TierBudgets& budgets, i64 ranks) {
   const i64 needed = rank_bytes * ranks, there = budgets.bytes[2] * ranks;
   return fmt::format("--nvme PATH with room for {}{}", at_least(needed),
@@ -62,7 +62,7 @@ std::string list_of(const std::vector<LessToHold>& all, const TierBudgets& budge
 
 std::string at_least(i64 bytes) {
   if (bytes <= kGiB) return fmt::format("{}MiB", (bytes + kMiB - 1) / kMiB);
-  constexpr i64 kWhole = 100 * kGiB;  // tenths are no matter
+  constexpr i64 kWhole = 100 * kGiB;  // above this size tenths of a GiB do not matter
   if (bytes > kWhole) return fmt::format("{}GiB", (bytes + kGiB - 1) / kGiB);
   const i64 tenths = (bytes * 10 + kGiB - 1) / kGiB;
   return tenths % 10 == 0 ? fmt::format("{}GiB", tenths / 10) : fmt::format("{}.{}GiB", tenths / 10, tenths % 10);

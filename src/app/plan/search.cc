@@ -12,26 +12,26 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// Candidates are sized exactly in the order of their estimates; a plan that fits is found long before this.
+// Candidates are sized exactly in the order of their estimates. A plan that fits is usually found long before this limit.
 constexpr int kMostSized = 60;
-// Of those that fit the first few are simulated, each of other places or with its Steps elsewhere: estimates this much apart may be in the
-// wrong order.
+// The first few plans that fit are simulated, if they differ in their placement or in where their Steps run: estimates that differ by this
+// factor may still be in the wrong order.
 constexpr size_t kMostCompared = 8;
 constexpr double kWorthComparing = 1.25;
 
 constexpr i64 kPlentyBytes = i64{1} << 50;
-// Sized exactly, of those that would do by their estimates: first the ones that take least of the tier, then the ones that take most and
-// leave the others most room.
+// So many candidates that fit by their estimates are sized exactly: first those that take least of the tier, then those that take most of
+// it and leave the other tiers most room.
 constexpr size_t kMostTried = 12;
 
-// What is missing over all tiers, for the message when nothing fits.
+// Returns the bytes missing over all tiers, for the message when nothing fits.
 i64 missing(const Candidate& c, const TierBudgets& b) {
   i64 sum = 0;
   for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
   return sum;
 }
 
-// But for what is fetched ahead, where the estimates' order is the right one.
+// Returns whether two requests differ at most in what is fetched ahead. For that the estimates are in the right order.
 bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&
@@ -68,7 +68,7 @@ bool hopeless(const Candidate& c, const TierBudgets& b) {
   return device_bytes > b.bytes[0] || (!b.host_from_device && c.bytes[1] > b.bytes[1]) || c.bytes[2] > b.bytes[2];
 }
 
-// The plan that takes least of the tier, of those tried.
+// Returns the plan that takes least of the tier among those tried.
 std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlanWishes& wishes, TierBudgets budgets,
                                      const Rates& rates) {
   const auto t = static_cast<size_t>(tier);
@@ -111,7 +111,7 @@ double step_cost_s(const Plan& plan, const nn::Sequential& model, const Rates& r
 
 namespace {
 
-// `closest`: of those that do not fit.
+// `closest` becomes the best plan among those that do not fit.
 std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanRequest& base, const TierBudgets& budgets,
                                   const Rates& rates, bool quick, std::optional<Plan>& closest) {
   std::vector<Fitting> fitting;
@@ -143,7 +143,7 @@ std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const PlanWish
 
 namespace {
 
-// Estimates in order of time may hide the one that is small enough: the ones that take least of a tier, tier by tier.
+// Estimates ordered by time may hide the plan that is small enough. This tries the candidates that take least of a tier, tier by tier.
 std::optional<Fitting> smallest_that_fits(const std::vector<Candidate>& all, const TierBudgets& budgets) {
   std::vector<const Candidate*> some;
   for (const Candidate& c : all) {

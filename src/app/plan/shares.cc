@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr u32 kMostWeight = 64;
 constexpr double kTolerance = 0.1;  // two paths of one drive, measured one after the other, differ by less
 
-// The weights when the fastest path has `most`, and how far the worst is from its rate.
+// Returns the weights if the fastest path has the weight `most`, and the largest relative error of a weight.
 std::pair<std::vector<u32>, double> scaled(const std::vector<double>& rates, u32 most) {
   const double fastest = *std::ranges::max_element(rates);
   std::vector<u32> weights;

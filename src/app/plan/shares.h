@@ -1,5 +1,5 @@
-// How much of the nvme tier each --nvme path takes: small whole numbers in proportion to the bytes a second it moves, so that all paths
-// are done at the same time. A restart keeps the shares of the files it finds. Functions without state.
+// Decides how much of the nvme tier each --nvme path takes: small whole numbers in proportion to the path's bytes per second, so that all
+// paths finish at the same time. A restart keeps the shares of the files it finds. Functions without state.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -11,31 +11,33 @@
 namespace spillway::app {
 
 struct Shares {
-  std::vector<u32> weights;  // of each path
+  std::vector<u32> weights;  // one per path
   std::string why;           // for the log: "bench measured 1.52, 0.51 GB/s"
   bool to_measure = false;   // nothing is known yet: equal until measured
 
   std::string text() const;  // "shares 3:1 (bench measured 1.52, 0.51 GB/s)"; empty for one path
 };
 
-/// The smallest whole numbers that meet every rate to a tenth; the slowest path gets at least 1 where the fastest has 64.
+/// Returns the smallest whole numbers that match every rate to within 10 %. The fastest path has at most 64, and the slowest at least 1.
 std::vector<u32> weights_of(const std::vector<double>& bytes_per_s);
 
-/// Without touching a drive: as the files of a dead run of this id have them; by bench's figures when it measured all of them; equal on
-/// one filesystem; else equal until measured.
+/// Finds the shares without touching a drive. They are those of the files that a dead run with this id left, else those that bench's
+/// figures give if it measured all paths, else equal. If the paths are on several filesystems, equal shares hold only until the paths are
+/// measured.
 Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& run_id, const Calibration& calibration);
 
-/// Those that are still to be made lie where their parent does.
+/// Returns whether all paths are on one filesystem. A path that does not exist yet counts as its parent's.
 bool on_one_filesystem(const std::vector<ScratchPath>& paths);
 
-/// In proportion to what each moves of mixed reads and writes; `who` "measured" it.
+/// Returns shares in proportion to each path's rate of mixed reads and writes. `who` says in the log who measured them, as in "bench
+/// measured".
 Shares shares_by(const std::vector<DiskRates>& disks, const std::string& who);
 
-/// Bytes that striping with these weights can use when each path has so much room.
+/// Returns the bytes that striping with these weights can use if the paths have this much room.
 i64 striped_room(const std::vector<u32>& weights, const std::vector<i64>& room_bytes);
-/// Of all paths together: the path that is slowest for its share decides.
+/// Returns the rate of all paths together. The path that is slowest for its share decides.
 double striped_rate(const std::vector<u32>& weights, const std::vector<DiskRates>& disks, double DiskRates::*rate);
-/// How many times the bytes on the path with the largest share are there: as many drives wear like that one.
+/// Returns the total bytes as a multiple of those on the path with the largest share: so many drives together last as long as that one.
 double drives_worth(const std::vector<u32>& weights);
 
 }  // namespace spillway::app

@@ -32,7 +32,7 @@ bool alike(const Plan& a, const Plan& b) {
   return a.train.overlap == b.train.overlap && a.train_when_clipping.has_value() == b.train_when_clipping.has_value();
 }
 
-// Free in nothing that ranks must share.
+// Fixes the options on which all pipeline ranks must agree, as `plan` has them.
 PlanWishes like(PlanWishes wishes, const Plan& plan) {
   wishes.zero_stage = plan.scheduling.sharding.stage;
   wishes.prefetch = plan.scheduling.prefetch;
@@ -54,8 +54,8 @@ std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlanWishes&
   return all;
 }
 
-// Where some stages gain by Steps beside computing and others do not, all have them after it; on a GPU, where the CPU's would hold it up,
-// in the next forward if that fits, which costs the others nothing.
+// Used if only some stages gain by Steps that run beside computing. On a GPU, where the CPU's Steps would hold it up, all stages run them
+// in the next forward if that fits, which costs the other stages nothing. Otherwise all stages run them after the backward.
 std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlanWishes wishes, const TierBudgets& budgets, const Rates& rates,
                                          int first) {
   if (base.device == Device::Kind::cuda) {
@@ -70,7 +70,7 @@ std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlanWishes wis
   return of_all_stages(base, wishes, budgets, rates, first);
 }
 
-// Each group lies where its owner chose, each block keeps what its rank chose.
+// Joins the stages' placements: each group is placed as its owner chose, each block's activations as its rank chose.
 PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, const std::vector<u16>& rank_of) {
   const Plan& any = stages.front().plan;
   const auto of = [&](u16 block) -> const parallel::Placement& { return stages[rank_of[block]].plan.placement; };
@@ -166,7 +166,7 @@ namespace {
 
 using Which = std::function<const parallel::Program&(const Plan&)>;
 
-// As another data-parallel rank of the plan's stage makes it.
+// Returns the Program as data-parallel rank `rank` of the plan's stage has it.
 parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
   const parallel::Program& mine = which(plan);
   parallel::Scheduling scheduling = plan.scheduling;
@@ -177,7 +177,7 @@ parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
   return generate_training(plan.layout, plan.placement, scheduling);
 }
 
-// One Program of each plan, as every rank has it.
+// Checks one Program of each plan, as every rank has it, against the others.
 void check_one_of_each(const std::vector<Plan>& stages, const Which& which) {
   const int data_ranks = stages.front().scheduling.sharding.ranks;
   std::vector<parallel::Program> programs;

@@ -1,21 +1,22 @@
-// The plan of a pipeline: each stage's rank gets what fits it, and all share what they must: ZeRO stage, order, prefetch and overlap, found
-// for the stage that holds most. Pure functions.
+// Makes the plans of a pipeline. Each stage's rank gets what fits it. The ZeRO stage, order, prefetch and overlap must be common to all;
+// they are found for the stage that holds most. Pure functions.
 #pragma once
 #include "app/plan/cost_model.h"
 #include "app/plan/planner.h"
 
 namespace spillway::app {
 
-/// Which blocks each stage gets: as --pipeline-split says, or as even as can be by their times.
+/// Assigns blocks to the pipeline stages, as --pipeline-split says or as evenly by time as possible.
 void deal_blocks(parallel::PlanRequest& request, const PlanWishes& wishes, const Rates& rates);
 
-/// As choose_plan, of rank `base.scheduling.pipeline.rank`, with a placement that serves all pipeline ranks. With one rank it is that.
+/// Chooses the plan of rank `base.scheduling.pipeline.rank`, with a placement that serves all pipeline ranks. With a single pipeline rank
+/// this is choose_plan.
 ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
 
-/// Of all pipeline ranks, by rank, where `request` makes the one that is `mine`.
+/// Returns the plans of all pipeline ranks, by rank. `request` makes the plan `mine`.
 std::vector<parallel::Plan> plans_of_stages(const parallel::PlanRequest& request, const parallel::Plan& mine);
-/// The Programs of all ranks, data-parallel ones of each of these stages, meet: forward, and when training the others that can run too.
-/// Error(bug).
+/// Checks that the collectives and messages of all ranks match, including all data-parallel ranks of each stage: in the forward Program,
+/// and for training in the other Programs as well. Throws Error(bug).
 void check_meetings(const std::vector<parallel::Plan>& stages);
 
 }  // namespace spillway::app

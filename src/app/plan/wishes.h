@@ -1,5 +1,5 @@
-// What a run asks of its plan, from its resolved flags: the work of a step, the formats of its state, and what was said of where things
-// lie. Values and pure functions.
+// Derives what a run asks of its plan from its resolved flags: the work of a step, the formats of its state, and the placement options.
+// Values and pure functions.
 #pragma once
 #include "app/flags/optimizer_groups.h"
 #include "app/plan/planner.h"
@@ -8,15 +8,15 @@
 
 namespace spillway::app {
 
-/// What a rank computes at a time.
+/// The work that a rank computes at a time.
 struct Workload {
   nn::Mode mode = nn::Mode::train;
   i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
-  i64 cache_positions = 0;  // Mode::generate: of its key/value cache
+  i64 cache_positions = 0;  // positions of the key/value cache, for Mode::generate
   bool decay_all = false;
 };
 
-/// What only a training run chooses of its state.
+/// Options that only a training run has for its state.
 struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
@@ -26,14 +26,14 @@ struct StateWishes {
   std::vector<OptimizerGroup> optimizer_groups;
   offload::Durability durability = offload::Durability::checkpoint;
 
-  /// With weights of this precision. Error(usage) where they do not go together.
+  /// Returns the state format for weights of this precision. Throws Error(usage) if the options do not go together.
   optim::StateFormat format(Precision precision) const;
 };
 
 PlanWishes wishes_of(const TrainConfig& config);
 Workload work_of(const TrainConfig& config);
 StateWishes state_of(const TrainConfig& config);
-/// Without training.
+/// Returns the options of a run without training.
 PlanWishes wishes_of_inference(const RanksConfig& config);
 
 }  // namespace spillway::app
