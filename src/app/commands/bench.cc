@@ -1,5 +1,5 @@
-// spillway bench: measures this node, prints a table, and keeps the figures for plan and train. The communicator is measured by the ranks
-// that entry.cc starts for it; the first of them then goes on with the rest, alone.
+// spillway bench: measures this node, prints a table, and caches the figures for plan and train. The communicator is measured by the ranks
+// that entry.cc starts for it; the first of them then measures the rest alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::string table(const std::vector<BenchRow>& rows) {
   return text;
 }
 
-// Explicit wishes without a path are refused; of "everything" the disk is left out.
+// Returns the scratch paths to measure. Throws if `disk` was requested by name and there is no path; otherwise the disk is left out.
 std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   std::vector<ScratchPath> all = config.nvme;
   if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
@@ -47,7 +47,7 @@ std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   return {};
 }
 
-// The first that can be used; none is refused only where it was asked for by name.
+// Returns the first usable GPU; empty if there is none. Throws Error(usage) instead if only `link`, which needs a GPU, was requested.
 std::optional<Device> gpu_to_measure(const BenchConfig& config, Console& console) {
   const GpuReport report = query_gpus();
   for (const GpuFacts& gpu : report.gpus) {
@@ -79,7 +79,7 @@ std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& 
   return rows;
 }
 
-// Of the first rank; nothing of the others.
+// Returns the rows of the first rank; empty on the others.
 std::vector<BenchRow> measure_communicator(const BenchSize& size, const Launcher& launcher, Console& console, const Host& host) {
   const Peers peers(join_ranks(launcher, kMeeting_s, "auto", host));
   if (peers.first()) console.progress(fmt::format("bench: communicator, {} ranks", peers.ranks()));

@@ -11,9 +11,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using parallel::Parts;
 
-constexpr int kRuns = 3;  // of each loop in a round, the same on all ranks: who ran once more would wait forever
+constexpr int kRuns = 3;  // of each loop in a round; equal on all ranks, since an extra run would wait forever
 
-// A rank's whole and a place for a copy of it.
+// A rank's buffer for the collectives, and room for a copy of it.
 class Exchanged {
  public:
   Exchanged(i64 bytes, parallel::Communicator& ranks)
@@ -27,10 +27,11 @@ class Exchanged {
 
   void reduce_scatter() { ranks_.reduce_scatter(whole(), part(other_half()), DType::f32, elems_).wait(); }
   void all_gather() { ranks_.all_gather(part(whole()), whole(), bytes_).wait(); }
-  /// As many bytes read and written as this rank's part of `bytes` that all ranks move.
+  /// Copies this rank's share of the `bytes` that all ranks move, which are read and written.
   void copy(i64 bytes) { copy_past_caches(other_half().data(), whole().data(), bytes / ranks_.size() / 2); }
 
-  /// Read and written by all ranks together. Everybody's whole is read, one sum of it written; every part is read, and all wholes written.
+  /// The bytes that all ranks read and write together. A reduce-scatter reads every rank's buffer and writes one sum. An all-gather reads
+  /// every part once and writes every rank's buffer.
   i64 reduce_scatter_bytes() const { return (ranks_.size() + 1) * bytes_.back(); }
   i64 all_gather_bytes() const { return ranks_.size() * bytes_.back(); }
 
@@ -47,7 +48,7 @@ class Exchanged {
   Parts elems_{}, bytes_{};
 };
 
-// From when all have come to when all are done.
+// Returns the time from when all ranks have arrived until all are done.
 double seconds_of(const std::function<void()>& body, parallel::Communicator& ranks) {
   ranks.barrier().wait();
   const auto begin = Clock::now();

@@ -37,7 +37,7 @@ BenchRow row(const char* name, double value, const char* unit, const Timing& tim
 
 u32 scrambled(i64 i) { return static_cast<u32>(i) * 2654435761u; }
 
-// Numbers of both signs and an ordinary size: 0.5 to 1 in f32 and bf16 alike, for what lies in a word is two of the latter.
+// Fills memory with numbers of both signs from 0.5 to 1. They are valid as f32 and, two to a word, as bf16.
 void fill(std::byte* data, i64 bytes) {
   auto* words = reinterpret_cast<u32*>(data);
   Stream::current().for_ranges(bytes / 4, kGrainElems, [&](i64 begin, i64 end) {
@@ -57,7 +57,7 @@ float sum_all(const float* a, i64 n) {
 
 void copy_all(std::byte* to, const std::byte* from, i64 bytes) { copy_past_caches(to, from, bytes); }
 
-// One product of the transformer's widest layer.
+// The matrix product of a transformer's widest layer.
 class Product {
  public:
   Product(const BenchSize& size, DType dtype)
@@ -75,7 +75,7 @@ class Product {
   Tensor a_, b_, c_, workspace_;
 };
 
-// Weights, gradients and moments of `tiles` tiles, updated in place.
+// Adam's weights, gradients and moments of `tiles` tiles, updated in place.
 class Adam {
  public:
   explicit Adam(i64 tiles)
@@ -151,7 +151,7 @@ std::vector<BenchRow> bench_memory(const BenchSize& size) {
   fill(a.data(), size.memory_bytes);
   fill(b.data(), size.memory_bytes);
   const i64 n = size.memory_bytes / 4;
-  volatile float read = 0;  // so that nobody leaves the sum out
+  volatile float read = 0;  // volatile, so that the compiler keeps the sum
   const auto s = time_loops(
       {[&] { axpy_all(reinterpret_cast<float*>(a.data()), reinterpret_cast<const float*>(b.data()), n); },
        [&] { copy_all(a.data(), b.data(), size.memory_bytes); }, [&] { read = sum_all(reinterpret_cast<const float*>(b.data()), n); }},

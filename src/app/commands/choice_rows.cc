@@ -25,7 +25,7 @@ struct Texts {
   std::vector<std::string> unread;
 };
 
-// What a row is, before it is tokens. Error(data) says what was expected, and got, behind `where`.
+// Parses a row into its texts. Throws Error(data), which begins with `where` and says what was expected and found.
 Texts texts_of(const std::string& line, const std::string& where) {
   const auto complain = [&](const std::string& expected) { throw Error(ErrorCode::data, where + " expected " + expected); };
   const Json json = parse_ordered_json(line);
@@ -62,7 +62,7 @@ Texts texts_of(const std::string& line, const std::string& where) {
 }
 
 ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data::Tokenizer& tokenizer, const std::string& where) {
-  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // of no other character: all
+  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // if there is nothing else, all of the prompt
   const std::string moved = prompt.substr(prompt.size() - spaces) + choice;
   prompt.resize(prompt.size() - spaces);
   ChoiceTokens all{tokenizer.encode(prompt + moved), std::ssize(tokenizer.encode(prompt)), std::ssize(choice)};
@@ -81,7 +81,7 @@ ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data
   return all;
 }
 
-// True where it lost any.
+// Drops the first tokens beyond `positions` + 1. Returns whether any were dropped.
 bool keep_last(ChoiceTokens& choice, i64 positions, const std::string& where) {
   const i64 dropped = std::ssize(choice.tokens) - (positions + 1);
   if (dropped <= 0) return false;

@@ -12,7 +12,7 @@
 namespace spillway::app {
 namespace {
 
-// Counted: what follows the prompt.
+// Makes a batch of one row in which only the tokens after the prompt contribute to the loss.
 MicroBatch batch_of(const ChoiceTokens& choice, i64 positions) {
   const Shape shape{1, positions};
   MicroBatch batch{.tokens_BT = zeros(shape, DType::int32, "tokens"),
@@ -53,9 +53,9 @@ ChoiceScores score_choices(parallel::Rank& rank, const parallel::Mesh& mesh, con
   }
   const StreamScope scope(rank.input_stream());
   const auto here = static_cast<size_t>(mesh.data_rank(peers.rank())), ranks = static_cast<size_t>(mesh.data);
-  std::vector<double> likelihoods;  // logarithms of
+  std::vector<double> likelihoods;  // log-likelihoods
   while (likelihoods.size() < all.size()) {
-    const size_t next = likelihoods.size();  // beyond the last one the first is computed again, for all ranks meet in it
+    const size_t next = likelihoods.size();  // surplus ranks compute choice 0 again, since all take part in the collectives
     const MicroBatch batch = batch_of(*all[next + here < all.size() ? next + here : 0], positions);
     const std::vector<std::vector<double>> losses = peers.gather(std::vector<double>{rank.evaluate(batch)});
     for (size_t r = 0; r < ranks && likelihoods.size() < all.size(); ++r)

@@ -1,5 +1,5 @@
-// spillway classify: what a model that reads images says of some, under the same budgets and placements as training. Data-parallel ranks
-// share the images.
+// spillway classify: predicts the classes of images with an image model, under the same budgets and placements as training. Data-parallel
+// ranks share the images.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@
 namespace spillway::app {
 namespace {
 
-// Files without a class (0).
+// Image files whose class is unknown (0 stands for it).
 class Pictures final : public data::ImageSource {
  public:
   Pictures(std::vector<std::string> files, data::ImageFormat format) : files_(std::move(files)), format_(std::move(format)) {}
@@ -42,7 +42,7 @@ struct Guess {
   double probability;
 };
 
-// By the softmax of its logits, the likeliest first.
+// Returns the `top` classes by the softmax of the logits, the most likely first.
 std::vector<Guess> guesses(std::span<const double> logits_K, i64 top) {
   const double largest = *std::ranges::max_element(logits_K);
   std::vector<Guess> all;

@@ -1,4 +1,5 @@
-// The commands' bodies: each takes its typed configuration and returns the exit status; failures are Errors, printed by run() (entry.h).
+// The bodies of the commands. Each takes its typed configuration and returns the exit status; failures are thrown as Errors, which run()
+// (entry.h) prints.
 #pragma once
 #include "app/events/callbacks.h"
 #include "app/flags/config.h"
@@ -8,14 +9,14 @@
 
 namespace spillway::app {
 
-constexpr int kInterrupted = 130;  // the status of a command that an interrupt ended, as shells say it
+constexpr int kInterrupted = 130;  // exit status of a command that was interrupted, as shells report it
 
-/// As one of several ranks: all of them call it. The first one alone speaks, and what all fail with it alone throws: the others return the
-/// status.
+/// These commands run as one of several ranks; all ranks call them. Only the first rank prints. An error common to all ranks is thrown by
+/// the first one only; the others return its exit status.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers);
-/// The same, heard by a program.
+/// As above; `callbacks` tell a calling program about the run.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks);
-/// train --rehearse: starts what it needs itself. The status of what failed.
+/// train --rehearse. It starts the processes that it needs. Returns the exit status of what failed, or 0.
 int run_rehearsal(const TrainConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
 int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
@@ -30,12 +31,12 @@ int run_inspect(const InspectConfig& config, Console& console);
 int run_status(const StatusConfig& config, Console& console);
 int run_top(const TopConfig& config, Console& console);
 int run_report(const ReportConfig& config, Console& console);
-/// 3 when anything is red.
+/// Returns 3 if anything is red.
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
 int run_bench(const BenchConfig& config, Console& console, const Host& host);
 int run_schedule(const ScheduleConfig& config, Console& console);
 int run_slurm(const SlurmConfig& config, Console& console);
-/// 7 where numbers differ.
+/// Returns 7 if numbers differ.
 int run_selftest(const SelftestConfig& config, Console& console, const Host& host);
 
 }  // namespace spillway::app

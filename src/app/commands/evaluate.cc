@@ -1,5 +1,5 @@
-// spillway evaluate: the loss of a model folder, a run or a checkpoint on data, or how often it is right, under the same budgets and
-// placements as training. Data-parallel ranks share the windows, or the choices; the result is the same bits on any number of ranks.
+// spillway evaluate: computes the loss of a model folder, a run or a checkpoint on data, or how often it answers right, under the same
+// budgets and placements as training. Data-parallel ranks share the rows or choices; the result has the same bits on any number of ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ i64 sequence_length(const EvaluateConfig& config, const ModelSource& source) {
                                             source.config.positions, T));
 }
 
-// The run that the model is, or is a checkpoint of; else empty.
+// Returns the run folder if the model is a run or one of its checkpoints; else empty.
 fs::path run_of(const fs::path& model) {
   if (fs::is_directory(model / "checkpoints")) return model;
   const fs::path whole = fs::absolute(model).lexically_normal(),
@@ -41,7 +41,7 @@ fs::path run_of(const fs::path& model) {
   return parent.filename() == "checkpoints" ? parent.parent_path() : fs::path();
 }
 
-// A number that is not finite is null, with "nonfinite": "nan" or "inf" beside it, as in metrics.jsonl.
+// Formats the result as JSON. As in metrics.jsonl a number that is not finite is null, with "nonfinite": "nan" or "inf" beside it.
 std::string json_text(const HeldOutLoss& loss, double perplexity) {
   const auto accuracy = loss.accuracy();
   nlohmann::ordered_json all = {{"loss", loss.mean()}};
@@ -77,7 +77,7 @@ void check_loss_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
                           loss.mean(), loss.targets, config.model));
 }
 
-// Of rows with choices: how often the right one is the likeliest.
+// Evaluates rows with choices: how often the right choice is the most likely.
 int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers& peers) {
   std::optional<Inference> model;
   ChoiceRows rows;
@@ -93,7 +93,7 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
     work.sequence_length = longest_choice(rows.rows);
     work.micro_batch_size = 1;
   });
-  std::vector<i32> facts;  // that the ranks must have in common: the rows' form, and their tokens
+  std::vector<i32> facts;  // the ranks must agree on the rows' form and tokens
   for (const ChoiceRow& row : rows.rows) {
     facts.insert(facts.end(), {static_cast<i32>(row.choices.size()), static_cast<i32>(row.answer)});
     for (const ChoiceTokens& choice : row.choices) {

@@ -23,9 +23,9 @@
 namespace spillway::app {
 namespace {
 
-// Below this not even gpt2-tiny with its activations has room to breathe.
+// With less memory than this not even gpt2-tiny and its activations have enough room.
 constexpr i64 kLeastGrantBytes = 256 * kMiB;
-// More than the queues of io_uring take, which kernels before 5.12 count as locked memory.
+// This is more than io_uring's queues take, which kernels before 5.12 count as locked memory.
 constexpr i64 kQueuesBytes = 64 * kKiB;
 
 Finding cores(const Host& host) {
@@ -36,7 +36,7 @@ Finding cores(const Host& host) {
   return {Level::green, "cores", text + ")", ""};
 }
 
-// Whether the processor lists the feature; empty when it does not tell.
+// Returns whether the processor lists the feature; empty if it does not tell.
 std::optional<bool> has_feature(const Host& host, const std::string& name) {
   std::istringstream lines(host.read("/proc/cpuinfo").value_or(""));
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,5 @@
-// What `doctor` finds, one fact a line, apart from how it is printed. Reads the node, changes nothing but --reclaim's orphans. Thread-safe.
+// Finds the facts that `doctor` reports, one per line, independent of how they are printed. Only reads the node, except that --reclaim
+// removes orphaned scratch files. Thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,23 +15,23 @@ const char* to_string(Level level);
 struct Finding {
   Level level = Level::green;
   std::string name;  // "cores"
-  std::string text;  // what is there
-  std::string cure;  // yellow: the fall-back; red: what to do
+  std::string text;  // what was found
+  std::string cure;  // yellow: the fall-back in use; red: what to do
 };
 
-/// Cores, instruction set, memory, memlock.
+/// Reports cores, instruction set, memory and the memlock limit.
 std::vector<Finding> look_at_host(const Host& host);
-/// What bench has measured here.
+/// Reports what bench has measured on this node.
 Finding look_at_calibration(const Host& host);
-/// The engine that would be used, and why.
+/// Reports the I/O engine that would be used, and why.
 Finding look_at_io(offload::IoEngineKind kind);
-/// A scratch path and the orphans on it, removed when `reclaim`. On a login node nothing is red.
+/// Reports a scratch path and the orphans on it, which `reclaim` removes. Nothing is red on a login node.
 std::vector<Finding> look_at_scratch(const ScratchPath& scratch, bool login, bool reclaim);
 Finding look_at_gpu(const Host& host);
-/// Whether this node's GPUs reach each other, where there are several; and NCCL, where there is one. Call it before look_at_gpu():
-/// probe_peers() asks for that.
+/// Reports whether this node's GPUs can reach each other, if there are several, and whether NCCL is found, if there is a GPU. Call it
+/// before look_at_gpu(), as probe_peers() requires.
 std::vector<Finding> look_at_peers();
-/// The launcher, MPI and Slurm as seen from here.
+/// Reports the launcher, MPI and Slurm as seen from this node.
 std::vector<Finding> look_at_cluster(const Host& host);
 
 }  // namespace spillway::app

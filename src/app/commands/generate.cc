@@ -1,5 +1,5 @@
-// spillway generate: text from a model folder, a run or a checkpoint, under the same budgets and placements as training; of one prompt as
-// it comes, of a file of prompts several at once, a line of JSON each. The first rank prints.
+// spillway generate: continues text with a model folder, a run or a checkpoint, under the same budgets and placements as training. A single
+// prompt is answered as a stream. A file of prompts is answered several at once, one line of JSON each. The first rank prints.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// `adapter`: whose answer it is, where several answer.
+// Formats an answer as a line of JSON. `adapter` names the adapter that answered, if there are several.
 std::string line_of(const Prompt& prompt, const Answer& answer, const std::string& adapter) {
   Json all = {{"prompt", prompt.text}, {"text", answer.text}, {"tokens", answer.tokens}};
   if (!adapter.empty()) all["adapter"] = adapter;
@@ -34,7 +34,7 @@ PromptFile prompts_of(const GenerateConfig& config, const Writer& writer) {
   return {{{*config.prompt, std::move(tokens)}}, {}};
 }
 
-// Ranks of other nodes may have another file under this name.
+// Ranks on other nodes may have another file under this name, so they compare checksums of the prompts.
 u32 checksum(const std::vector<Prompt>& prompts) {
   std::vector<i32> all;
   for (const Prompt& prompt : prompts) {
@@ -87,7 +87,7 @@ void generate(const GenerateConfig& config, const std::string& adapter, Console&
   }
 }
 
-// One adapter after the other, each with the model loaded anew: they may be of other ranks and targets.
+// Uses one adapter after the other and loads the model anew for each, since adapters may have different ranks and target layers.
 int generate_with_each(const GenerateConfig& config, Console& console, const Peers& peers) {
   peers.together([&] {
     for (const std::string& folder : config.adapters) models::read_adapter_config(folder);

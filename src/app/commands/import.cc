@@ -1,4 +1,5 @@
-// spillway import: weights that others' programs wrote, as a Hugging Face folder. Streamed; appears whole or not at all.
+// spillway import: converts weights that other programs wrote to a Hugging Face folder. The weights are streamed, and the folder appears
+// complete or not at all.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -15,7 +16,7 @@
 namespace spillway::app {
 namespace {
 
-// What the folder does not say of how the model is to be used.
+// Says how to use the model, where the folder itself does not.
 std::string import_note(const models::ModelConfig& config) {
   if (!config.reads_images()) return "it has no tokenizer: train and generate take --tokenizer, a tokenizer.json of GPT-2's";
   return "pixels p become (p / 255 - 0.5) / 0.5 here, and in torchvision's training they had ImageNet's mean and deviation: train some "

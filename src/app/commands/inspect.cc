@@ -1,4 +1,4 @@
-// One description as JSON; the text form is a rendering of it, so the two never differ.
+// spillway inspect: describes a folder or a file as JSON. The text form is rendered from that JSON, so the two never differ.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ Json describe_tokens(const fs::path& path) {
           {"first_ids", first}};
 }
 
-// The files of weights of a folder, one row each.
+// Returns the weight files of a folder, one row each.
 Json weight_files(const fs::path& folder) {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -118,7 +118,7 @@ Json weight_files(const fs::path& folder) {
 Json describe_checkpoint(const fs::path& folder) {
   Json about = {{"kind", "checkpoint"}, {"path", folder.string()}};
   about["manifest"] = read_json(folder / "manifest.json");
-  about["manifest"].erase("checksums");  // as many as there are blocks
+  about["manifest"].erase("checksums");  // there is one for each block of the files
   about["checksums"] = has_checksums(folder);
   about["table"] = weight_files(folder);
   return about;
@@ -133,7 +133,7 @@ Json describe_model(const fs::path& folder) {
   return about;
 }
 
-// The optimizer's arrays in the last column.
+// Describes a DeepSpeed checkpoint, with the optimizer's arrays in the last column.
 Json describe_deepspeed(const fs::path& folder) {
   const data::ZeroCheckpoint checkpoint(folder);
   Json about = describe_tensors("DeepSpeed's checkpoint", folder, checkpoint.tensors(), {});
@@ -149,7 +149,7 @@ Json describe_deepspeed(const fs::path& folder) {
   return first;
 }
 
-// The last whole line: a run under way may be writing the next one.
+// Returns the last complete line, since a live run may be writing the next one.
 std::string last_line(const fs::path& path) {
   if (!fs::exists(path)) return "";
   const data::File file = data::File::open(path);
@@ -176,7 +176,7 @@ Json checkpoint_rows(const fs::path& run) {
   return rows;
 }
 
-// What one looks for first stands first.
+// Describes a run; what readers look for first comes first.
 Json describe_run(const fs::path& folder) {
   Json about = {{"kind", "run"}, {"path", folder.string()}};
   const Json config = fs::exists(folder / "config.json") ? read_json(folder / "config.json") : Json::object();
@@ -236,7 +236,7 @@ std::string render_table(const Json& table) {
   return text;
 }
 
-// `within`: the key the object stands under, for "tier_bytes" says what its members are.
+// `within` is the key that the object is a member of: under "tier_bytes", for example, all members are bytes.
 std::string render(const Json& about, const std::string& indent = "", const std::string& within = "") {
   std::string text;
   for (const auto& [key, value] : about.items()) {
@@ -251,7 +251,7 @@ std::string render(const Json& about, const std::string& indent = "", const std:
   return text;
 }
 
-// Of a checkpoint, or of each of a run's.
+// Returns the checkpoints to verify: the given one, or all of a run.
 std::vector<fs::path> to_verify(const fs::path& path) {
   if (fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return {path};
   const std::vector<fs::path> all = checkpoints(path);

@@ -45,7 +45,7 @@ i64 sequence_length(const InspectConfig& config, const ModelSource& source) {
 
 double rounded(double share) { return std::round(share * 1e4) / 1e4; }
 
-// Tokens of one document in turn, those that count and those that do not.
+// Splits a document's tokens into pieces of text that do or do not contribute to the loss.
 Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, std::span<const i32> targets) {
   Json pieces = Json::array();
   const auto decoder = tokenizer.stream_decoder();
@@ -63,7 +63,7 @@ Json pieces_of(const data::Tokenizer& tokenizer, std::span<const i32> tokens, st
   return pieces;
 }
 
-// Documents begin at position 0, and so does the padding at the end of the row.
+// Describes one row. Documents begin at position 0, and so does the padding at the end of the row.
 Json row_of(const data::TextRows& rows, i64 row, i64 T, const data::Tokenizer& tokenizer) {
   std::vector<i32> tokens(static_cast<size_t>(T)), targets(tokens.size()), positions(tokens.size());
   const i64 counted = rows.read(row, tokens, targets, positions).counted;
@@ -96,7 +96,7 @@ Json lengths_of(const data::PreparedFile& file) {
   return {{"min", lengths.front()}, {"median", at(0.5)}, {"90_percent", at(0.9)}, {"max", lengths.back()}};
 }
 
-// Between characters.
+// Cuts the text to at most `bytes` bytes, between two UTF-8 characters.
 std::string shortened(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
   while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;

@@ -1,4 +1,4 @@
-// What a file of rows (.jsonl) is to a model that trains on it: its first rows, made into tokens and packed as train does it, and counts.
+// Describes what a model that trains on a file of rows (.jsonl) sees: the first rows, tokenized and packed as train does it, and counts.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace spillway::app {
 
-/// Its tokens are kept as those of evaluate are. `first_rows` holds the text of the first rows. Errors are train's: Error(usage) of flags
-/// that do not fit the model, Error(data) of a bad line.
+/// Describes the file. Its tokens are cached like those of evaluate. The member `first_rows` holds the text of the first rows. Throws
+/// train's errors: Error(usage) for flags that do not fit the model, Error(data) for a bad line.
 nlohmann::ordered_json describe_rows(const InspectConfig& config, Console& console);
 
-/// `first_rows` of it for a person: what counts in colour, or between ⟦ and ⟧; a line of dashes between documents of a row. Control
-/// characters are escaped; a long row is cut.
+/// Returns `first_rows` for a reader: the text that contributes to the loss is coloured, or stands between ⟦ and ⟧; a line of dashes
+/// separates the documents of a row. Control characters are escaped, and a long row is cut.
 std::string first_rows_text(const nlohmann::ordered_json& about, const Console& console);
 
 }  // namespace spillway::app

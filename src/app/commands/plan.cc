@@ -1,4 +1,4 @@
-// spillway plan: what train would do, without weights, data or a byte written.
+// spillway plan: shows what train would do, without weights or data and without writing anything.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,14 +30,15 @@ Pace pace_of(const PlanConfig& config, const Session& session, std::optional<i64
   return pace;
 }
 
-// The first of so many ranks: no other one's parts are larger. All on this node, or as many on each of others.
+// Plans for the first rank, since no other rank's part is larger. All ranks are on this node, or with --cluster one per GPU of each node.
 RankPlace place_of(const PlanConfig& config) {
   const auto ranks = static_cast<int>(config.ranks);
   const int local = config.cluster ? static_cast<int>(parse_cluster(*config.cluster, "--cluster").gpus) : ranks;
   return {.ranks = ranks, .local_ranks = local, .core_sharers = local};
 }
 
-// On another machine a GPU a rank, which meet over NCCL unless the flags say otherwise; its buffers are the GPU's too.
+// With --cluster each rank has a GPU of another machine. The GPUs communicate over NCCL unless the flags say otherwise, and its buffers
+// take GPU memory.
 ChosenDevice device_of(PlanConfig& config, const GpuReport& gpus, const RankPlace& place) {
   ChosenDevice device = choose_device(config, gpus, place, true);
   if (!config.cluster) {
@@ -51,7 +52,7 @@ ChosenDevice device_of(PlanConfig& config, const GpuReport& gpus, const RankPlac
   return device;
 }
 
-// Of a pipeline as many stages as can be looked at one by one.
+// Returns the timeline of a step. It shows all stages of a pipeline, unless there are too many to be looked at one by one.
 Timeline timeline_of(Session& session) {
   const parallel::Plan& plan = session.chosen();
   const StepCost& cost = session.prediction().step(plan.train);
@@ -97,7 +98,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   check_stages(config);
   const RankPlace place = place_of(config);
   std::optional<i64> steps = config.steps;
-  if (!config.data.empty() && !needs_preparation(config, source)) {  // a plan writes nothing
+  if (!config.data.empty() && !needs_preparation(config, source)) {  // preparing data would write files
     TrainConfig train = config;
     resolve_steps(train, *RunData(config, 0, 1, source).training);
     steps = train.steps;

@@ -83,7 +83,7 @@ std::string pace_text(const PlanReport& report) {
   return text;
 }
 
-// Of the step; those that have nothing to do are left out.
+// Returns the busy share of each lane in the step; idle lanes are left out.
 std::string lanes_text(const StepCost& cost) {
   std::string text;
   for (size_t l = 0; l < parallel::kLanes; ++l) {
@@ -113,7 +113,7 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   return text;
 }
 
-// The name of a GPU is not looked up.
+// Describes the cluster. Its rates are constants: nothing is looked up by the GPU's name.
 std::string cluster_text(const Cluster& c, const Rates& rates) {
   std::string text = fmt::format("for {} node{} of {} {} with {} each, {} of memory", c.nodes, c.nodes == 1 ? "" : "s", c.gpus, c.gpu,
                                  format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));

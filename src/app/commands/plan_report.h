@@ -1,4 +1,4 @@
-// What `plan` shows of a plan that fits, for people and as JSON. Functions without state.
+// Formats what `plan` shows of a plan that fits, as text and as JSON. Functions without state.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace spillway::app {
 
-/// What the predicted pace comes to.
+/// The predicted pace of a run.
 struct Pace {
   i64 tokens_per_step = 0;
   double step_s = 0;
-  std::optional<i64> steps;  // of --steps, or of the data's epochs
+  std::optional<i64> steps;  // from --steps, or from the epochs of the data
   Wear wear;                 // of all ranks of this node
 };
 
@@ -25,17 +25,17 @@ struct PlanReport {
   const StepCost& cost;
   Pace pace;
   std::vector<Alternative> alternatives;
-  std::string command;               // train_command()
-  std::optional<Roofline> roofline;  // where it was asked for
+  std::string command;               // from train_command()
+  std::optional<Roofline> roofline;  // set with --roofline
 };
 
 std::string plan_json(const PlanReport& report);
 std::string plan_text(const PlanReport& report);
-/// What a step is and how long all take, a line each.
+/// Returns lines that say what a step is and how long all steps take.
 std::vector<std::string> pace_lines(const PlanReport& report);
 
-/// The training that was planned, to be pasted into a shell: train's flags as they were given, without how this command prints. PATH
-/// stands where something is missing. `on_nvme`: the plan uses it.
+/// Returns a shell command for the planned training: train's flags as they were given, without those of plan's output. PATH stands for
+/// missing paths. `on_nvme` says whether the plan uses nvme.
 std::string train_command(const PlanConfig& given, bool on_nvme);
 
 }  // namespace spillway::app

@@ -1,7 +1,7 @@
-// spillway train --rehearse: what would fail in hour six fails in minute two. The program itself, with the flags given, trains and saves,
-// is killed, and goes on to its end, validating, sampling and counting histograms where the run does; once more it takes as many steps
-// without a kill, and saves when asked to stop. Three steps at least: the first two warm up, only the third one's time says something of
-// the run's.
+// spillway train --rehearse: shows within minutes what would fail after hours. It starts the program itself with the given flags. One run
+// trains and saves, is killed, and resumes to its end, with validation, samples and histograms if the run has them. A second run takes as
+// many steps without a kill, and saves when asked to stop. A rehearsal takes at least three steps: the first two warm up, so only the third
+// one's time is typical of the run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 constexpr i64 kLeastSteps = 3;
-constexpr i64 kSampledTokens = 128;      // of the trainer's samples
-constexpr double kLongestSample_s = 60;  // longer ones are left out, and named
+constexpr i64 kSampledTokens = 128;      // per sample, as in the trainer
+constexpr double kLongestSample_s = 60;  // longer samples are left out, and the report says so
 constexpr int kSaved = 75;
 
 i64 bytes_of(const fs::path& folder) {
@@ -59,7 +59,7 @@ class Rehearsal {
   fs::path killed() const { return folder_ / kKilledRun; }
   i64 steps(const fs::path& run) const { return static_cast<i64>(rows_of(run).size()); }
 
-  // With as many checkpoints to come as the run has still to make room for.
+  // Returns the flags of a run that keeps as many checkpoints as the real run still has to make room for.
   Words words(const fs::path& out, const char* every) const {
     Words all = config_.rehearsal_words;
     all.insert(all.end(), {"--out=" + out.string(), std::string("--checkpoint-every=") + every,
@@ -75,8 +75,8 @@ class Rehearsal {
   }
   bool holds_out() const { return !config_.validation_data.empty() || config_.validation_fraction > 0; }
 
-  // To its end at that step, on the curve of the learning rate that it is on. Where there would be another warm-up than the one that was
-  // asked for it cannot end there: it is asked to stop.
+  // Returns the flags of a run that ends at step `last` and keeps its learning-rate curve. If --steps would change the warm-up, the run
+  // cannot end there; it is asked to stop instead.
   Words last_words(i64 last) {
     const bool other_warmup = config_.warmup_steps == default_warmup_steps(config_.lr_schedule, last);
     Words all = other_warmup ? own_words(killed(), "100000") : words(killed(), "100000");
@@ -90,7 +90,7 @@ class Rehearsal {
     return all;
   }
 
-  // A token of it is a forward pass, a third of a step.
+  // Returns whether a sample takes little enough time. A token is one forward pass, about a third of a step.
   bool samples_soon_enough() {
     const double sample_s = rows_of(killed()).back().value("step_ms", 0.0) / 1e3 / 3 * kSampledTokens;
     if (sample_s <= kLongestSample_s) return true;
@@ -106,7 +106,7 @@ class Rehearsal {
     working_.emplace(console_, "rehearsal: " + what, console_.terminal() ? seconds(1) : seconds(5));
   }
 
-  // Whatever a run ended with instead of what it should, in its own words and with its status.
+  // Throws the error that a run ended with, in its own words and with its status.
   [[noreturn]] void failed(const RehearsedRun& run, int status, const std::string& expected) const {
     const ErrorCode code = status == 0 || status == kSaved ? ErrorCode::io : static_cast<ErrorCode>(status);
     const bool beside = code == ErrorCode::refused && kept_ > 0;
@@ -123,12 +123,12 @@ class Rehearsal {
     RehearsedRun run(own_words(killed(), "1"), folder_ / "killed");
     if (!run.runs_until([&] { return steps(killed()) > 0; }) && run.end() != 0) failed(run, run.end(), "it to train");
     phase("a save on the way, and kill -9");
-    bool late = false, saved = false;  // in this order: by the third step the first one's save is over
+    bool late = false, saved = false;  // `late` is tested first: by the third step the first step's save is over
     const auto shown = [&] {
       return late = steps(killed()) >= kLeastSteps, saved = saved || !checkpoints(killed()).empty(), late || saved;
     };
     const bool runs = run.runs_until(shown);
-    check_finite(rows_of(killed()), norms_may_overflow());  // such a run saves nothing
+    check_finite(rows_of(killed()), norms_may_overflow());  // a run with such numbers saves nothing
     if (runs && !saved) no_save_on_the_way(run);
     const int status = runs ? run.kill() : run.end();
     if (!runs && status != 0) failed(run, status, "a checkpoint while it trains");
@@ -136,13 +136,13 @@ class Rehearsal {
     check_finite(rows_of(killed()), norms_may_overflow());
   }
 
-  // The second save waits for the first. Where that one failed the run itself only warns, until its end.
+  // The second save waits for the first. If the first one failed, the run itself only warns until it ends.
   [[noreturn]] void no_save_on_the_way(RehearsedRun& run) const {
     run.send(SIGTERM);
     failed(run, run.end(), fmt::format("a checkpoint by step {}", kLeastSteps));
   }
 
-  // Until so many steps are taken; then it is asked to save and leave, if it does not do so by itself.
+  // Waits until the run has taken `last` steps, then asks it to save and leave, unless it does so by itself.
   void run_to(RehearsedRun& run, i64 last, const fs::path& folder) {
     const bool runs = run.runs_until([&] { return steps(folder) >= last; });
     if (steps(folder) >= last) phase(phase_ + ", and a save");
@@ -162,7 +162,7 @@ class Rehearsal {
     if (rows_of(killed()).back().value("began_at_step", i64{0}) == 0) failed(run, 0, "it to go on where it was killed");
     figures_.summary = run.result().dump(-1, ' ', false, Json::error_handler_t::replace);
     std::error_code none;
-    fs::remove_all(killed() / "checkpoints", none);  // the next one may need the room
+    fs::remove_all(killed() / "checkpoints", none);  // the next run may need the room
   }
 
   void take_steps() {
@@ -186,7 +186,7 @@ class Rehearsal {
   const TrainConfig& config_;
   Console& console_;
   const fs::path folder_;
-  const i64 kept_;  // checkpoints that the run already has
+  const i64 kept_;  // checkpoints of the real run
   std::string phase_;
   std::optional<Working> working_;
   RehearsalFigures figures_;
@@ -204,7 +204,7 @@ int interrupted(RehearsalFolder& folder, Console& console) {
 int run_rehearsal(const TrainConfig& config, Console& console) {
   install_stop_handlers();
   RehearsalFolder folder(config);
-  const std::string begin = console.terminal() ? "\n" : "";  // below a progress line that stands there
+  const std::string begin = console.terminal() ? "\n" : "";  // begin below a progress line
   set_stop_answers(begin + "stopping the rehearsal and clearing up; press Ctrl-C again to leave at once",
                    begin + "left at once; the next rehearsal clears up " + folder.path().string());
   if (!checkpoints(config.out).empty()) console.log("rehearses a new run; the one in " + config.out + " stays as it is");

@@ -1,6 +1,6 @@
-// Where a rehearsal works: a folder beside the run's, on the same filesystem, that goes again with all that its runs left on the scratch
-// paths. It is locked while its rehearsal lives, and says what there is to clear up: the next rehearsal clears up after one that was
-// killed. One thread.
+// Manages the folder in which a rehearsal works. It lies beside the run's folder on the same filesystem, and is removed afterwards together
+// with everything that the rehearsal's runs left on the scratch paths. It is locked while its rehearsal lives and lists what has to be
+// removed, so that the next rehearsal can clean up after one that was killed. One thread.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,22 +12,22 @@
 
 namespace spillway::app {
 
-/// The folders of the two runs of a rehearsal.
+/// Names of the folders of a rehearsal's two runs: the one that is killed and the one that is not.
 inline constexpr const char *kKilledRun = "killed", *kStraightRun = "straight";
 
 class RehearsalFolder {
  public:
-  /// Of the run with this --out and these scratch paths. Errors: Error(usage) where another rehearsal works there, or something is there
-  /// that is none's, or --out could not be made.
+  /// Creates the folder for the run with this --out and these scratch paths. Throws Error(usage) if another rehearsal works there, if
+  /// something foreign is there, or if --out could not be created.
   explicit RehearsalFolder(const TrainConfig& config);
-  /// clear().
+  /// Calls clear().
   ~RehearsalFolder();
   RehearsalFolder(const RehearsalFolder&) = delete;
   RehearsalFolder& operator=(const RehearsalFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Removes it, what its runs left on scratch, and the folders that were made for it. None of its runs may live. Returns what could not
-  /// be removed; empty: nothing is left behind.
+  /// Removes the folder, what its runs left on the scratch paths, and the parent folders that were made for it. None of its runs may be
+  /// alive. Returns what could not be removed; empty means that nothing is left.
   std::string clear();
 
  private:
@@ -37,9 +37,9 @@ class RehearsalFolder {
   std::string reclaim_scratch() const;
 
   std::filesystem::path path_;
-  std::vector<std::string> scratch_;  // absolute
-  std::vector<std::string> made_;     // folders that were not there, outermost first
-  int descriptor_ = -1;               // of the lock's file
+  std::vector<std::string> scratch_;  // absolute paths
+  std::vector<std::string> made_;     // folders that were created, outermost first
+  int descriptor_ = -1;               // descriptor of the lock file
   std::optional<FileLock> lock_;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kShown = 0.005;  // of the plan's figure: less is none
+constexpr double kShown = 0.005;  // smaller differences, as a share of the plan's figure, are not shown
 
 double number(const Json& of, const char* key) {
   const Json value = of.value(key, Json());
@@ -29,7 +29,7 @@ Json object_of(const std::string& text) {
   return value.is_object() ? value : Json::object();
 }
 
-// Where there is no audit there is no plan's figure.
+// Returns the measured rows for a run without an audit, and so without the plan's figures.
 std::vector<AuditRow> measured_rows(const RehearsalFigures& f) {
   std::vector<AuditRow> rows;
   const Json peak = object_of(f.last).value("peak_bytes", Json::object());
@@ -40,7 +40,7 @@ std::vector<AuditRow> measured_rows(const RehearsalFigures& f) {
   return rows;
 }
 
-// The step, then each tier that the plan uses, then the process.
+// Returns the step, then each tier that the plan uses, then the process.
 std::vector<AuditRow> planned_rows(const RehearsalFigures& f) {
   const Json last = object_of(f.last);
   std::vector<AuditRow> rows = {{"a step", number(last, "predicted_ms") / 1e3, number(last, "step_ms") / 1e3}};

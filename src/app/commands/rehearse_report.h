@@ -1,4 +1,4 @@
-// What a rehearsal found: whether the numbers are the same and finite, and times and memory beside what the plan said of them. Values.
+// The result of a rehearsal: whether the numbers are equal and finite, and times and memory beside the plan's predictions. Values.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,19 +9,20 @@
 namespace spillway::app {
 
 struct RehearsalFigures {
-  i64 steps = 0;           // compared
-  bool after_kill = true;  // of them some were taken after it
+  i64 steps = 0;           // number of steps compared
+  bool after_kill = true;  // some of these steps were taken after the kill
   std::string last;        // JSON: the last line of metrics.jsonl of the run that was not killed
-  std::string summary;     // JSON: what the run gave that went on to its end, its audit in it
-  i64 process_bytes = 0;   // of the largest process
+  std::string summary;     // JSON: the result of the run that continued to its end, with its audit
+  i64 process_bytes = 0;   // peak of the largest process
   std::string save;        // "blocked 3 ms, durable after 40 ms"
   i64 checkpoint_bytes = 0;
   std::string left_out;  // what was not rehearsed, and why
 };
 
-/// Throws Error(numbers) where a loss, or a norm (unless `norms_may` be anything: fp16 looks for its scale), is not finite.
+/// Throws Error(numbers) if a loss or a gradient norm is not finite. With `norms_may` norms need not be finite, since fp16 searches for its
+/// loss scale.
 void check_finite(const Rows& rows, bool norms_may);
-/// Throws Error(numbers) at the first step whose numbers differ. Returns how many are the same.
+/// Throws Error(numbers) at the first step whose numbers differ. Returns the number of equal steps.
 i64 compare_numbers(const Rows& straight, const Rows& killed);
 
 std::string to_json(const RehearsalFigures& figures);

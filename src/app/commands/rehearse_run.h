@@ -1,5 +1,5 @@
-// One process of a rehearsal that trains: started with --json, its output in files, looked at while it runs, and what it leaves in its run
-// folder. One thread.
+// Runs one training process of a rehearsal: starts it with --json and its output in files, watches it while it runs, and reads what it
+// leaves in its run folder. One thread.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -13,30 +13,30 @@ namespace spillway::app {
 
 using Rows = std::vector<nlohmann::ordered_json>;
 
-/// The whole lines of a run's metrics.jsonl.
+/// Returns the complete lines of a run's metrics.jsonl.
 Rows rows_of(const std::filesystem::path& run);
 
-/// Thrown where a signal says to stop.
+/// Thrown when a signal asks the rehearsal to stop.
 struct RehearsalInterrupted {};
 
 class RehearsedRun {
  public:
-  /// `spillway train words… --json`; its output goes to `said`.json and `said`.txt.
+  /// Starts `spillway train words… --json`; its output goes to `said`.json and `said`.txt.
   RehearsedRun(const std::vector<std::string>& words, const std::filesystem::path& said);
 
-  /// True: when() holds and it runs. False: it ended by itself. Throws RehearsalInterrupted.
+  /// Waits until when() holds. Returns true if the process still runs then, and false if it ended by itself. Throws RehearsalInterrupted.
   bool runs_until(const std::function<bool()>& when);
   void send(int signal) const { process_.send(signal); }
   int kill() { return process_.kill(); }
-  /// Waits for it. Its exit status. Throws RehearsalInterrupted.
+  /// Waits for the process to end and returns its exit status. Throws RehearsalInterrupted.
   int end();
   i64 peak_bytes() const { return process_.peak_bytes(); }
 
-  /// What it gave as a result; no object if it gave none.
+  /// Returns the JSON result that the process printed; not an object if it printed none.
   nlohmann::ordered_json result() const;
-  /// What it ended with, in its own words: its error, else its last warning and what followed, else its last line.
+  /// Returns the message that the process ended with: its error, else its last warning and what followed, else its last line.
   std::string words() const;
-  /// Its last line that begins so, without that; else empty.
+  /// Returns its last line that begins with `begin`, without that prefix; empty if there is none.
   std::string last_line(const std::string& begin) const;
 
  private:

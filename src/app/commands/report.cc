@@ -1,4 +1,4 @@
-// spillway report: one page of a run or several, from their folders alone.
+// spillway report: writes one page about one or several runs, from their folders alone.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

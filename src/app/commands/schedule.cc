@@ -1,4 +1,4 @@
-// spillway schedule: makes or reads a pipeline schedule, checks and times it, prints it, draws it, writes it.
+// spillway schedule: makes or reads a pipeline schedule, then checks, times, prints, draws and writes it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using parallel::Schedule;
 
-// A file says its own sizes: flags beside it are promises to hold it to.
+// Reads a schedule file, which contains its own sizes. Size flags given with it must match them.
 Schedule read(const ScheduleConfig& config) {
   Schedule schedule = parallel::read_schedule_csv(config.pipeline_schedule);
   const std::tuple<const char*, std::optional<i64>, i64> promises[] = {

@@ -1,5 +1,5 @@
-// spillway selftest: trains tiny models under every way of placing and splitting it that selftest_cells.h lists, with this program on this
-// node, and compares losses, gradient norms, weights and moments to the bit. A table for a ticket; exit 7 where one differs.
+// spillway selftest: trains tiny models with every placement and sharding listed in selftest_cells.h, with this program on this node, and
+// compares losses, gradient norms, weights and moments bit by bit. Prints a table for a bug report, and returns 7 if any differ.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr i64 kSteps = 4, kTextBytes = 40000;
 
-// Gone with the object.
+// A temporary folder, removed with this object.
 class Folder {
  public:
   explicit Folder(const fs::path& above) {
@@ -54,11 +54,11 @@ class Folder {
   fs::path path_;
 };
 
-// What a training came to: equal texts are equal bits.
+// The result of a training run. Equal texts mean equal bits.
 struct CellResult {
   int status = 0;
-  std::string trouble;            // the last line it said, of a status that is not 0
-  std::string loss, norm, steps;  // of the last step; of all
+  std::string trouble;            // its last line, if the status is not 0
+  std::string loss, norm, steps;  // loss and norm of the last step; all steps
   u32 weights = 0, moments = 0;   // checksums of the checkpoint's files
   bool operator==(const CellResult&) const = default;
 };
@@ -70,7 +70,7 @@ constexpr const char* kExperts =
  "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "hidden_act": "silu",
  "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 24})";
 
-// What selftest_cells() reads; the base is made by training.
+// Writes the data that selftest_cells() refers to; make_base() makes the base model.
 void write_data(const fs::path& folder) {
   std::ofstream text(folder / "text.txt"), rows(folder / "rows.jsonl");
   std::string row;
@@ -145,7 +145,7 @@ CellResult train(const SelftestCell& cell, const std::string& device, const fs::
   return trained;
 }
 
-// A model with weights, for adapters.
+// Trains a model with weights, the base for adapters.
 void make_base(const std::string& device, const fs::path& folder) {
   const std::string out = (folder / "base-run").string(), said = (folder / "said").string();
   const std::vector<std::string> train = {
@@ -214,12 +214,12 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   console.progress("making a base for adapters");
   make_base(*config.device, folder.path());
   std::vector<Row> rows;
-  std::map<std::string, CellResult> references;  // by family
+  std::map<std::string, CellResult> references;  // first result of each family
   const std::vector<SelftestCell> cells = selftest_cells(folder.path().string());
   for (const SelftestCell& cell : cells) {
     console.progress(fmt::format("{} of {}: {}, {}", rows.size() + 1, cells.size(), cell.family, cell.name));
     const CellResult trained = train(cell, *config.device, folder.path());
-    if (stop_requested()) {  // the one that ran got it too
+    if (stop_requested()) {  // the trained process got the signal, too
       console.end_progress();
       console.log(fmt::format("stopped by {}: {} of {} were done, nothing is left behind", stop_signal(), rows.size(), cells.size()));
       return kInterrupted;

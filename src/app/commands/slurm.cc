@@ -1,5 +1,5 @@
-// spillway slurm: prints a job script for the same training, to be given to sbatch. It names no port and no host: ranks find each other
-// through srun. A job whose time is nearly up is told by Slurm (USR1), saves, leaves with 75, and is queued again.
+// spillway slurm: prints a job script for sbatch that runs the same training. The script names no port or host: the ranks find each other
+// through srun. When a job's time is nearly up Slurm sends it USR1; it saves, exits with 75, and is queued again.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr i64 kLongestWarning_s = 300;
 
-// As one word of bash. Slurm's own variables are left to the node that runs the job.
+// Quotes a word for bash. Slurm's own variables are not escaped, so that the node that runs the job expands them.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "-_=./:,+@%";
   const bool plain = !word.empty() && std::ranges::all_of(word, [&](unsigned char c) {
@@ -35,8 +35,8 @@ std::string quoted(const std::string& word) {
   return text + "\"";
 }
 
-// Cores of the partition's nodes, of the smallest where they differ; of the default one where none is named. Empty: Slurm does not say, or
-// is not on this machine.
+// Returns the cores per node of the partition `wanted`, or of the default one; the smallest number if its nodes differ. Empty if Slurm does
+// not tell or is not on this machine.
 std::optional<i64> cores_of_partition(const std::string& wanted) {
   std::FILE* told = ::popen("timeout 5 sinfo -h -o '%P %c' 2>/dev/null", "r");
   if (!told) return {};
@@ -55,7 +55,7 @@ std::optional<i64> cores_of_partition(const std::string& wanted) {
   return least;
 }
 
-// Of a rank; what is left over of a node stays free.
+// Returns the cores of one rank; a remainder of the node's cores stays unused.
 std::optional<i64> cores_each(const SlurmConfig& config) {
   if (config.threads) return config.threads;
   const std::optional<i64> cores = cores_of_partition(config.partition);

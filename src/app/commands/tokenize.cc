@@ -22,7 +22,7 @@ namespace {
 
 constexpr i64 kPieceTokens = 16 * kKiB;
 
-// Calls body(ids) piece by piece, so that a file of any size passes through 64 KiB.
+// Calls body(ids) piece by piece, so that a file of any size passes through a buffer of 64 KiB.
 template <class Body>
 void for_pieces(const data::TokenSource& source, Body body) {
   std::vector<i32> ids;
@@ -71,7 +71,7 @@ int encode_bytes(const TokenizeConfig& config, Console& console) {
   return tell_written(writer, config, console);
 }
 
-// Files of text, one after the other, each with what the tokenizer puts around a text and its end of text behind it.
+// Tokenizes text files one after the other. Each gets the tokenizer's tokens around a text, and an end-of-text token.
 int encode(const TokenizeConfig& config, Console& console) {
   check_out(config);
   if (config.tokenizer == "bytes") return encode_bytes(config, console);
@@ -106,7 +106,7 @@ int decode(const TokenizeConfig& config, Console& console) {
   return 0;
 }
 
-// A text a line, so that no word reaches over the end of one.
+// Trains a vocabulary. Each line is one text, so that no word extends past the end of a line.
 int train_vocabulary(const TokenizeConfig& config, Console& console) {
   data::AtomicFolder folder(config.out, data::Existing::refuse);
   size_t at = 0;

@@ -1,5 +1,5 @@
-// spillway top: a run as it goes on, from its folder alone. On a terminal a screen that is drawn over, else a line a look; it ends with the
-// run, or at q or Ctrl-C.
+// spillway top: shows a live run, from its folder alone. On a terminal it redraws a screen, otherwise it prints a line each time. It ends
+// with the run, or at q or Ctrl-C.
 #include <fmt/format.h>
 #include <poll.h>
 #include <termios.h>
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keys come one by one, and are not shown, until it goes. Where stdin is no terminal there are none.
+// While this object lives, keys are read one by one and not echoed. If stdin is no terminal there are no keys.
 class Keys {
  public:
   Keys() : raw_(isatty(STDIN_FILENO) != 0 && tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -33,7 +33,7 @@ class Keys {
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
-  /// Waits so long; true: the one who looks has seen enough.
+  /// Waits for `seconds`. Returns true if the user wants to quit.
   bool quits_within(double seconds) const {
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -42,7 +42,7 @@ class Keys {
       if (left <= 0) return false;
       pollfd in{STDIN_FILENO, POLLIN, 0};
       char key = 0;
-      // A signal ends the wait; one that came just before it is seen a moment later.
+      // A signal ends the wait; one that came just before it is noticed at the latest 200 ms later.
       if (::poll(&in, raw_ ? 1 : 0, static_cast<int>(std::min<long long>(left, 200))) > 0 &&
           (::read(STDIN_FILENO, &key, 1) < 1 || key == 'q'))
         return true;
@@ -55,7 +55,7 @@ class Keys {
   bool raw_ = false;
 };
 
-// Of a screen: what stood there is drawn over.
+// Draws a screen over the previous one.
 class Screen {
  public:
   explicit Screen(Console& console) : console_(console) {}

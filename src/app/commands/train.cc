@@ -1,4 +1,4 @@
-// spillway train: everything that can be refused is refused before the first byte is written, in this order: model, data, plan, run folder.
+// spillway train: refuses whatever it can before the first byte is written, in this order: model, data, plan, run folder.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -57,7 +57,7 @@ void check_disk(const TrainConfig& config, const Session& session) {
                   tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
 }
 
-// A folder without weights has nothing to load: new weights must be asked for.
+// A folder without weights has nothing to load, so new weights must be requested explicitly.
 void check_weights(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder || source.has_weights || config.from_scratch || config.resume.kind == Resume::Kind::path) return;
   throw Error(
@@ -68,7 +68,7 @@ void check_weights(const TrainConfig& config, const ModelSource& source) {
           config.model));
 }
 
-// One rank's way from its flags to its last step. Everything that can be refused is refused before the first byte is written, on all ranks
+// Takes one rank from its flags to its last step. Whatever can be refused is refused before the first byte is written, on all ranks
 // together.
 class Training {
  public:
@@ -79,7 +79,7 @@ class Training {
 
   ~Training() { console_.record({}); }
 
-  /// Sets `first` where another run has to come first, with that configuration, and this one then again.
+  /// Runs the training. If another run must come first, sets `first` to its configuration and returns; run this one again after it.
   int run(std::optional<TrainConfig>* first = nullptr) try {
     first_ = first;
     return run_all();
@@ -133,7 +133,7 @@ class Training {
     return status;
   }
 
-  // Until the first step.
+  // Sets the texts that answer a signal until the first step.
   void set_answers() const {
     const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
     if (peers_.first())
@@ -219,7 +219,7 @@ class Training {
     attention_ = app::prepare_attention(shape, session_->device(), session_->device_pool(), peers_, progress_.made_with);
   }
 
-  // The process that had the folder may have saved while this one planned.
+  // Another process that held the folder until now may have saved while this one planned.
   void check_unchanged() const {
     const Start now = find_start(config_);
     if (now.checkpoint == start_.checkpoint && now.progress.step == start_.progress.step) return;
@@ -229,7 +229,7 @@ class Training {
                             config_.out, now.progress.step));
   }
 
-  // From the last generation that all ranks hold, else from the checkpoint.
+  // Resumes from the last generation on nvme that all ranks hold, else from the checkpoint.
   void recover() {
     const auto generation = [&] {
       const parallel::ModelState& state = session_->rank().state();
@@ -253,7 +253,7 @@ class Training {
     });
   }
 
-  // Where there is a checkpoint to go on from, what is damaged shows now; else in the first step, which ends the run.
+  // Checks the state on nvme for damage if there is a checkpoint to fall back on; otherwise damage ends the run in its first step.
   void leave_damaged_state() {
     const Working working(console_, "reading the state on nvme");
     std::string damage;
@@ -263,7 +263,7 @@ class Training {
     progress_ = start_.progress;
   }
 
-  // A state on nvme is given up for a checkpoint only after all of that was read.
+  // Returns whether a checkpoint replaces the state on nvme. Then all of the checkpoint must be read first.
   bool gives_up_for_checkpoint() {
     const auto& left = session_->rank().state().recovered();
     const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
@@ -273,7 +273,7 @@ class Training {
     return peers_.most({gives_up})[0] != 0;
   }
 
-  // The first rank reads the checkpoint for all.
+  // Reads the whole checkpoint on the first rank, for all; if it is damaged, takes an earlier one.
   void leave_damaged() {
     peers_.together([&] {
       if (peers_.first()) start_ = find_whole(config_, std::move(start_));
@@ -323,8 +323,8 @@ class Training {
     tell_of_nvme(*session_, config_, console_, recovery_);
   }
 
-  // Where the rows go on; says what an epoch is, and what differs from the run as it was. Once for each place that the run goes on from,
-  // before its folder changes.
+  // Settles where the rows resume, and logs what an epoch is and what differs from the earlier run. It is called for each place that the
+  // run resumes from, before its folder changes.
   void settle_rows() {
     const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
     const std::string before = run.empty() ? "" : read_whole(run / "config.json").value_or("");
@@ -354,7 +354,7 @@ class Training {
                                 config_.global_batch()));
   }
 
-  // There is nothing to do.
+  // Reports that the run is finished already.
   void tell_of_end() const {
     const nlohmann::ordered_json all = {{"finished", true}, {"run", config_.out}, {"step", progress_.step}, {"steps", *config_.steps}};
     console_.result(console_.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
@@ -370,7 +370,7 @@ class Training {
                                     : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
   }
 
-  // Other steps stretch the curve of the learning rate under the steps still to come.
+  // Another number of steps stretches the learning-rate curve under the steps still to come.
   void tell_of_schedule() const {
     const i64 before = progress_.schedule_steps, now = config_.curve_steps();
     if (progress_.step == 0 || before == 0 || before == now || !optim::ends(config_.lr_schedule)) return;
@@ -387,8 +387,8 @@ class Training {
       console_.warn(fmt::format("a checkpoint is damaged, the run goes on without it: {}", start_.left[told_].second));
   }
 
-  // A damaged checkpoint shows while it is read; before anything in the run's folder changes. On nvme a state that is not wanted is written
-  // over from here on.
+  // Loads the start. A damaged checkpoint is found while it is read, before the run's folder changes. An unwanted state on nvme is
+  // overwritten from here on.
   void load() {
     for (bool first = true;; first = false) {
       peers_.together([&] {
@@ -423,7 +423,7 @@ class Training {
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
-    asked.allow_change.clear();  // of this start alone: the new values are the run's from here on
+    asked.allow_change.clear();  // for this start only: later the new values are the run's own
     contents_.thawed = progress_.thawed;
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
@@ -439,10 +439,10 @@ class Training {
     }
   }
 
-  // An error leaves what lies on nvme for a restart.
+  // Trains. After an error the files on nvme are kept for a restart.
   int train() try {
     progress_.data = contents_.find("data");
-    if (is_from_another_run()) progress_.standing = {};  // that run's validations say nothing of this one's
+    if (is_from_another_run()) progress_.standing = {};  // that run's validations say nothing about this one
     progress_.rules = kNumberRules;
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
@@ -463,19 +463,19 @@ class Training {
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
-  RunContents contents_;           // of this start
-  std::vector<std::string> same_;  // keys whose values in --out's run may be spelled otherwise
+  RunContents contents_;           // of the data at this start
+  std::vector<std::string> same_;  // keys that --out's run may spell otherwise
   std::vector<std::string> contents_notes_;
   LeftState left_state_;
   std::optional<TrainConfig>* first_ = nullptr;
   Start start_;
-  size_t told_ = 0;  // of start_.left
+  size_t told_ = 0;  // damaged checkpoints already reported (of start_.left)
   Progress progress_;
   i64 ranks_before_ = 1;
-  Resume asked_;           // --resume as it was given
-  Recovery recovery_;      // of the state on nvme
-  std::string attention_;  // of cuDNN: its engines
-  DiskWatch watch_;        // outlives the session, whose engine may run on it
+  Resume asked_;           // --resume as given
+  Recovery recovery_;      // the state on nvme
+  std::string attention_;  // cuDNN's engines
+  DiskWatch watch_;        // must outlive the session, whose engine uses it
   parallel::MeshEnds ends_;
   std::optional<Session> session_;
   std::optional<RunFolder> folder_;

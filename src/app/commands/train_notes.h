@@ -1,4 +1,4 @@
-// What `train` says of the machine and of the run before the first step. For the thread of each rank; every rank calls them.
+// Logs what `train` says about the machine and the run before the first step. Every rank calls these functions, each on its own thread.
 #pragma once
 #include <string>
 
@@ -10,12 +10,12 @@
 
 namespace spillway::app {
 
-/// Writes into `progress` what the bits of the steps to come depend on beside the configuration: the instruction set or the GPU, and
-/// `attention`, the engines of cuDNN ("" without). Warns if the steps so far were made on another one: it sums in another order, so the run
-/// goes on, but no longer with the bits that it would have had.
+/// Records in `progress` what the bits of the coming steps depend on besides the configuration: the instruction set or the GPU, and
+/// `attention`, cuDNN's engines ("" without cuDNN). Warns if the earlier steps were computed on another one: it sums in another order, so
+/// the run continues, but no longer with the bits that it would have had.
 void note_machine(Progress& progress, const ChosenDevice& device, const std::string& attention, Console& console);
 
-/// Logs the model, its size, where it is computed, and the plan.
+/// Logs the model, its size, the device, and the plan.
 void tell_of_run(Session& session, const TrainConfig& config, Console& console);
 
 }  // namespace spillway::app

@@ -46,7 +46,7 @@ void check_same_numbers(const TrainConfig& config, const std::filesystem::path& 
 /// The state that a dead process left on nvme, or the reason why it is not used.
 struct Recovery {
   std::optional<Record> record;  // set if the state is to be used and newer than the checkpoint; else one reason is set:
-  std::string written_over;      // the checkpoint is newer
+  std::string written_over;      // the checkpoint is newer, or the run diverged
   std::string set_aside;         // the state may be wanted later
   std::string damaged;
 };

@@ -24,7 +24,7 @@ namespace {
 
 constexpr i64 kMostNonfinite = 20;  // nonfinite steps in a row before the run ends
 constexpr i64 kSampledTokens = 128;
-constexpr i64 kAnnounced = 20;  // a signal's answer tells the step time in the first so many steps
+constexpr i64 kAnnounced = 20;  // first steps, after each of which a signal's answer gets the new step time
 
 }  // namespace
 
