@@ -17,20 +17,20 @@ namespace spillway::app {
 struct BenchSize {
   int rounds = 7;                 // short rounds, one of which may be undisturbed
   double round_s = 0.15;          // a loop runs at least this long in a round
-  i64 memory_bytes = 256 * kMiB;  // of each of two arrays, far beyond any cache
+  i64 memory_bytes = 256 * kMiB;  // size of each of two arrays, far beyond any cache
   i64 matmul_tokens = 512, matmul_width = 768;
-  i64 parameters = 50'000'000;  // of cpu-adam, 16 bytes each
+  i64 parameters = 50'000'000;  // number of parameters that cpu-adam updates, 16 bytes each
   i64 disk_bytes = kGiB;
   double disk_fill_s = 3;  // a slow disk's file is as large as it could write in this time
   i64 gpu_tokens = 8192, gpu_width = 4096, gpu_bytes = 512 * kMiB, link_bytes = 256 * kMiB;
-  i64 exchange_bytes = 64 * kMiB;  // of the whole buffer that ranks reduce or gather; each has room for two
+  i64 exchange_bytes = 64 * kMiB;  // size of the buffer that ranks reduce or gather; each rank has room for two
 };
 /// Returns `size` with smaller arrays if the memory granted is tight.
 BenchSize fitting(BenchSize size, i64 granted_bytes);
 
 /// The time of one run of a loop.
 struct Timing {
-  double seconds = 0;  // in the best round
+  double seconds = 0;  // seconds of one run in the best round
   double spread = 0;   // the median round's time over that of the best, less 1
 };
 Timing timing_of(std::vector<double> seconds);

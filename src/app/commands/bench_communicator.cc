@@ -11,7 +11,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using parallel::Parts;
 
-constexpr int kRuns = 3;  // of each loop in a round; equal on all ranks, since an extra run would wait forever
+constexpr int kRuns = 3;  // runs of each loop in a round; equal on all ranks, since an extra run would wait forever
 
 // A rank's buffer for the collectives, and room for a copy of it.
 class Exchanged {

@@ -14,7 +14,7 @@ namespace spillway::app {
 struct ChoiceScores {
   i64 rows = 0, choices = 0;
   i64 right = 0;           // rows whose answer has the largest likelihood; the first of equal ones counts
-  i64 right_by_bytes = 0;  // the same with the log-likelihood per byte of the choice's text
+  i64 right_by_bytes = 0;  // rows whose answer has the largest log-likelihood per byte of its text
 };
 
 /// Returns the standard error of the share right / rows; 0 for a single row.

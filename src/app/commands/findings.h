@@ -14,7 +14,7 @@ const char* to_string(Level level);
 
 struct Finding {
   Level level = Level::green;
-  std::string name;  // "cores"
+  std::string name;  // name of the fact: "cores"
   std::string text;  // what was found
   std::string cure;  // yellow: the fall-back in use; red: what to do
 };

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr i64 kShownRows = 3, kLengthWithoutModel = 1024;
-constexpr size_t kMostShownBytes = 3000;  // of a row
+constexpr size_t kMostShownBytes = 3000;  // a longer row is cut when shown
 
 ModelSource model_of(const InspectConfig& config) {
   if (config.model.empty()) {

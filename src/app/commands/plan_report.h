@@ -15,11 +15,11 @@ struct Pace {
   i64 tokens_per_step = 0;
   double step_s = 0;
   std::optional<i64> steps;  // from --steps, or from the epochs of the data
-  Wear wear;                 // of all ranks of this node
+  Wear wear;                 // wear of the drives by all ranks of this node
 };
 
 struct PlanReport {
-  const PlanConfig& config;  // resolved
+  const PlanConfig& config;  // resolved options
   const Session& session;
   const Rates& rates;
   const StepCost& cost;

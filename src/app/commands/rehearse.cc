@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 constexpr i64 kLeastSteps = 3;
-constexpr i64 kSampledTokens = 128;      // per sample, as in the trainer
+constexpr i64 kSampledTokens = 128;      // tokens per sample, as in the trainer
 constexpr double kLongestSample_s = 60;  // longer samples are left out, and the report says so
 constexpr int kSaved = 75;
 

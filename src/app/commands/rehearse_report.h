@@ -14,7 +14,7 @@ struct RehearsalFigures {
   std::string last;        // JSON: the last line of metrics.jsonl of the run that was not killed
   std::string summary;     // JSON: the result of the run that continued to its end, with its audit
   i64 process_bytes = 0;   // peak of the largest process
-  std::string save;        // "blocked 3 ms, durable after 40 ms"
+  std::string save;        // the run's report of a save: "blocked 3 ms, durable after 40 ms"
   i64 checkpoint_bytes = 0;
   std::string left_out;  // what was not rehearsed, and why
 };

@@ -57,8 +57,8 @@ class Folder {
 // The result of a training run. Equal texts mean equal bits.
 struct CellResult {
   int status = 0;
-  std::string trouble;            // its last line, if the status is not 0
-  std::string loss, norm, steps;  // loss and norm of the last step; all steps
+  std::string trouble;            // the run's last line of output, if the status is not 0
+  std::string loss, norm, steps;  // the last step's loss and gradient norm; the numbers of all steps
   u32 weights = 0, moments = 0;   // checksums of the checkpoint's files
   bool operator==(const CellResult&) const = default;
 };

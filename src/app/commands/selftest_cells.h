@@ -7,9 +7,9 @@
 namespace spillway::app {
 
 struct SelftestCell {
-  std::string family;              // "1 data-parallel rank"
-  std::string name;                // "everything on nvme"
-  std::vector<std::string> flags;  // of train, in addition to those that all cells share
+  std::string family;              // cells with equal numbers: "1 data-parallel rank"
+  std::string name;                // the placement: "everything on nvme"
+  std::vector<std::string> flags;  // flags of train, in addition to those that all cells share
 };
 
 /// Returns the cells; each family's first cell comes before its others. `folder` holds text.txt, rows.jsonl, experts (a model's

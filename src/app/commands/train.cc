@@ -406,7 +406,7 @@ class Training {
       } catch (const AgreedError& e) {
         if (config_.resume.kind != Resume::Kind::automatic || !tried || (e.code() != ErrorCode::data && e.code() != ErrorCode::io)) throw;
         leave_damaged();
-        if (start_.checkpoint == tried) throw;  // something else is wrong
+        if (start_.checkpoint == tried) throw;  // no other checkpoint was found: the error has another cause
       }
       tell_of_damaged();
       settle_rows();
@@ -463,8 +463,8 @@ class Training {
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
-  RunContents contents_;           // of the data at this start
-  std::vector<std::string> same_;  // keys that --out's run may spell otherwise
+  RunContents contents_;           // contents of the data at this start
+  std::vector<std::string> same_;  // keys whose values --out's run may spell otherwise
   std::vector<std::string> contents_notes_;
   LeftState left_state_;
   std::optional<TrainConfig>* first_ = nullptr;

@@ -216,7 +216,7 @@ class Enumeration {
       return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
-    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule decides how many are kept
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule decides how many are live
     entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
       const std::vector<i64> bytes = parallel::spillable_bytes(r);
@@ -279,7 +279,7 @@ class Enumeration {
 
   // Bytes that a step moves.
   struct Moved {
-    std::array<double, offload::kTiers> head{}, tail{};  // by tier other than the device: read and written
+    std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written, by tier other than the device
     double in = 0, out = 0;                              // part of head: to and from the device, beside computing
     double spilled = 0;                                  // activations, both directions
     double cache = 0;                                    // keys and values, to the device, at most
@@ -366,13 +366,13 @@ class Enumeration {
   }
 
   const PlanRequest& base_;
-  const parallel::Layout layout_;  // of this pipeline rank
+  const parallel::Layout layout_;  // the part of this pipeline rank
   const PlanWishes& wishes_;
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
-  i64 stepped_elems_ = 0;                                                      // updated by this rank
-  double forward_s_ = 0, backward_s_ = 0;                                      // per step
+  i64 stepped_elems_ = 0;                                                      // elements that this rank updates
+  double forward_s_ = 0, backward_s_ = 0;                                      // compute time per step
   std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical, tier of the cache
   std::vector<Candidate> found_;
 };

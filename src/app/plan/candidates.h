@@ -1,5 +1,5 @@
-// Enumerates the plans worth trying, cheapest first by a closed-form estimate of their bytes and time, without making their Programs. The
-// planner then sizes them exactly, one after the other, until one fits. Pure functions.
+// Enumerates the plans worth trying, cheapest first by a closed-form estimate of their bytes and time, without making their Programs (the
+// lists of instructions of a step). The planner then sizes them exactly, one after the other, until one fits. Pure functions.
 #pragma once
 #include <vector>
 

@@ -242,7 +242,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
     rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
     rates.wide_flops = kBlockEfficiency * kGpuFlopsF32;
     rates.unit.copy_s = 1 / kLinkBytesPerS;
-    const double state_bytes = 28;  // of one element: gradient, weight and moments, read and written
+    const double state_bytes = 28;  // bytes of one element's gradient, weight and moments, read and written
     rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
     rates.unit.gpu_norm_s = 4 * rates.unit.gpu_sweep_s, rates.unit.gpu_update_s = state_bytes * rates.unit.gpu_sweep_s;
     rates.machine.cores = parallel::kLanes;

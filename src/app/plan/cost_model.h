@@ -1,6 +1,6 @@
 // Predicts what a step of a plan costs on this node: the work of each instruction from the node's measured rates, and the whole step by
-// simulating its Program. The rates come from a short timing of the model itself (probe.h), from Calibration and from the control group's
-// limits. Values; thread-safe.
+// simulating its Program, which is the list of these instructions. The rates come from a short timing of the model itself (probe.h), from
+// Calibration and from the control group's limits. Values; thread-safe.
 #pragma once
 #include <map>
 #include <optional>
@@ -44,7 +44,7 @@ struct Rates {
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
   /// Bytes that all ranks of a node together read and write per second (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
-  double threads = 1;         // of the host, beside a GPU
+  double threads = 1;         // threads of the host that update beside a GPU
   parallel::Machine machine;  // a GPU has as many cores as lanes: none waits for another
 
   BlockSeconds block(size_t index, const BlockFlops& work) const;
@@ -77,7 +77,7 @@ struct StepCost {
   /// exchanging do not count, whatever their lane. Overlapping instructions count once.
   double computing_s = 0;
   parallel::Account account;
-  std::map<std::string, double> phase_ms;          // as in metrics.jsonl (phases.h)
+  std::map<std::string, double> phase_ms;          // milliseconds by phase, as in metrics.jsonl (phases.h)
   std::vector<parallel::Timing> head_us, tail_us;  // times of each instruction, from its list's start
 
   /// Returns `part_s` as a share of the step, in [0, 1]; 0 for a step that takes no time.

@@ -112,7 +112,7 @@ class Filling {
     std::vector<std::pair<i64, const parallel::Group*>> below;
     for (const parallel::Group& g : plan_.layout.groups) {
       if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // a frozen group has only weights
-      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // it stays in its slot
+      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // its gradient stays in a slot
       if (kind.tiers[g.id] > tier) below.emplace_back(bytes_on(kind, g, tier), &g);
     }
     std::ranges::sort(below, std::less(), [](const auto& group) { return std::pair(-group.first, reversed_bits(group.second->id)); });
@@ -212,7 +212,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
-  for (const double share : {1.0, 0.9, 0.5}) {  // moved groups may need slots that the first plan did not
+  for (const double share : {1.0, 0.9, 0.5}) {  // moved groups may pass through slots that the first plan did not need
     Filling filling(best.request, best.plan, wishes);
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }

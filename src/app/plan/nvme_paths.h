@@ -9,7 +9,7 @@ namespace spillway::app {
 
 struct NvmePaths {
   std::vector<ScratchPath> paths;  // from --nvme or the batch system; empty if there is no nvme tier
-  std::vector<i64> room_bytes;     // of each path, for one rank
+  std::vector<i64> room_bytes;     // room on each path, for one rank
   Shares shares;
   bool is_memory = false;  // at least one path is memory (tmpfs), so its bytes come out of the host's
 

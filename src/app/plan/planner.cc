@@ -62,9 +62,9 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// Tunes which share of the Steps is deferred to the next forward, if some are. The estimates treat a backward and a forward as one stretch
-// of time each; starting from their share, this takes the one with the shortest simulated step. Deferring none is tried too, since more
-// gradients may then stay in their slots until their Steps.
+// Tunes which share of the Steps (a Step updates one group by the optimizer) is deferred to the next forward, if some are. The estimates
+// treat a backward and a forward as one stretch of time each; starting from their share, this takes the one with the shortest simulated
+// step. Deferring none is tried too, since more gradients may then stay in their slots until their Steps.
 void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
   constexpr int kApart = 2;
   if (!request.adaptive_overlap || request.scheduling.deferred_sixteenths == 0) return;

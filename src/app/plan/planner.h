@@ -11,8 +11,8 @@ namespace spillway::app {
 
 /// The bytes that a plan must fit into.
 struct TierBudgets {
-  std::array<i64, offload::kTiers> bytes{};  // the nvme budget is 0 without a path
-  bool nvme_is_memory = false;               // tmpfs: its bytes come out of the host's
+  std::array<i64, offload::kTiers> bytes{};  // by tier; the nvme budget is 0 without a path
+  bool nvme_is_memory = false;               // the nvme tier is tmpfs, so its bytes come out of the host's
   bool host_from_device = false;             // no flag split the memory: the host tier takes its bytes from the device's
 };
 
@@ -24,7 +24,7 @@ struct PlanWishes {
   std::optional<i64> prefetch;
   std::optional<int> zero_stage;
   std::string pipeline_split = "auto";
-  bool explained = true;  // a refusal says what would help
+  bool explained = true;  // a refusal explains what would help
 
   /// Returns whether an option places something in this tier.
   bool uses(Tier tier) const;

@@ -23,7 +23,7 @@ struct UnitSeconds {
   double update_s = 0;                                       // updates one element from and to memory, by all threads
   double norm_s = 0;                                         // adds the square of one element in memory to a sum, by all threads
   double sweep_s = 0;                                        // reads or writes one byte in passing, by all threads
-  double gpu_update_s = 0, gpu_norm_s = 0, gpu_sweep_s = 0;  // as above, by a GPU in its memory
+  double gpu_update_s = 0, gpu_norm_s = 0, gpu_sweep_s = 0;  // the same as update_s, norm_s and sweep_s, by a GPU in its memory
 };
 
 /// Times all blocks of the request, and returns their seconds by block. Blocks with parameters of the same shapes take the same time.

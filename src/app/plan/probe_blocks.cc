@@ -114,7 +114,7 @@ class Chain {
       seconds[k].forward = seconds_of([&] { runner_.forward(i); });
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
-      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // the last block's backward follows its forward
+      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // else still in the caches, right after its forward
       backward(kinds_.first[k], first, seconds[k]);
     }
     batches_.clear();
@@ -316,7 +316,7 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   if (timed.empty()) return {};
   i64 more = r.micro_batch_size;
   while (more > rows && total(timed) * static_cast<double>(more) > static_cast<double>(rows) * kMostPassSeconds) more /= 2;
-  for (; more > rows; more /= 2) {  // as many as there is memory for
+  for (; more > rows; more /= 2) {  // halves the rows until there is enough memory
     std::vector<BlockSeconds> larger = time_rows(r, kinds, more, device, tf32, threads, pool);
     if (larger.empty()) continue;
     timed = std::move(larger);

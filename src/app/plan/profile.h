@@ -20,7 +20,7 @@ struct ProfileRow {
   std::string op = "";                                      // one op of the kind, such as "conv2d"; empty means all
   double ms = 0, share = 0;                                 // mean per step
   std::optional<double> bytes_per_s, flops_per_s, ceiling;  // rate while busy, one of the two; and what bench says is possible
-  std::string ceiling_name;                                 // what the ceiling is a rate of: "disk read", "matmul"
+  std::string ceiling_name;                                 // the operation that the ceiling is the rate of: "disk read", "matmul"
 };
 
 class Profile {
@@ -36,9 +36,9 @@ class Profile {
   struct Sum {
     double ms = 0;
     i64 disk_read_bytes = 0, disk_written_bytes = 0;
-    i64 memory_bytes = 0;  // read and written, if only memory is involved
+    i64 memory_bytes = 0;  // bytes read and written, if only memory is involved
     bool copies = false;   // copies the bytes; else computes on them
-    double flops = 0;      // of matrix products
+    double flops = 0;      // FLOPs of matrix products
   };
   /// Returns the FLOPs of a block: block_flops().
   using Flops = std::function<BlockFlops(u16 block)>;

@@ -59,7 +59,7 @@ std::string overlap_text(const Plan& plan) {
 // Says whether the CPU or the GPU runs the Steps; empty without a GPU.
 std::string stepper_text(const Plan& plan) {
   if (!plan.on_gpu()) return "";
-  std::array<bool, 2> steps{};  // by the CPU, by the GPU
+  std::array<bool, 2> steps{};  // whether the CPU, and whether the GPU, runs any Steps
   for (const parallel::Group& g : plan.layout.groups) {
     if (plan.has_steps(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
   }

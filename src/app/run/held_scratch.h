@@ -17,7 +17,7 @@ namespace spillway::app {
 class HeldScratch {
  public:
   struct Options {
-    bool allow_network = false;  // --allow-network-nvme
+    bool allow_network = false;  // set by --allow-network-nvme
     offload::IoEngineKind engine = offload::IoEngineKind::automatic;
     bool first_here = true;                  // first rank of this node; it removes what other ranks of the run left here
     bool recoverable = false;                // a restart could resume from what the files hold

@@ -15,7 +15,7 @@ struct MetricsRow {
   i64 step = 0;  // counted from 1
   parallel::StepResult result;
   double learning_rate = 0, seconds = 0;
-  i64 positions = 0, samples = 0;  // of this step; positions include padding, result.data_tokens does not
+  i64 positions = 0, samples = 0;  // positions include padding, result.data_tokens does not
   std::optional<double> validation_loss, validation_accuracy;
   parallel::TierBytes moved;  // bytes that this rank moved
   int ranks = 1, slowest_rank = 0;
@@ -38,7 +38,7 @@ std::string brief_json(i64 step, const parallel::StepResult& result, double lear
 /// Formats only the numbers of a validation, for one that was made after the step's line was written.
 std::string validation_json(i64 step, double loss, std::optional<double> accuracy);
 
-/// What a run trained: the model, the amount of data, and the time.
+/// Describes what a run trained: the model, the amount of data, and the time.
 struct Trained {
   std::string model;
   i64 parameters = 0, trained = 0;  // all parameters; those that are not frozen

@@ -13,7 +13,7 @@ namespace spillway::app {
 
 struct RunStatus {
   enum class State { running, finished, stopped } state = State::stopped;
-  std::string owner;  // for a running run: "host h, process p"
+  std::string owner;  // who runs it, if it is running: "host h, process p"
   i64 step = 0;       // last step in metrics.jsonl
   std::optional<i64> steps;
   i64 ranks = 1;
@@ -25,8 +25,8 @@ struct RunStatus {
   std::optional<double> left_s;           // seconds to the last step, at that pace
   std::optional<double> last_step_age_s;  // age of metrics.jsonl
   using ByTier = std::array<i64, offload::kTiers>;
-  std::optional<ByTier> tier_bytes, peak_bytes;  // of the last step
-  ByTier read_bytes{}, written_bytes{};          // mean per step
+  std::optional<ByTier> tier_bytes, peak_bytes;  // bytes in use and peak at the last step
+  ByTier read_bytes{}, written_bytes{};          // bytes per step, mean
   struct Checkpoint {
     std::string name;
     i64 step = 0;

@@ -80,9 +80,9 @@ class Saves {
   std::atomic<bool> spared_ = false;  // a checkpoint was spared that may be pruned later
   std::function<void(i64 step)> saved_;
   i64 step_ = -1;         // step of the last save begun, unless it failed
-  double before_s_ = 0;   // of the save under way: how long begin() took,
-  double blocked_s_ = 0;  // that plus the time waited in finish(),
-  double longer_s_ = 0;   // and how much longer than usual its steps took
+  double before_s_ = 0;   // seconds that begin() took for the save under way
+  double blocked_s_ = 0;  // before_s_ plus the seconds waited in finish()
+  double longer_s_ = 0;   // seconds by which the steps beside it took longer than usual
   i64 plain_steps_ = 0;
   std::deque<double> usual_s_;  // durations of the last few steps without a save
   LongestLately took_;

@@ -53,7 +53,7 @@ struct Recovery {
 /// Decides whether to resume from the state on nvme. Throws Error(usage) if it was made with other values that change numbers, or if its
 /// step is beyond --steps.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same);
-/// Fills a rank's weights from `source`; moments start at zero.
+/// Fills the weights of a rank from `source`, but not the moments of its optimizer.
 void load_weights(parallel::Rank& rank, const models::WeightSource& source);
 FreezeChange load_start(Session& session, const TrainConfig& config, const Start& start);
 

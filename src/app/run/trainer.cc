@@ -254,7 +254,7 @@ void Trainer::write_metrics(const StepReport& r) {
 void Trainer::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
-  // What a narrow terminal may cut off comes last.
+  // A narrow terminal may cut off the end of the line, so the least important numbers come last.
   const bool padded = positions_per_step() > r.result.data_tokens;
   const std::string with_padding =
       padded ? fmt::format(" ({:.0f} with padding)", static_cast<double>(positions_per_step()) / r.seconds) : "";

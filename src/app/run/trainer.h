@@ -92,7 +92,7 @@ class Trainer {
   void judge_weights(const StepReport& report);
   void stands(const std::string& line);
   bool checkpoint_due(const StepReport& report) const;
-  /// What any rank requests after a step; then all ranks do it.
+  /// Requests after a step. If any rank makes one, all ranks follow it.
   struct Wanted {
     bool stop = false, time_up = false, save = false, asked = false;
     bool ends() const { return stop || time_up || asked; }
@@ -148,7 +148,7 @@ class Trainer {
   Clock::time_point last_save_;
   const TimeLimit limit_;
   TimeAhead ahead_;
-  i64 counted_targets_ = 0;  // of this process's steps
+  i64 counted_targets_ = 0;  // targets that contributed to the loss in this process's steps
   i64 answered_step_ = -1;   // the saved step that the signal answers mention
   std::optional<double> last_validation_, last_accuracy_;
   std::optional<Best> kept_;     // the checkpoint that best.json names
@@ -156,10 +156,10 @@ class Trainer {
   bool is_best_ = false;         // the last validation was the best of all
   bool validated_late_ = false;  // make_up_validation() made one
   bool owes_save_ = false;       // a save was due while the weights were in doubt
-  Wear last_wear_;               // as of the last step
+  Wear last_wear_;               // wear as of the last step
   std::optional<Profile> profile_;
   double step_seconds_ = 0;   // duration of the last step
-  const double model_flops_;  // of one step on this rank
+  const double model_flops_;  // FLOPs of one step on this rank
   const std::optional<double> matmul_flops_;
   Saves saves_;
   StepAccounts accounts_;

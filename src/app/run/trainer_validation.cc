@@ -105,7 +105,7 @@ void Trainer::find_best() {
 void Trainer::judge(const StepReport& report) {
   const double loss = *report.validation_loss;
   is_best_ = progress_.standing.judge(progress_.step, loss);
-  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // already kept, or about to be
+  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // saved already, or being saved
   if (callbacks_.keep_best && std::isfinite(loss) && (!before || loss < before->loss)) to_keep_ = Best{progress_.step, loss};
 }
 
