@@ -1,8 +1,9 @@
-// Bytes at rest in a tier, in whole tiles: a group's weights, gradients or optimizer state, or a rank's part of them, whose tiles keep
-// their numbers. A blob in host memory or on the device can be seen as a span; one on nvme is read and written through an IoEngine. With
-// two slots generation g lies in slot g % 2, so generation g + 1 is written while readers see g. Bytes that leave memory carry checksums:
-// stamp() them before write(), verify() them after read()'s event; in memory both do nothing. Thread-safety: different tile ranges or
-// generations may be moved, stamped and verified by different threads at once; ordering overlapping ones is the caller's (the Program's).
+// A Blob is a block of bytes stored in one tier as whole tiles of equal size: a group's weights, gradients or optimizer state, or one
+// rank's shard of them, whose tiles keep their numbers. A blob in host memory or on the device can be seen as a span; one on nvme is read
+// and written through an IoEngine. A generation is one version of the content. With two slots, generation g lies in slot g % 2, so
+// generation g + 1 can be written while readers see g. Bytes that leave memory carry checksums: call stamp() before write(), and verify()
+// after the event of read(); for blobs in memory both do nothing. Thread-safety: different tile ranges or generations may be moved, stamped
+// and verified by different threads at once; the caller (the Program) orders overlapping accesses.
 #pragma once
 #include <memory>
 #include <span>
@@ -17,62 +18,63 @@
 
 namespace spillway::offload {
 
-/// Tiles [begin, end).
+/// The tiles with numbers in [begin, end).
 struct TileRange {
   i64 begin = 0, end = 0;
   i64 count() const { return end - begin; }
   bool operator==(const TileRange&) const = default;
 };
 
-/// Bytes that are not what was written.
+/// Thrown when the bytes read back are not the bytes that were written.
 class Spoilt : public Error {
  public:
   Spoilt(const std::string& wrong, const std::string& cure) : Error(ErrorCode::io, wrong + ": " + cure), wrong_(wrong) {}
-  /// What is wrong, without what to do about it.
+  /// Returns the part of the message that says what is wrong, without the advice on what to do about it.
   const std::string& wrong() const { return wrong_; }
 
  private:
   std::string wrong_;
 };
 
-/// `priority` orders a read among others that wait for the drive.
+/// Options of one read. `priority` orders it among the reads that wait for the drive.
 struct ReadOptions {
   Priority priority = Priority::normal;
-  bool for_save = false;  // or for what else is beside the steps
+  bool for_save = false;  // read for a checkpoint save, or other work beside the training steps; counted apart
 };
 
 class Blob {
  public:
   virtual ~Blob() = default;
   virtual Tier tier() const = 0;
-  /// The CPU cannot see it.
+  /// Returns true if the blob lies in GPU memory, which the CPU cannot access.
   virtual bool on_gpu() const { return false; }
-  /// What the CPU reads or writes of it goes through other memory.
+  /// Returns true if the CPU can read and write the blob only through a copy in other memory.
   bool is_staged() const { return tier() == Tier::nvme || on_gpu(); }
-  /// Its name in messages: "optimizer state of group 3".
+  /// Returns the blob's name for messages, for example "optimizer state of group 3".
   const std::string& what() const { return what_; }
-  /// The tiles it holds.
+  /// Returns the range of tiles that this blob holds.
   TileRange held() const { return held_; }
   i64 tiles() const { return held_.count(); }
   i64 tile_bytes() const { return tile_bytes_; }
   int slots() const { return slots_; }
-  /// Of one generation.
+  /// Returns the size of one generation (all tiles, one slot) in bytes.
   i64 bytes() const { return tiles() * tile_bytes_; }
 
-  /// `into`/`from` hold exactly range.count() * tile_bytes() bytes and stay valid until the event. Counted in the Traffic.
-  /// Throws Error(bug) on a range outside the blob or a span of another size.
+  /// Start a copy of the tiles in `range` into `into` or out of `from`, which hold exactly range.count() * tile_bytes() bytes and must stay
+  /// valid until the returned event. The bytes are counted in the Traffic. Throws Error(bug) on a range outside the blob or a span of
+  /// another size.
   virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options = {}) = 0;
   virtual Event write(TileRange range, u64 generation, std::span<const std::byte> from) = 0;
-  /// The bytes themselves (device and host tiers); empty on nvme. Of a blob on a GPU for that GPU alone.
+  /// Returns the stored bytes themselves (device and host tiers); empty on nvme. If the blob lies on a GPU, only that GPU may use the span.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
-  /// Remembers the checksums of `from`, which write() of the same generation will be given; again before each rewrite. A write without is
-  /// Error(bug), and so is a stamp over a committed generation.
+  /// Remembers the checksums of `from`, the bytes that write() of the same generation will be given. Stamp again before each rewrite. A
+  /// write() without a stamp throws Error(bug), and so does a stamp over a committed generation.
   virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
-  /// Throws Spoilt with file, offset, blob, tile, generation and cure when `read` is not what was stamped for that generation;
-  /// Error(bug) when nothing was.
+  /// Compares `read` with the checksums stamped for that generation. Throws Spoilt with file, offset, blob, tile, generation and cure if
+  /// they differ; Error(bug) if nothing was stamped.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
-  /// Its tiles of this generation are what a restart would go on from.
+  /// Returns true if a restart would continue from this blob's tiles of this generation.
   virtual bool is_committed(u64 /*generation*/) const { return false; }
 
  protected:
@@ -85,14 +87,15 @@ class Blob {
   const int slots_;
 };
 
-/// What copies between a GPU's memory and the host's, both ways at once.
+/// Two queues that copy between a GPU's memory and the host's, so that both directions run at the same time.
 struct GpuCopyQueues {
   explicit GpuCopyQueues(Device gpu) : to_host(gpu), to_gpu(gpu) {}
   GpuQueue to_host, to_gpu;
 };
 
-/// In memory of `memory` (a host or device pool); read and write are copies done before the call returns. `queues`: of the GPU that
-/// computes, whose memory the device pool is, and which then copies, behind what is on the queue already; null: the CPU computes.
+/// Makes a blob in memory that `memory` (a host or device pool) allocates; read and write copy before they return, or are queued if a GPU
+/// copies. `queues` belong to the GPU that computes and to which the memory of the device pool belongs; copies then run on that GPU, after
+/// the work that is already queued. If `queues` is null, the CPU computes and copies.
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic, const GpuCopyQueues* queues = nullptr);
 

@@ -42,7 +42,7 @@ CommitLog::CommitLog(StoreFiles& files, Durability durability, std::string boot_
 
 std::span<u32> CommitLog::table() { return {reinterpret_cast<u32*>(table_.data()), static_cast<size_t>(files_.persistent_tiles())}; }
 
-// Why this commit cannot be used; empty when it can, and then the table is its own.
+// Returns why this commit cannot be used; empty if it can, and then table() holds its checksums.
 std::string CommitLog::objection(const Superblock& superblock, u64 page) {
   if (!is_whole(superblock) || superblock.record_bytes > kMaxRecordBytes) return "is damaged";
   if (superblock.store_id != files_.store_id() || superblock.number % kSuperblocks != page) return "is of another store";

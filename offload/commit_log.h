@@ -1,5 +1,5 @@
-// The superblocks and checksum tables of a store: what was committed last, told after any crash. Used by NvmeStore alone, by one thread at
-// a time. Invariant: the pages of the last good commit are never written while it is the last.
+// Reads and writes the superblocks and checksum tables of a store, so that after any crash one can tell what was committed last. Used by
+// NvmeStore alone, by one thread at a time. Invariant: the pages of the last good commit are never written while it is the last.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,27 +11,27 @@
 
 namespace spillway::offload {
 
-/// It is one, and nothing of it has changed since it was written.
+/// Returns true if these bytes are a superblock and its checksum holds, so nothing has changed since it was written.
 bool is_whole(const Superblock& superblock);
-/// No commit was ever written there, or it was given up.
+/// Returns true if the page is all zeros: no commit was ever written there, or the commit was discarded.
 bool is_blank(const Superblock& superblock);
-/// In this boot of the machine; false where there is no such id.
+/// Returns true if the superblock was written in the boot that `boot_id` names; false if `boot_id` is empty (the system has none).
 bool written_in(const Superblock& superblock, std::string_view boot_id);
 
 class CommitLog {
  public:
-  /// Both are the description's; `files` outlives the log.
+  /// `durability` and `boot_id` come from the store's description; `files` must outlive the log.
   CommitLog(StoreFiles& files, Durability durability, std::string boot_id);
 
-  /// Reads the newest good commit up to this generation, and its table; nothing with a line on `why`. A later one is spoiled. Errors:
-  /// Error(io).
+  /// Reads the newest good commit whose generation is at most `newest_generation`, and its checksum table. Returns nothing and sets `why`
+  /// to one line if there is none. Erases commits of later generations. Errors: Error(io).
   std::optional<Commit> recover(u64 newest_generation, std::string& why);
-  /// As NvmeStore::commit, with the table set before; `same_table` when only the record changed.
+  /// Does the work of NvmeStore::commit; fill table() before. Pass `same_table` if only the record changed.
   void commit(u64 generation, std::string_view record, bool same_table);
-  /// Spoils both superblocks, the older first. Errors: Error(io).
+  /// Erases both superblocks, the older first. Errors: Error(io).
   void clear();
 
-  /// Checksums of the persistent tiles: of the recovered commit, or for the next.
+  /// Returns the checksums of all persistent tiles: those of the recovered commit, to be overwritten for the next commit.
   std::span<u32> table();
 
  private:
@@ -46,7 +46,7 @@ class CommitLog {
   StoreFiles& files_;
   const Durability durability_;
   const std::string boot_id_;
-  u64 number_ = 0;  // of the last commit
+  u64 number_ = 0;  // number of the last commit
   std::vector<Page> table_;
 };
 

@@ -1,7 +1,8 @@
-// Asynchronous file I/O behind one interface: io_uring (offload/io_uring.cc) and pread (offload/pread.cc: threads for each drive). Every
-// completion's result is looked at; short reads and writes are resumed; an error becomes Error(io) "[io] file, offset, errno, what to do"
-// in the Event, set when the kernel has let go of the whole buffer. Thread-safe: any thread may submit. The OS is a parameter
-// (offload/system_calls.h): so tests inject EIO, ENOSPC and short counts. An engine's destructor waits for what is under way.
+// An I/O engine reads and writes files asynchronously. Two engines implement the interface: io_uring (offload/io_uring.cc) and pread
+// (offload/pread.cc: threads for each drive). The result of every completion is checked; short reads and writes are resumed; an error
+// becomes Error(io) "[io] file, offset, errno, what to do" in the Event, which is set when the kernel no longer uses any part of the
+// buffer. Thread-safe: any thread may submit. The operating system is a parameter (offload/system_calls.h), so tests can inject EIO, ENOSPC
+// and short counts. An engine's destructor waits for requests that are under way.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,15 +16,17 @@ namespace spillway::offload {
 class ScratchFile;
 class SystemCalls;
 
-/// Who goes first while the queue is full: urgent is what compute waits for. Urgent requests that never pause starve normal ones.
+/// Decides which requests go first while the queue is full. Use urgent for what compute waits for. An unbroken stream of urgent requests
+/// starves normal ones.
 enum class Priority : u8 { normal, urgent };
 
 struct IoRequest {
   const ScratchFile* file = nullptr;  // must outlive the event
   bool write = false;
-  i64 offset = 0;  // in the file; a multiple of the file's alignment, like `bytes` and the buffer's address, under O_DIRECT
+  // Offset in the file. If the file uses O_DIRECT, `offset`, `bytes` and the buffer's address must be multiples of kDirectAlignment.
+  i64 offset = 0;
   i64 bytes = 0;
-  std::byte* buffer = nullptr;  // read from when `write`; must stay valid until the event
+  std::byte* buffer = nullptr;  // the source if `write`, else the destination; must stay valid until the event
   Priority priority = Priority::normal;
 };
 
@@ -31,12 +34,12 @@ class IoEngine {
  public:
   virtual ~IoEngine() = default;
   virtual std::string_view name() const = 0;
-  /// Takes one request in and returns at once: it is cut into pieces of at most 1 MiB, of which a bounded number is with the kernel; the
-  /// rest waits inside, by priority and then in order. The event is set when all of it is done. Throws Error(bug) on a range outside the
-  /// file, or one that direct I/O cannot align.
+  /// Queues one request and returns at once. The request is cut into pieces of at most 1 MiB, and only a bounded number of pieces is
+  /// submitted to the kernel at a time; the rest waits in the engine, by priority and then in order. The event is set when the whole
+  /// request is done. Throws Error(bug) on a range outside the file, or on one that is not aligned for direct I/O.
   virtual Event submit(const IoRequest& request) = 0;
-  /// Puts what was written to `file` and has completed beyond the reach of a power loss (fdatasync). Throws Error(io); then the bytes may
-  /// be lost, and a second try would not say so.
+  /// Makes all completed writes to `file` survive a power loss (fdatasync). Throws Error(io); in that case the bytes may be lost, and a
+  /// second call would not report it.
   virtual void flush(const ScratchFile& file) = 0;
 };
 
@@ -44,14 +47,15 @@ enum class IoEngineKind { automatic, io_uring, pread };
 
 struct ChosenEngine {
   std::unique_ptr<IoEngine> engine;
-  std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or …); …" with the loss
+  std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or …); …" with the cost
 };
 
 constexpr int kQueueDepth = 64;
 
-/// `automatic` falls back to pread with the reason in `why`; io_uring demanded but refused throws Error(io).
+/// Makes an engine. `automatic` tries io_uring and falls back to pread with the reason in `why`. Kind io_uring throws Error(io) if the
+/// system refuses it.
 ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth = kQueueDepth);
-/// The same on another operating system; `system` must outlive the engine.
+/// Makes an engine that calls the operating system through `system`, which must outlive the engine.
 ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth, SystemCalls& system);
 
 }  // namespace spillway::offload

@@ -1,8 +1,8 @@
 // The io_uring engine. One thread owns the ring: it takes pieces from the queue into `queue_depth` slots, so that the completion queue
-// (twice as long) never overflows, waits, and resumes short pieces in their slot. It submits them itself because the kernel ends a request
-// in the thread that submitted it: another one would have to be scheduled first, and compute has all the cores. Submitters wake it through
-// an eventfd. No registered files or buffers: rings and slabs lie in huge pages, and there the kernel spends 8.4 ms on a GiB without
-// and 8.0 with them, no more of either.
+// (twice as long) never overflows, waits for completions, and resubmits short pieces from their slot. This thread submits the pieces itself
+// because the kernel completes a request in the thread that submitted it: another thread would have to be scheduled first, and compute
+// occupies all the cores. Submitting threads wake it through an eventfd. Files and buffers are not registered with the kernel: the staging
+// buffers lie in huge pages, and there the kernel spends 8.4 ms per GiB without registration and 8.0 ms with it.
 #include <liburing.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -22,7 +22,7 @@
 namespace spillway::offload {
 namespace {
 
-constexpr u64 kWoken = ~u64{0}, kIgnored = kWoken - 1;  // user data of what is no piece
+constexpr u64 kWoken = ~u64{0}, kIgnored = kWoken - 1;  // user data of requests that are not pieces
 constexpr int kSubmitRetries = 1000;
 constexpr long kDeafPauseNs = 10'000'000;
 
@@ -36,7 +36,7 @@ bool has_read_and_write(io_uring& ring) {
 
 class UringEngine final : public PieceEngine {
  public:
-  /// Takes over both.
+  /// Takes ownership of `ring` and of `wake`, an eventfd.
   UringEngine(const io_uring& ring, int wake, int queue_depth, SystemCalls& system)
       : PieceEngine(system), ring_(ring), wake_(wake), slots_(static_cast<size_t>(queue_depth)) {
     for (u64 slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
@@ -72,14 +72,14 @@ class UringEngine final : public PieceEngine {
     }
   }
 
-  // The rest is the owner's.
+  // Only the owner thread calls the functions below.
 
   void own_ring() {
     listen();
     while (fill_slots()) wait();
   }
 
-  // False when all is done and nothing more will come.
+  // Moves waiting pieces into free slots. Returns false if all work is done and no more will come.
   bool fill_slots() {
     std::unique_lock lock(mutex_);
     while (!free_.empty() && !pending_.empty()) {
@@ -92,11 +92,11 @@ class UringEngine final : public PieceEngine {
       lock.lock();
     }
     if (stop_ && pending_.empty() && free_.size() == slots_.size()) return false;
-    asleep_ = !free_.empty();  // a full owner looks at the queue when something ends
+    asleep_ = !free_.empty();  // while all slots are full, the owner looks at the queue after each completion
     return true;
   }
 
-  // Asks the kernel for what is left of the slot's piece; ends the piece when the kernel does not take it.
+  // Requests the rest of the slot's piece from the kernel; ends the piece with an error if the kernel refuses.
   void submit_slot(u64 slot) {
     const int refusal = queue_slot(slot);
     if (refusal == 0) return;
@@ -115,7 +115,7 @@ class UringEngine final : public PieceEngine {
     return submit(sqe, slot);
   }
 
-  // The next wake() completes a request.
+  // Polls the eventfd, so that the next wake() completes a request.
   void listen() {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     if (sqe) io_uring_prep_poll_add(sqe, wake_, POLLIN);
@@ -126,12 +126,12 @@ class UringEngine final : public PieceEngine {
     io_uring_sqe_set_data64(sqe, user_data);
     const int refusal = enter();
     if (refusal == 0) return 0;
-    io_uring_prep_nop(sqe);  // it is still queued and would go with the next call: make it harmless
+    io_uring_prep_nop(sqe);  // the entry is still queued and would be submitted by the next call: make it a no-op
     io_uring_sqe_set_data64(sqe, kIgnored);
     return refusal;
   }
 
-  // 0 or the errno with which the kernel went on refusing.
+  // Submits the queued entries. Returns 0, or the errno with which the kernel kept refusing.
   int enter() {
     for (int tries = 0;; ++tries) {
       const int result = io_uring_submit(&ring_);
@@ -142,8 +142,8 @@ class UringEngine final : public PieceEngine {
     }
   }
 
-  // For one completion, and takes all that are there. A ring that is broken cannot be outlived: the kernel may still write to buffers
-  // nobody can be told about.
+  // Waits for one completion and processes all that are there. If the ring itself fails, the process must end: the kernel may still write
+  // to buffers, and their users could not be told.
   void wait() {
     __kernel_timespec soon{0, kDeafPauseNs};
     io_uring_cqe* cqe = nullptr;
@@ -181,13 +181,13 @@ class UringEngine final : public PieceEngine {
 
   io_uring ring_;
   const int wake_;            // an eventfd
-  std::vector<Piece> slots_;  // the pieces in the kernel's hands, by user data
+  std::vector<Piece> slots_;  // the pieces that the kernel is working on; the index is the request's user data
   std::vector<u64> free_;
-  bool deaf_ = false;  // the kernel would not listen for wake(): look again soon
+  bool deaf_ = false;  // the kernel refused to poll the eventfd: look at the queue again soon
 
   std::mutex mutex_;
   PieceQueue pending_;
-  bool asleep_ = false;  // waits, and would not see a new piece
+  bool asleep_ = false;  // the owner waits and would not notice a new piece without wake()
   bool stop_ = false;
   std::thread owner_;
 };
@@ -198,7 +198,7 @@ std::unique_ptr<IoEngine> make_uring_engine(int queue_depth, SystemCalls& system
   refusal = system.refuse_io_uring();
   if (refusal != 0) return nullptr;
   io_uring ring{};
-  refusal = -io_uring_queue_init(static_cast<unsigned>(queue_depth) + 1, &ring, 0);  // and the one that listens
+  refusal = -io_uring_queue_init(static_cast<unsigned>(queue_depth) + 1, &ring, 0);  // one more entry for the poll of the eventfd
   if (refusal != 0) return nullptr;
   if (!has_read_and_write(ring)) {
     io_uring_queue_exit(&ring);

@@ -5,15 +5,15 @@
 
 namespace spillway::offload {
 
-/// Describes the store that a dead run left below its first --nvme path, as the first pages of the store's file say.
+/// Describes the store that a dead run left below its first --nvme path, as far as the first pages of the store's file tell.
 struct LeftStore {
   u64 layout_hash = 0;
   i64 persistent_tiles = 0;
   u32 stripes = 0;
   Durability durability = Durability::checkpoint;
-  std::string record;  // of the newest commit that a restart could use, whose tiles are not read
+  std::string record;  // record of the newest commit that a restart could use; the tiles of that commit are not read
 };
-/// None where there is no such commit. Errors: Error(io), Error(usage) for what is no file.
+/// Returns nothing if there is no such commit. Errors: Error(io), Error(usage) if the path is not a regular file.
 std::optional<LeftStore> left_store(const std::filesystem::path& folder, const std::string& boot_id = current_boot_id());
 
 }  // namespace spillway::offload

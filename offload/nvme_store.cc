@@ -33,7 +33,7 @@ struct NvmeStore::State {
         persistent_bytes(description.data_bytes - description.passing_bytes),
         data_bytes(description.data_bytes) {}
 
-  // A persistent blob's place in the tables.
+  // A persistent blob and its place in the checksum tables: `first` is the table index of its first tile.
   struct Entry {
     std::string what;
     i64 first = 0;
@@ -57,7 +57,7 @@ struct NvmeStore::State {
   std::string why_new, moved;
 };
 
-// After a restart the blob knows the checksums of the committed generation.
+// Makes the checksums of a persistent blob. After a restart they are filled with those of the committed generation.
 std::shared_ptr<TileChecksums> NvmeStore::State::enter(const std::string& what, i64 tiles, int slots) {
   auto checksums = std::make_shared<TileChecksums>(tiles, slots);
   for (i64 t = 0; last && t < tiles; ++t) {
@@ -177,7 +177,7 @@ void NvmeStore::sync() { state_->files.flush(); }
 void NvmeStore::invalidate() noexcept {
   try {
     state_->log.clear();
-  } catch (...) {  // the drive is failing: verify() says so again after a restart
+  } catch (...) {  // the drive is failing: verify() will report it after a restart
   }
   state_->note(std::nullopt);
 }

@@ -18,7 +18,7 @@ namespace spillway::offload {
 namespace {
 
 constexpr std::string_view kMagic = "spillway-scratch 1 ", kRun = "run=";
-constexpr size_t kOwnerBytes = 1024;  // of an id and a host name, each at most 255, and the rest
+constexpr size_t kOwnerBytes = 1024;  // room for an id and a host name, at most 255 bytes each, and the rest of the line
 
 std::string line_of(const std::string& run_id) {
   std::array<char, 256> host{};
@@ -27,7 +27,8 @@ std::string line_of(const std::string& run_id) {
                      fmt::gmtime(std::time(nullptr)));
 }
 
-// The value behind `key` up to the next blank or the end, which it takes off the line; empty when something else is there.
+// Returns the value behind `key` up to the next blank or the end, and removes both from `line`; empty if the line does not begin with
+// `key`.
 std::string_view take_value(std::string_view& line, std::string_view key) {
   if (!line.starts_with(key)) return {};
   const std::string_view value = line.substr(key.size(), line.find(' ') - key.size());
@@ -40,7 +41,7 @@ bool is_like(std::string_view text, std::string_view form) {
   return std::ranges::equal(text, form, [&](char c, char wanted) { return wanted == '0' ? digit(c) : c == wanted; });
 }
 
-// "host=n1 pid=17 run=0a1b started=2026-01-31T12:00:00Z", a line that is the whole file.
+// Parses the older format, "host=n1 pid=17 run=0a1b started=2026-01-31T12:00:00Z", which must be the only line of the file.
 std::optional<Owner> old_owner(std::string_view file) {
   if (!file.ends_with('\n') || file.find('\n') != file.size() - 1) return {};
   const std::string_view whole = file.substr(0, file.size() - 1);

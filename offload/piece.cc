@@ -18,7 +18,7 @@
 namespace spillway::offload {
 namespace {
 
-// Interrupted or refused for the moment this often in a row, a piece is given up: with the pause below, after about a second.
+// After this many consecutive interruptions or temporary refusals a piece fails: with the pause below, after about a second.
 constexpr int kMaxStalls = 1000;
 
 std::string cure(int error_number) {
@@ -117,7 +117,7 @@ bool Piece::absorb(i64 result) {
 
 bool Piece::advance(i64 result) {
   i64 done = std::min(result, bytes_);
-  // Direct I/O can only be resumed at an aligned offset; the rest of that block is transferred again.
+  // Direct I/O can only be resumed at an aligned offset, so a block that was transferred in part is transferred again.
   if (done < bytes_ && request_->io.file->direct()) done -= done % kDirectAlignment;
   if (done == 0) return retry_or_fail(EAGAIN);
   stalls_ = 0;

@@ -1,6 +1,7 @@
-// What the engines have in common: a request is checked, cut into pieces of at most 1 MiB, and every answer of the kernel for a piece is
-// digested in one place: resumed when short, retried when interrupted, an Error(io) when negative or at an unexpected end of file. Only the
-// engines call this. A Piece is used by one thread at a time; the pieces of one request may be at work in different threads.
+// The part that both I/O engines share: a request is checked and cut into pieces of at most 1 MiB, and every answer of the kernel for a
+// piece is handled in one place. A short transfer is resumed, an interrupted one retried, and a negative result or an unexpected end of
+// file becomes Error(io). Only the engines call this. A Piece is used by one thread at a time; the pieces of one request may be processed
+// by different threads.
 #pragma once
 #include <deque>
 #include <memory>
@@ -13,7 +14,7 @@ namespace spillway::offload {
 
 constexpr i64 kPieceBytes = kMiB;
 
-/// One request in the works; its event is set, or fails with the first error, when the last of its pieces is over.
+/// One request that is under way. When its last piece has ended, its event is set, or fails with the first error.
 class Request;
 
 class Piece {
@@ -21,12 +22,13 @@ class Piece {
   Piece() = default;
   Piece(std::shared_ptr<Request> request, i64 begin, i64 bytes);
 
-  /// What is still to be asked of the kernel.
+  /// Returns the transfer that is still to be requested from the kernel.
   Transfer rest() const;
-  /// Digests the kernel's answer to rest(): a count or a negative errno. True when the piece is over; else rest() is to be asked again.
+  /// Processes the kernel's answer to rest(): a byte count or a negative errno. Returns true if the piece has ended; otherwise rest() must
+  /// be requested again.
   bool absorb(i64 result);
   Priority priority() const;
-  /// Ends the piece with the error that `error_number` means.
+  /// Ends the piece with an Error(io) that describes `error_number` (an errno).
   void fail(int error_number);
 
  private:
@@ -34,11 +36,11 @@ class Piece {
   bool advance(i64 result);
 
   std::shared_ptr<Request> request_;
-  i64 offset_ = 0, bytes_ = 0;  // left to do
-  int stalls_ = 0;              // answers without progress in a row
+  i64 offset_ = 0, bytes_ = 0;  // what is left to transfer
+  int stalls_ = 0;              // consecutive answers without progress
 };
 
-/// Pieces that wait for the kernel: urgent ones first, each kind in order. Guarded by its owner.
+/// Pieces that wait to be submitted to the kernel: urgent ones first, each kind in order. Not thread-safe: its owner must lock.
 class PieceQueue {
  public:
   void push(Piece piece);
@@ -49,7 +51,7 @@ class PieceQueue {
   std::deque<Piece> urgent_, normal_;
 };
 
-/// Checks, cuts and hands each piece to start().
+/// Base class of the engines: checks a request, cuts it into pieces and passes each piece to start().
 class PieceEngine : public IoEngine {
  public:
   explicit PieceEngine(SystemCalls& system) : system_(system) {}
@@ -60,11 +62,11 @@ class PieceEngine : public IoEngine {
   SystemCalls& system_;
 
  private:
-  /// Takes the piece in without waiting for room.
+  /// Takes over the piece and returns without waiting for a free slot.
   virtual void start(Piece piece) = 0;
 };
 
-/// Null with `refusal` = errno when the kernel offers no (or too old an) io_uring here.
+/// Returns null and sets `refusal` to the errno if the kernel offers no io_uring, or one that is too old.
 std::unique_ptr<IoEngine> make_uring_engine(int queue_depth, SystemCalls& system, int& refusal);
 std::unique_ptr<IoEngine> make_pread_engine(int queue_depth, SystemCalls& system);
 

@@ -31,14 +31,14 @@ void make_anew(const std::filesystem::path& path) {
   ::close(made);
 }
 
-// Free bytes for this user; -1 where the filesystem keeps no account (ramfs).
+// Returns the free bytes for this user; -1 if the filesystem does not report them (ramfs).
 i64 free_bytes(int descriptor) {
   struct statvfs info {};
   if (::fstatvfs(descriptor, &info) != 0 || info.f_blocks == 0) return -1;
   return static_cast<i64>(info.f_bavail * info.f_frsize);
 }
 
-// An open with O_DIRECT may succeed where the first read then fails (EINVAL): ask once.
+// Reads once, because an open with O_DIRECT may succeed on a filesystem where the first read then fails with EINVAL.
 bool reads_directly(int descriptor) {
   alignas(kDirectAlignment) std::byte page[kDirectAlignment];
   return ::pread(descriptor, page, sizeof page, 0) >= 0 || errno != EINVAL;
@@ -66,7 +66,7 @@ ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bo
   file.path_ = path;
   file.bytes_ = bytes;
   make_anew(path);
-  file.remove_ = true;  // until it is whole
+  file.remove_ = true;  // removed if anything below throws
   file.open_descriptor();
   file.reserve(0);
   file.remove_ = remove_when_closed;
@@ -97,7 +97,7 @@ void ScratchFile::open_descriptor() {
   if (descriptor_ < 0) file_failed(path_, "open", errno);
 }
 
-// From `begin`, where the file ends.
+// Reserves the bytes from `begin`, the file's present end, to bytes_.
 void ScratchFile::reserve(i64 begin) {
   const i64 bytes = bytes_ - begin;
   if (bytes == 0) return;
@@ -106,7 +106,7 @@ void ScratchFile::reserve(i64 begin) {
   preallocated_ = error_number == 0;
   if (preallocated_) return;
   if (error_number == ENOSPC) {
-    if (::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);  // what was reserved so far counts as free again
+    if (::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);  // frees the bytes reserved so far
     refuse(path_, bytes, free_bytes(descriptor_), "the filesystem is full");
   }
   if (error_number == EDQUOT) refuse(path_, bytes, available_bytes, "the quota is used up");

@@ -1,5 +1,6 @@
-// One preallocated file on a scratch path, opened with O_DIRECT where the filesystem takes it. Owns the descriptor; removes the file on
-// destruction when asked to. Readable by its owner alone: it holds weights. Thread-safe once made: but for keep() all is const.
+// One preallocated file on a scratch path, opened with O_DIRECT if the filesystem supports it. Owns the descriptor and, if asked to,
+// removes the file on destruction. Only the user who owns it can read it, since it holds weights. Thread-safe once made: all methods but
+// keep() and resize() are const.
 #pragma once
 #include <filesystem>
 
@@ -7,33 +8,33 @@
 
 namespace spillway::offload {
 
-/// Offsets, sizes and addresses of direct I/O are multiples of this.
+/// Alignment of direct I/O in bytes: offsets, sizes and buffer addresses must be multiples of it.
 constexpr i64 kDirectAlignment = 4096;
 
 class ScratchFile {
  public:
-  /// Creates, in place of a file of this name, and preallocates `bytes` with fallocate, or, where the filesystem has none, sets the size
-  /// after looking whether it would fit. Errors: Error(refused) when the filesystem has no room (free and wanted bytes, the flag that
-  /// helps), Error(io) otherwise; then nothing stays behind.
+  /// Creates the file, replacing one of this name, and preallocates `bytes` with fallocate. If the filesystem has no fallocate, checks that
+  /// the bytes would fit and sets the size. Errors: Error(refused) if the filesystem has no room (free and wanted bytes, the flag that
+  /// helps), Error(io) otherwise; in both cases nothing stays behind.
   static ScratchFile create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed = true);
-  /// Opens what is there for reading and writing; bytes() is its size. Errors: Error(io); Error(usage) for what is no file of this user
-  /// alone. Never through a link.
+  /// Opens an existing file for reading and writing; bytes() is its size. Does not follow a symbolic link. Errors: Error(io); Error(usage)
+  /// if it is not a regular file that belongs to this user alone.
   static ScratchFile open(const std::filesystem::path& path, bool remove_when_closed = false);
   ScratchFile(ScratchFile&& other) noexcept;
   ScratchFile& operator=(ScratchFile&&) = delete;
   ~ScratchFile();
 
-  /// To `bytes`: what is added is reserved as create() does, what is beyond is given back; nothing below is touched. Errors:
-  /// Error(refused) without room, and the size is as before; Error(io).
+  /// Changes the size to `bytes`. Growth is reserved as in create(), excess is freed; bytes below both sizes stay as they are. Errors:
+  /// Error(refused) if there is no room, and then the size is unchanged; Error(io).
   void resize(i64 bytes);
-  /// The destructor leaves the file in place, whatever was asked before.
+  /// Makes the destructor leave the file in place, even if its removal was asked for before.
   void keep() { remove_ = false; }
   int descriptor() const { return descriptor_; }
   const std::filesystem::path& path() const { return path_; }
   i64 bytes() const { return bytes_; }
-  /// False: the filesystem refused O_DIRECT, and the page cache stands between.
+  /// Returns false if the filesystem refused O_DIRECT, so that I/O goes through the page cache.
   bool direct() const { return direct_; }
-  /// False: the filesystem could not reserve the bytes, and a write may still find it full.
+  /// Returns false if the filesystem could not reserve the bytes, so that a write may still fail because it is full.
   bool preallocated() const { return preallocated_; }
 
  private:

@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "spillway-", kAside = ".aside-";
-constexpr size_t kIdDigits = 16;  // of a store
-// list_orphans of another process may hold the lock for an instant: this many tries, 10 ms apart, before an owner counts as alive.
+constexpr size_t kIdDigits = 16;  // hexadecimal digits of a store's id
+// list_orphans in another process may hold the lock for an instant: an owner counts as alive only after this many tries, 10 ms apart.
 constexpr int kLockTries = 20;
 
 [[noreturn]] void folder_failed(const fs::path& path, const char* call, int error_number) {
@@ -35,13 +35,13 @@ constexpr int kLockTries = 20;
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
 
-// Never through a link.
+// Returns true for a folder, but not for a symbolic link to one.
 bool is_folder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(fs::symlink_status(path, error));
 }
 
-// Without exceptions, which a destructor could not let through; stops at the first entry that cannot be read.
+// Lists the entries of `folder`. Does not throw, because a destructor calls it; stops at the first entry that cannot be read.
 std::vector<fs::path> entries(const fs::path& folder, std::error_code& error) {
   std::vector<fs::path> paths;
   fs::directory_iterator at(folder, error);
@@ -49,7 +49,7 @@ std::vector<fs::path> entries(const fs::path& folder, std::error_code& error) {
   return paths;
 }
 
-// An owner file, open and locked.
+// An owner file that is open and locked.
 struct OwnerLock {
   Descriptor file;
   FileLock lock;
@@ -63,7 +63,8 @@ std::optional<FileLock> lock_patiently(int descriptor, const fs::path& path) {
   }
 }
 
-// The lock is on an inode: whoever cleaned up meanwhile may have unlinked it.
+// Returns true if the open file still has this name: the lock belongs to the inode, and a process that cleaned up may have unlinked it
+// meanwhile.
 bool still_there(int descriptor, const fs::path& path) {
   struct stat held {
   }, named{};
@@ -76,7 +77,7 @@ void check_id(const std::string& id) {
   throw Error(ErrorCode::usage, fmt::format("[run folder] expected a run id of letters, digits, '.', '_', '-', got '{}'", id));
 }
 
-// The id of a store, when the name ends as those of what is set aside.
+// Returns the id of the store if the folder's name ends like that of a store that was set aside.
 std::optional<u64> aside_id(std::string_view name) {
   const size_t at = name.rfind(kAside);
   if (at == std::string_view::npos) return {};
@@ -85,13 +86,13 @@ std::optional<u64> aside_id(std::string_view name) {
   return std::stoull(digits, nullptr, 16);
 }
 
-// What a run's folder of this name says of whose it is.
+// Returns the id of the run that a folder of this name belongs to.
 std::string run_of(std::string_view name) {
   if (aside_id(name)) name = name.substr(0, name.rfind(kAside));
   return std::string(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name);
 }
 
-// Its owner died before it signed, or is just coming: nothing is in it.
+// Returns true if the folder is empty but for an unwritten owner file: its owner died before it wrote one, or is about to.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   const std::vector<fs::path> all = entries(folder, error);
@@ -121,7 +122,7 @@ bool owns(const Owner& owner, const fs::path& folder) {
                                             folder.string(), run_of(folder.filename().string())));
 }
 
-// Nothing when the folder vanished meanwhile.
+// Opens the folder's owner file, creating it in an empty folder. Returns nothing if the folder vanished meanwhile.
 std::optional<Descriptor> open_owner(const fs::path& folder) {
   const Descriptor inside(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (inside.get() < 0 && errno == ENOENT) return std::nullopt;
@@ -136,7 +137,7 @@ std::optional<Descriptor> open_owner(const fs::path& folder) {
       number = ::openat(inside.get(), kOwnerFile, kHow | O_CREAT | O_EXCL, 0600);
       if (number < 0 && errno == ENOENT) return std::nullopt;  // the folder is gone
     }
-    if (number < 0 && errno == EEXIST && tries < kLockTries) continue;  // another one came first
+    if (number < 0 && errno == EEXIST && tries < kLockTries) continue;  // another process created it first
     if (number < 0) folder_failed(file, "open", errno);
     Descriptor owner(number);
     check_private(owner.get(), file);
@@ -144,7 +145,7 @@ std::optional<Descriptor> open_owner(const fs::path& folder) {
   }
 }
 
-// Takes the owner lock of an existing folder; nothing when the folder vanished meanwhile.
+// Takes the owner lock of an existing folder. Returns nothing if the folder vanished meanwhile.
 std::optional<OwnerLock> lock_folder(const fs::path& folder) {
   std::optional<Descriptor> file = open_owner(folder);
   if (!file) return std::nullopt;
@@ -162,7 +163,7 @@ std::optional<OwnerLock> lock_folder(const fs::path& folder) {
   return OwnerLock{std::move(*file), std::move(*lock)};
 }
 
-// The owner file goes last: until then the folder is visibly taken.
+// Removes the owner file last, so that until then the folder is visibly in use.
 std::error_code remove_folder(const fs::path& folder) {
   std::error_code error, first;
   for (const fs::path& entry : entries(folder, first)) {
@@ -176,7 +177,7 @@ std::error_code remove_folder(const fs::path& folder) {
   return error;
 }
 
-// True when it was not there.
+// Creates the folder. Returns true if it did not exist before.
 bool make_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) == 0) return true;
   if (errno != EEXIST) folder_failed(folder, "mkdir", errno);
@@ -186,7 +187,7 @@ bool make_folder(const fs::path& folder) {
   throw Error(ErrorCode::usage, "[run folder] " + folder.string() + " is there and no folder: remove it or give --nvme another path");
 }
 
-// A folder whose owner cannot be written (a full disk) does not stay behind.
+// Writes the owner file. If that fails (a full disk) and the folder was just made, the folder is removed again.
 void sign(int lock, const fs::path& folder, const std::string& run_id, bool made) {
   try {
     write_owner(lock, folder / kOwnerFile, run_id);
@@ -213,7 +214,7 @@ i64 age_s(const fs::path& folder) {
   return std::max<i64>(0, std::time(nullptr) - info.st_mtime);
 }
 
-// Nothing for a live owner, for what no run made and for what this user may not look into.
+// Describes the folder as an orphan. Returns nothing if its owner lives, if no run made it, or if this user may not read it.
 std::optional<Orphan> look_at(const fs::path& folder) {
   const Descriptor file(::open((folder / kOwnerFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file.get() < 0) return std::nullopt;
@@ -234,7 +235,7 @@ ScratchFolder::ScratchFolder(const fs::path& scratch, const std::string& run_id)
   for (;;) {
     const bool made = make_folder(path_);
     std::optional<OwnerLock> owner = lock_folder(path_);
-    if (!owner) continue;  // somebody removed it meanwhile
+    if (!owner) continue;  // another process removed it meanwhile
     sign(owner->file.get(), path_, run_id, made);
     lock_.emplace(std::move(owner->lock));
     owner_ = owner->file.release();
@@ -252,7 +253,7 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
 
 ScratchFolder::~ScratchFolder() {
   if (owner_ < 0) return;
-  if (!keep_) remove_folder(path_);  // what cannot be removed is an orphan from now on, and will be found
+  if (!keep_) remove_folder(path_);  // if it cannot be removed, it is an orphan from now on and will be found
   lock_.reset();
   ::close(owner_);
 }
@@ -308,7 +309,7 @@ void remove_orphan(const fs::path& scratch, const std::string& name) {
                                               kPrefix, scratch.string(), name));
   }
   const std::optional<OwnerLock> lock = lock_folder(folder);
-  if (!lock) return;  // somebody else removed it
+  if (!lock) return;  // another process removed it
   const std::error_code error = remove_folder(folder);
   if (error) folder_failed(folder, "removal", error.value());
 }

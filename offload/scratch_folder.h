@@ -1,7 +1,7 @@
 // A run's own folder `spillway-<run id>` on a scratch path (scratch_path.h), with an owner file that is locked (FileLock) while its owner
 // lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be told from live ones and
-// reclaimed; a folder without such a file is no run's, whatever its name. The kernel drops the lock with the process: nothing has to be
-// cleaned for that. Thread-safe: a ScratchFolder belongs to one thread, the functions keep no state.
+// reclaimed; a folder without such a file belongs to no run, whatever its name. The kernel drops the lock when the process ends, so no
+// cleanup is needed for it. Thread-safety: a ScratchFolder belongs to one thread; the functions keep no state.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -15,55 +15,56 @@ namespace spillway::offload {
 
 class ScratchFolder {
  public:
-  /// Creates (mode 0700) or, when its owner is dead, takes over `scratch/spillway-RUN_ID`. One owner per folder: processes that share a
-  /// path add their rank to the id. Errors: Error(usage) for an id with other characters than letters, digits, `.`, `_`, `-`, for a
-  /// folder whose owner is alive (named: run, host, pid, time), and for one that no run of this id and user made; Error(io) otherwise.
+  /// Creates `scratch/spillway-RUN_ID` (mode 0700) or, if its owner is dead, takes it over. A folder has one owner: processes that share a
+  /// path add their rank to the id. Errors: Error(usage) for an id with characters other than letters, digits, `.`, `_`, `-`, for a folder
+  /// whose owner is alive (the message names run, host, pid, time), and for one that no run of this id and user made; Error(io) otherwise.
   ScratchFolder(const std::filesystem::path& scratch, const std::string& run_id);
   ScratchFolder(ScratchFolder&& other) noexcept;
   ScratchFolder& operator=(ScratchFolder&&) = delete;
-  /// Removes the folder and all in it, if it was made here or was given up; unless it is to be kept.
+  /// Removes the folder and its content if this object created it or give_up() was called, unless keep() was called since.
   ~ScratchFolder();
 
-  /// From now on the destructor leaves everything in place, as a death would: for a run that ended by an error and may be restarted. What
-  /// was taken over is kept from the start: it is another process's state until somebody decides otherwise.
+  /// Makes the destructor leave everything in place, as a crash would: for a run that ended by an error and may be restarted. A folder that
+  /// was taken over is kept from the start, since it holds another process's state until somebody decides otherwise.
   void keep() { keep_ = true; }
-  /// Nothing in it is needed any more.
+  /// Makes the destructor remove the folder, because nothing in it is needed any more.
   void give_up() { keep_ = false; }
 
   const std::filesystem::path& path() const { return path_; }
   const FileLock& lock() const { return *lock_; }
-  /// It was there: a dead run of this id left it, with its files.
+  /// Returns true if the folder existed already: a dead run of this id left it, with its files.
   bool taken_over() const { return taken_over_; }
 
  private:
   std::filesystem::path path_;
-  int owner_ = -1;  // the owner file
+  int owner_ = -1;  // descriptor of the owner file
   std::optional<FileLock> lock_;
   bool taken_over_ = false, keep_ = false;
 };
 
-/// Beside `folder`, where a store that does not fit the run any more is set aside.
+/// Returns the path next to `folder` where a store that no longer fits the run is set aside.
 std::filesystem::path aside_of(const std::filesystem::path& folder, u64 store_id);
-/// The stores set aside beside `folder`, by id.
+/// Returns the ids of the stores that are set aside next to `folder`, in ascending order.
 std::vector<u64> asides_of(const std::filesystem::path& folder);
-/// Makes aside_of(folder, store_id) with an owner file, if it is not there. Errors: Error(io), Error(usage) as ScratchFolder.
+/// Creates the folder aside_of(folder, store_id) with an owner file, if it does not exist. Errors: Error(io), Error(usage) as for
+/// ScratchFolder.
 std::filesystem::path make_aside(const std::filesystem::path& folder, u64 store_id);
 void remove_aside(const std::filesystem::path& folder, u64 store_id);
 
 struct Orphan {
-  std::string name;        // of the folder, without the path
-  std::string run;         // id of its run
+  std::string name;        // name of the folder, without the path
+  std::string run;         // id of the run that made it
   std::string owner;       // one line, as the dead owner wrote it
-  bool set_aside = false;  // a store that its run could not use any more
-  i64 bytes = 0;           // on the drive
-  i64 age_s = 0;           // since its owner started
+  bool set_aside = false;  // it holds a store that its run could not use any more
+  i64 bytes = 0;           // space it takes on the drive
+  i64 age_s = 0;           // seconds since its owner started
 };
 
-/// Folders of dead runs on `scratch`, by name: those with an owner file of ours that names the run of the folder's name. Those this user
-/// may not read are left out. A missing path has none.
+/// Returns the folders of dead runs on `scratch`, sorted by name: those with a valid owner file whose run matches the folder's name.
+/// Folders that this user may not read are left out. The list is empty if the path does not exist.
 std::vector<Orphan> list_orphans(const std::filesystem::path& scratch);
 
-/// Removes one. Errors: Error(usage) when it is not a run's folder or its owner is alive; Error(io) when it cannot be removed.
+/// Removes one folder. Errors: Error(usage) if it is not a run's folder or its owner is alive; Error(io) if it cannot be removed.
 void remove_orphan(const std::filesystem::path& scratch, const std::string& name);
 
 }  // namespace spillway::offload

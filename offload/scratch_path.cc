@@ -24,7 +24,7 @@ struct KnownFilesystem {
   bool memory, network;
 };
 
-// linux/magic.h where it has the number, else the filesystem's own sources.
+// The numbers are from linux/magic.h if it has them, otherwise from the filesystem's own sources.
 constexpr KnownFilesystem kKnown[] = {
     {EXT4_SUPER_MAGIC, "ext4", false, false},
     {XFS_SUPER_MAGIC, "xfs", false, false},
@@ -62,7 +62,7 @@ std::string text_of(int error_number) { return std::generic_category().message(e
               fmt::format("[nvme] {} cannot be used: {}; give --nvme a folder this user may write to", path.string(), why));
 }
 
-// The folder whose filesystem will hold the data: the path itself, or its parent while it is missing.
+// Returns the folder whose filesystem will hold the data: the path itself, or its parent if the path does not exist.
 fs::path existing_folder(const fs::path& path, bool& exists) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -74,16 +74,16 @@ fs::path existing_folder(const fs::path& path, bool& exists) {
   return parent;
 }
 
-// Creates, writes directly to, and removes a small file.
+// Returns whether direct I/O works: creates a small file, writes to it with O_DIRECT, and removes it.
 bool probe_direct(const fs::path& folder) {
-  static std::atomic<u64> count{0};  // two threads may probe one folder
+  static std::atomic<u64> count{0};  // numbers the probes, since two threads may probe one folder
   const fs::path probe = folder / fmt::format(".spillway-probe-{}-{}", ::getpid(), count++);
   int descriptor = ::open(probe.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor < 0) unusable(folder, fmt::format("no file can be created there: {} (errno {})", text_of(errno), errno));
   ::close(descriptor);
   descriptor = ::open(probe.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);
   alignas(kDirectAlignment) const std::byte page[kDirectAlignment] = {};
-  // A full disk refuses the bytes, not the way they come.
+  // An error such as a full disk does not mean that direct I/O is refused.
   const bool direct = descriptor >= 0 && (::pwrite(descriptor, page, sizeof page, 0) >= 0 || (errno != EINVAL && errno != EOPNOTSUPP));
   if (descriptor >= 0) ::close(descriptor);
   ::unlink(probe.c_str());

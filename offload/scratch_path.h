@@ -1,6 +1,6 @@
-// A scratch path (--nvme), on which runs make their scratch folders: is it fit for the nvme tier? Looks at the filesystem under it
-// (statfs), its free bytes, and whether direct I/O works there. `doctor` calls inspect_scratch, a run prepare_scratch before it plans.
-// Thread-safe: no state. Nothing stays behind but the folder asked for.
+// Checks whether a scratch path (--nvme), on which runs make their scratch folders, is fit for the nvme tier. Looks at the filesystem under
+// it (statfs), its free bytes, and whether direct I/O works there. `doctor` calls inspect_scratch; a run calls prepare_scratch before it
+// plans. Thread-safe: no state. Nothing stays behind but the folder asked for.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,29 +9,29 @@
 
 namespace spillway::offload {
 
-/// What statfs's magic number says.
+/// The kind of a filesystem, found from its magic number (statfs).
 struct FilesystemKind {
-  std::string name;      // "ext4", "nfs", "tmpfs"; "0x1234" when unknown
-  bool memory = false;   // tmpfs, ramfs: its bytes are host memory and count as such
-  bool network = false;  // shared with other machines, or served by a process (FUSE, 9p): slow, and no place for spilling
+  std::string name;      // "ext4", "nfs", "tmpfs"; "0x1234" if unknown
+  bool memory = false;   // tmpfs, ramfs, hugetlbfs: its bytes are host memory and count as such
+  bool network = false;  // shared with other machines, or served by a process (FUSE, 9p): slow, and unsuitable for offloading
 };
 FilesystemKind classify_filesystem(u64 magic);
 
 struct ScratchInfo {
   std::filesystem::path path;
-  bool exists = false;  // false: the last component is missing, and the rest tells of its parent
+  bool exists = false;  // false: the last component is missing, and the other fields describe its parent
   FilesystemKind filesystem;
-  i64 free_bytes = 0, total_bytes = 0;  // for this user; 0 where the filesystem keeps no account (ramfs)
+  i64 free_bytes = 0, total_bytes = 0;  // for this user; 0 if the filesystem does not report them (ramfs)
   bool direct = false;                  // O_DIRECT works
 };
 
-/// Errors: Error(usage) when neither the path nor its parent is a folder this user may write to.
+/// Examines `path` and returns what it finds. Errors: Error(usage) if neither the path nor its parent is a folder this user may write to.
 ScratchInfo inspect_scratch(const std::filesystem::path& path);
 
 /// Throws Error(usage) for a network filesystem without consent (--allow-network-nvme).
 void admit_scratch(const ScratchInfo& info, bool allow_network);
 
-/// Inspects, admits, and creates a missing last component, in this order: what is refused leaves nothing behind.
+/// Inspects and admits the path, then creates its last component if that is missing, in this order: a refused path leaves nothing behind.
 ScratchInfo prepare_scratch(const std::filesystem::path& path, bool allow_network);
 
 }  // namespace spillway::offload

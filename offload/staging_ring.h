@@ -1,6 +1,6 @@
-// A bounded set of equal staging buffers between nvme and compute, carved from one allocation: however much flows through, the host memory
-// held stays the same. The optimizer's Step streams state tiles through it. Buffers begin at multiples of 4096 bytes, as direct I/O wants.
-// Thread-safe. The ring's memory lives until the last lease is back.
+// A bounded set of equal staging buffers between nvme and compute, carved from one allocation, so that the host memory held stays the same
+// however much data flows through. The optimizer's step streams state tiles through it. Buffers begin at multiples of 4096 bytes, as direct
+// I/O requires. Thread-safe. The ring's memory lives until the last lease has been returned.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,15 +13,16 @@ namespace spillway::offload {
 
 class StagingRing {
  public:
-  /// One buffer on loan; gives it back on destruction. Movable. Used by one thread at a time.
+  /// One buffer on loan; the destructor returns it to the ring. Movable. Used by one thread at a time.
   class Lease {
    public:
     Lease(Lease&&) noexcept;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
-    /// buffer_bytes() of them; what they hold is left over from the last user.
+    /// Returns the buffer, buffer_bytes() long; it still holds what its last user left there.
     std::span<std::byte> bytes() const;
-    /// The bytes are in use until `event`: giving the buffer back waits for it. Its error is not rethrown there: wait() for it yourself.
+    /// Declares that the bytes are in use until `event`; the destructor waits for it before it returns the buffer. An error of the event is
+    /// not rethrown there: call wait() on the event for that.
     void busy_until(Event event) { busy_ = std::move(event); }
 
    private:
@@ -33,12 +34,13 @@ class StagingRing {
     std::optional<Event> busy_;
   };
 
-  /// Takes buffers * (buffer_bytes rounded up to 4096) from `memory` at once. Throws what the pool throws; Error(bug) without buffers.
+  /// Takes buffers * (buffer_bytes rounded up to 4096) bytes from `memory` at once. Throws what the pool throws; Error(bug) if `buffers` or
+  /// `buffer_bytes` is below 1.
   StagingRing(MemoryPool& memory, int buffers, i64 buffer_bytes, const char* what);
 
   /// Blocks until a buffer is free. A thread that holds all the leases and asks for another waits forever.
   Lease acquire();
-  /// The same, but none when no buffer was free for so long.
+  /// Does the same as acquire(), but returns nothing if no buffer became free within `seconds`.
   std::optional<Lease> acquire_for(double seconds);
 
   int buffers() const;

@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A store, as far as its files are seen.
+// One store, as far as its files have been seen.
 struct Seen {
-  std::vector<fs::path> folders;  // the one of its first file last
+  std::vector<fs::path> folders;  // the folder of its first file comes last
   bool first = false, holds_commit = false;
 
   void add(const fs::path& folder, const Found& found, const std::string& boot_id) {
@@ -28,7 +28,7 @@ struct Seen {
     first |= is_first;
     holds_commit |= is_first && !found.holds_no_commit(boot_id);
   }
-  // Where its first file is not seen nobody knows, and nobody does of what is not whole.
+  // If the first file was not seen, or a file is damaged, nobody can tell, so the store may hold a commit.
   bool may_hold_commit() const { return !first || holds_commit; }
 };
 
@@ -37,7 +37,7 @@ bool lies_in(const fs::path& folder) {
   return fs::exists(fs::symlink_status(folder / kStoreFile, error));
 }
 
-// Of the place aside: its own, unless another file is there, a copy.
+// Returns the id to set a store aside under: its own id, or a random one if another file (a copy) already lies there.
 u64 free_id(const std::vector<fs::path>& folders, u64 id) {
   while (std::ranges::any_of(folders, [&](const fs::path& folder) { return lies_in(aside_of(folder, id)); })) id = random_store_id();
   return id;
@@ -61,7 +61,8 @@ void remove_unused(const fs::path& folder) {
                                          (folder / kStoreFile).string(), error.message()));
 }
 
-// By id; what was never written to under none. What is not whole never counts as part of a store that may go.
+// The store files found at the paths: valid ones and damaged ones by store id, and blank ones without an id. Damaged files are kept apart,
+// so that they never count as part of a store that may be removed.
 struct Survey {
   std::map<u64, Seen> stores, others;
   std::vector<fs::path> blank;

@@ -1,6 +1,6 @@
-// What a dead run left on the --nvme paths and this one cannot use is not lost: its files move aside, into a folder beside each of the
-// store's, named by its id, and come back when a run opens them that fits. Death between two of these renames loses nothing: all files of a
-// store have one id, and so one place aside. Used by NvmeStore alone.
+// Sets stores aside: files that a dead run left on the --nvme paths and that this run cannot use are not deleted. They move into a folder
+// next to each of the store's folders, named by the store's id, and move back when a run opens them that fits. A crash between two of these
+// renames loses nothing: all files of a store share one id, and so they have one place aside. Used by NvmeStore alone.
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -9,22 +9,22 @@
 
 namespace spillway::offload {
 
-/// Clears the description's paths. Whatever may hold a commit moves aside, damaged files under the id that their header seems to name;
-/// removed is only what was never written to and a whole store of this format without a commit that a restart could use. Returns the
-/// folders they are in now. Errors: Error(io), Error(usage) for what is no file; Error(data) for a newer program's file on any path, and
-/// nothing has moved.
+/// Clears the description's paths. Files that may hold a commit move aside, damaged files under the id that their header seems to name.
+/// Only two kinds of files are removed: those never written to, and those of an undamaged store of this format without a commit that a
+/// restart could use. Returns the folders that the files moved to. Errors: Error(io), Error(usage) if a path is not a regular file;
+/// Error(data) if a newer program's file lies on any path, and then nothing has moved.
 std::vector<std::filesystem::path> set_aside(const StoreDescription& description);
 
-/// Throws this Error(data).
+/// Throws Error(data) if a newer program's file lies on any of the description's paths.
 void refuse_newer(const StoreDescription& description);
 
-/// Stores set aside beside the first path, of this program's format; the one that was written last comes first.
+/// Returns the ids of the stores set aside next to the first path that have this program's format; the one written last comes first.
 std::vector<u64> stores_aside(const StoreDescription& description);
 
-/// The same store where it was set aside.
+/// Returns the same description with its paths changed to where store `store_id` was set aside.
 StoreDescription aside(const StoreDescription& description, u64 store_id);
 
-/// Moves its files back to the description's paths, which are clear. Errors: Error(io).
+/// Moves the files of store `store_id` back to the description's paths, which hold no store files. Errors: Error(io).
 void bring_back(const StoreDescription& description, u64 store_id);
 
 }  // namespace spillway::offload

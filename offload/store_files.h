@@ -1,5 +1,5 @@
 // The files of a store as its other parts see them: a linear range of data, the pages of file 0, and flushes. Made by open_files or
-// create_files. Thread-safe but for construction; the data's ordering is the caller's.
+// create_files. Thread-safe once constructed; the caller orders overlapping accesses to the data.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,16 +19,17 @@ class StoreFiles {
   u64 store_id() const { return store_id_; }
   i64 persistent_tiles() const { return persistent_tiles_; }
   i64 bytes() const;
-  /// Opened, they may have been made for more or fewer passing bytes: makes each as long as the data wants. Errors: as
-  /// ScratchFile::resize; then what persists is as it was.
+  /// Makes each file as long as the data requires; the files may have been created for more or fewer bytes of blobs that do not persist.
+  /// Errors: as ScratchFile::resize; then the persistent data is as it was.
   void fit();
 
-  /// `buffer` to or from [begin, begin + size) of the data; a write only reads it.
+  /// Copies between `buffer` and bytes [begin, begin + size) of the data; if `write`, the buffer is only read. It must stay valid until the
+  /// event.
   Event submit(bool write, i64 begin, std::span<std::byte> buffer, Priority priority);
-  /// Where a byte of the data lies: "offset 81920 of /scratch/tiles".
+  /// Returns the place of a data byte for messages: "offset 81920 of /scratch/tiles".
   std::string place(i64 begin) const;
 
-  /// Of file 0, aligned for direct I/O; done on return. Errors: Error(io).
+  /// Read and write bytes of file 0, aligned for direct I/O; both finish before they return. Errors: Error(io).
   void read(i64 offset, std::span<std::byte> into);
   void write(i64 offset, std::span<const std::byte> from);
   void flush_first() { engine_.flush(files_.front()); }
@@ -44,20 +45,20 @@ class StoreFiles {
   i64 persistent_tiles_;
 };
 
-/// Error(usage) for a path given twice, Error(bug) for a description that makes no sense.
+/// Throws Error(usage) if a path is given twice, Error(bug) if the description makes no sense.
 void check(const StoreDescription& description);
 
-/// The files of a dead run, when all of them are there, whole, and made for this description; else nothing with a line on `why`. Errors:
-/// Error(data) for a newer format, Error(io).
+/// Opens the files of a dead run if all of them exist, are undamaged, and were made for this description; otherwise returns nothing and
+/// sets `why` to one line. Errors: Error(data) for a newer format, Error(io).
 std::optional<StoreFiles> open_files(IoEngine& engine, const StoreDescription& description, std::string& why);
 
-/// A folder's entries survive a power loss only when the folder itself is flushed. Errors: Error(io).
+/// Makes the folder's entries survive a power loss; flushing the files in it is not enough. Errors: Error(io).
 void flush_folder(const std::filesystem::path& folder);
 
 u64 random_store_id();
 
-/// Where nothing lies that may hold a commit (store_aside.h). Until the last file's header nothing opens. Errors: as ScratchFile::create;
-/// then nothing stays.
+/// Creates the files of a store at paths where nothing lies that may hold a commit (store_aside.h). The store cannot be opened until the
+/// last file's header is written. Errors: as ScratchFile::create; then nothing stays behind.
 StoreFiles create_files(IoEngine& engine, const StoreDescription& description);
 
 }  // namespace spillway::offload

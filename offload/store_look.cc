@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
                                          file.string(), std::generic_category().message(error_number), error_number));
 }
 
-// All there is of it up to the end of the file.
+// Reads from the start of the file until `into` is full or the file ends.
 void read_front(int descriptor, const fs::path& file, std::span<std::byte> into) {
   for (size_t at = 0; at < into.size();) {
     const ssize_t n = ::pread(descriptor, into.data() + at, into.size() - at, static_cast<off_t>(at));
@@ -43,8 +43,8 @@ bool is_zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// There is nothing in it but zeros. What was reserved and never written the filesystem leaves out; where it does not (NFS 3), more zeros
-// than these are too many to read.
+// Returns true if the file holds nothing but zeros. SEEK_DATA skips space that was reserved but never written. If the filesystem cannot
+// tell (NFS 3) and there are more zeros than kMostBytes, reading them all would take too long, and the file does not count as blank.
 bool is_blank(int descriptor, const fs::path& file) {
   constexpr i64 kMostBytes = 64 * kMiB;
   std::byte part[64 * kKiB];
@@ -82,7 +82,7 @@ Found look(const fs::path& folder) {
   if (open_file.get() < 0 && errno == ENOENT) return found;
   if (open_file.get() < 0) look_failed(file, "open", errno);
   const int number = open_file.get();
-  ::posix_fadvise(number, 0, 0, POSIX_FADV_RANDOM);  // no reading ahead: on ext4 what was read is no hole any more
+  ::posix_fadvise(number, 0, 0, POSIX_FADV_RANDOM);  // no read-ahead: on ext4, data that was read ahead is not a hole any more
   struct stat info {};
   if (::fstat(number, &info) != 0) look_failed(file, "stat", errno);
   if (!S_ISREG(info.st_mode)) throw Error(ErrorCode::usage, "[store] expected " + file.string() + " to be a file");

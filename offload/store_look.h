@@ -1,6 +1,6 @@
-// What lies where a file of a store would, by its first pages: read before anything is opened, moved or removed, through the page cache and
-// without an engine. Whether it may hold a commit decides what opening a store leaves alone. Functions keep no state. Used by NvmeStore's
-// parts alone.
+// Finds out what lies at the place of a store's file by reading its first pages, before anything is opened, moved or removed, through the
+// page cache and without an I/O engine. A file that may hold a commit is left alone when a store is opened. The functions keep no state.
+// Used by NvmeStore's parts alone.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,34 +10,35 @@
 
 namespace spillway::offload {
 
-/// It is one, of any version, and nothing of it has changed since it was written.
+/// Returns true if this is a store's header, of any version, and its checksum holds, so nothing has changed since it was written.
 bool is_whole(const StoreHeader& header);
-/// As its writer makes it.
+/// Computes the checksum that the header's writer stores in `crc`.
 u32 crc_of(const StoreHeader& header);
 
 struct Found {
   enum class Kind {
     nothing,
-    blank,  // made and never written to: whoever made it died, and all of it is zeros
-    store,  // its header is whole
-    other,  // a damaged header, or not ours
+    blank,  // preallocated but never written to, all zeros: the process that made it died
+    store,  // its header is valid
+    other,  // its header is damaged, or the file is not a store's
   };
   Kind kind = Kind::nothing;
-  StoreHeader header{};                    // whole or not, zeros behind the end of the file
-  Superblock superblocks[kSuperblocks]{};  // what lies in their place, in a file that is not a store's first too
+  StoreHeader header{};                    // as read, valid or not; zeros beyond the end of the file
+  Superblock superblocks[kSuperblocks]{};  // bytes at the superblocks' place, even if the file is not a store's first
 
-  /// A restart finds nothing in it, or in the store of which it is the first file: its superblocks are blank, or from an earlier boot where
-  /// that makes them worthless. Of a whole header of this version.
+  /// Returns true if a restart finds no commit in this file, or in the store of which it is the first file: its superblocks are blank, or
+  /// from an earlier boot while the store's durability is not `step`. Returns true only if the header is valid, of this version and of a
+  /// first file.
   bool holds_no_commit(const std::string& boot_id) const;
 };
 
-/// Errors: Error(io) when it cannot be read, Error(usage) when it is no file.
+/// Reads the first pages of the store's file in `folder`. Errors: Error(io) if it cannot be read, Error(usage) if it is not a regular file.
 Found look(const std::filesystem::path& folder);
 
-/// Throws Error(data) for the header of a newer program's file.
+/// Throws Error(data) if the header was written by a newer program.
 void refuse_newer(const StoreHeader& header, const std::string& name);
 
-/// The header in a folder's file, when it is whole; what cannot be read has none.
+/// Returns the header of the store's file in `folder` if it is valid; nothing if it is not or cannot be read.
 std::optional<StoreHeader> whole_header(const std::filesystem::path& folder);
 
 }  // namespace spillway::offload

@@ -1,4 +1,4 @@
-// Opening what a dead run left, and creating anew: the header pages.
+// Opens the files that a dead run left, or creates new ones, and checks and writes their header pages.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A reason not to use the old files.
+// Thrown when the old files cannot be used, with the reason.
 struct Unusable {
   std::string why;
 };
@@ -39,7 +39,7 @@ StoreHeader read_header(IoEngine& engine, const ScratchFile& file) {
   return header;
 }
 
-// The header is what its writer meant; is that what we want?
+// Throws Unusable if a valid header does not match what this run wants.
 void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe, const StoreHeader& first, const std::string& name) {
   const std::string_view run_id(header.run_id, ::strnlen(header.run_id, sizeof header.run_id));
   if (run_id != wanted.run_id) throw Unusable{name + " belongs to run " + quoted(run_id)};
@@ -54,8 +54,8 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
   if (std::memcmp(header.weights, first.weights, sizeof header.weights) != 0) throw Unusable{name + " is striped unlike the others"};
 }
 
-// Of the files, which are dealt as they were: measured anew, the weights would differ a little. So many bytes of data are dealt alike
-// whatever follows them.
+// Returns the striping of existing files, with the weights in their header: newly measured weights would differ a little. The first
+// `data_bytes` bytes are striped alike whatever follows them.
 Stripes stripes_of(const StoreHeader& header, i64 data_bytes) {
   const std::vector<u32> weights(header.weights, header.weights + header.stripes);
   for (const u32 weight : weights) {
@@ -115,7 +115,8 @@ StoreHeader make_header(const StoreDescription& description, const Stripes& stri
   return header;
 }
 
-// From the first file to the last: nothing opens before the last, and what death leaves of it the first tells to hold no commit.
+// Writes the headers from the first file to the last. The store does not open before the last is written, and if the process dies before
+// that, the first file tells that the store holds no commit.
 void write_headers(IoEngine& engine, const std::vector<ScratchFile>& files, StoreHeader header) {
   for (size_t f = 0; f < files.size(); ++f) {
     header.stripe = static_cast<u32>(f);

@@ -43,7 +43,7 @@ Event StripedBlob::write(TileRange range, u64 generation, std::span<const std::b
     if (checksums_->stamped(tile - held_.begin, generation)) continue;
     throw Error(ErrorCode::bug, fmt::format("[blob] tile {} of {} is written for generation {} without a stamp", tile, what_, generation));
   }
-  // A request has one pointer for both ways; a write only reads it.
+  // A request has one pointer for both directions; a write only reads through it.
   const std::span<std::byte> buffer(const_cast<std::byte*>(from.data()), from.size());
   Event event = home_.files.submit(true, place(range.begin, generation), buffer, Priority::normal);
   home_.traffic.written_bytes[kNvme] += std::ssize(from);

@@ -1,5 +1,5 @@
-// A blob of the store: whole tiles in the striped data range, with their checksums. Made by NvmeStore::make_blob alone. Thread-safety: as
-// offload/blob.h.
+// A blob in the nvme store: whole tiles in the striped data range, with their checksums. Made by NvmeStore::make_blob alone. Thread-safety:
+// as offload/blob.h.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -13,7 +13,7 @@ namespace spillway::offload {
 
 constexpr u64 kNeverCommitted = ~u64{0};
 
-/// What the blobs of a store share; it outlives them.
+/// State that all blobs of a store share; it outlives them.
 struct BlobHome {
   StoreFiles& files;
   Traffic& traffic;
@@ -22,7 +22,7 @@ struct BlobHome {
 
 class StripedBlob final : public Blob {
  public:
-  /// In [begin, begin + slots * bytes()) of the data.
+  /// The blob takes the bytes [begin, begin + slots * bytes()) of the data.
   StripedBlob(BlobHome& home, std::string what, i64 begin, i64 first_tile, i64 tile_bytes, bool persistent,
               std::shared_ptr<TileChecksums> checksums);
 

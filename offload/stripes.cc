@@ -18,7 +18,7 @@ Stripes::Stripes(std::vector<u32> weights, i64 unit_bytes, i64 data_bytes)
   deal_round();
 }
 
-// Smooth weighted round-robin.
+// Assigns the units of one round to the files by smooth weighted round-robin.
 void Stripes::deal_round() {
   const u32 divisor = std::accumulate(weights_.begin(), weights_.end(), u32{0}, [](u32 a, u32 b) { return std::gcd(a, b); });
   for (const u32 weight : weights_) per_round_.push_back(weight / divisor);

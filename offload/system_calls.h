@@ -1,12 +1,12 @@
-// The operating system as the I/O engines see it, so that tests own the disk: an engine asks here how much of a transfer to request and
-// what to make of the kernel's answer. The base class is the real system and changes nothing. Called from the engines' threads at once:
-// implementations must be thread-safe and outlive the engine.
+// The operating system as the I/O engines see it, so that tests can simulate disk faults: an engine asks this class how much of a transfer
+// to request and what to make of the kernel's answer. The base class is the real system and changes nothing. The engines' threads call it
+// concurrently: implementations must be thread-safe and outlive the engine.
 #pragma once
 #include "base/types.h"
 
 namespace spillway::offload {
 
-/// One call to the kernel: `bytes` at `offset` of an open file to or from `buffer`.
+/// One read or write system call: `bytes` at `offset` of an open file, to or from `buffer`.
 struct Transfer {
   int descriptor = -1;
   bool write = false;
@@ -17,13 +17,14 @@ struct Transfer {
 class SystemCalls {
  public:
   virtual ~SystemCalls() = default;
-  /// The errno with which io_uring is refused here; 0 leaves the answer to the kernel.
+  /// Returns an errno to simulate a system that refuses io_uring, or 0 to ask the real kernel.
   virtual int refuse_io_uring() { return 0; }
-  /// How many bytes of `transfer` to ask the kernel for, in [1, transfer.bytes]: fewer make a short count.
+  /// Returns how many bytes of `transfer` to request from the kernel, in [1, transfer.bytes]; fewer than transfer.bytes make a short
+  /// transfer.
   virtual i64 bytes_to_request(const Transfer& transfer) { return transfer.bytes; }
-  /// What the engine is told: `result` is the kernel's answer, a byte count or a negative errno.
+  /// Returns the result that the engine is told. `result` is the kernel's answer: a byte count or a negative errno.
   virtual i64 completed(const Transfer&, i64 result) { return result; }
-  /// The same for fdatasync: 0 or a negative errno.
+  /// Returns the result of fdatasync that the engine is told. `result` is the kernel's answer: 0 or a negative errno.
   virtual i64 flushed(int /*descriptor*/, i64 result) { return result; }
 
   static SystemCalls& real();

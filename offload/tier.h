@@ -1,5 +1,5 @@
-// Where bytes rest, and how many moved. A Tier is not a Device (device/device.h): on the CPU backend the device tier is host memory with a
-// budget of its own.
+// The memory tiers in which tensors are stored, and counters of the bytes moved between them. A Tier is not a Device (device/device.h): on
+// the CPU backend the device tier is host memory with a budget of its own.
 #pragma once
 #include <array>
 #include <atomic>
@@ -17,8 +17,8 @@ constexpr std::string_view to_string(Tier tier) {
   return names[static_cast<size_t>(tier)];
 }
 
-/// Bytes read from and written to blobs at rest, by tier, since the counters were made; those that a save reads beside the steps apart.
-/// Inside the device nothing counts.
+/// Counts the bytes read from and written to stored blobs, per tier, since the counters were made. Reads that a checkpoint save makes
+/// beside the training steps are counted apart. Copies within the device are not counted.
 struct Traffic {
   using Bytes = std::array<std::atomic<i64>, kTiers>;
   Bytes read_bytes{}, written_bytes{}, read_for_saves_bytes{};

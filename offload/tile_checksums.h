@@ -1,5 +1,6 @@
-// The checksums of one blob's tiles, by slot, and for which generation each was taken: so a tile that was never written for a generation is
-// told from one that came back spoilt. 8 bytes a (tile, slot). Thread-safety: different tiles or slots may be used by different threads.
+// The checksums of one blob's tiles, for each slot, with the generation for which each was computed. The generation tells a tile that was
+// never written for it from one that came back corrupted. Takes 8 bytes per (tile, slot). Thread-safety: different tiles or slots may be
+// used by different threads at once.
 #pragma once
 #include <vector>
 
@@ -15,15 +16,15 @@ class TileChecksums {
   int slots() const { return slots_; }
   u32 crc(i64 tile, u64 generation) const { return at(tile, generation).crc; }
   void stamp(i64 tile, u64 generation, u32 crc) { stamps_[index(tile, generation)] = {crc, tag(generation)}; }
-  /// The slot holds exactly this generation (its lowest 31 bits).
+  /// Returns true if the slot holds exactly this generation (only its lowest 31 bits are compared).
   bool stamped(i64 tile, u64 generation) const { return at(tile, generation).tag == tag(generation); }
-  /// A reader of this generation may expect something there: one slot holds every generation from its last stamp on.
+  /// Returns true if a reader of this generation may expect data there: with one slot, the last stamp holds for every later generation.
   bool readable(i64 tile, u64 generation) const { return slots_ == 1 ? at(tile, generation).tag != 0 : stamped(tile, generation); }
 
  private:
   struct Stamp {
     u32 crc = 0;
-    u32 tag = 0;  // 0: never
+    u32 tag = 0;  // 0 if never stamped
   };
   static u32 tag(u64 generation) { return static_cast<u32>(generation) | 0x80000000u; }
   size_t index(i64 tile, u64 generation) const {
