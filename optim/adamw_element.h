@@ -1,5 +1,5 @@
-// The formulas of adamw.h for one element, each operation rounded by itself: one text for the plain loop on the CPU and the kernels of GPUs
-// (compiled without contraction, with correctly rounded division and square root).
+// The formulas of adamw.h for one element, each operation rounded separately. The plain CPU loop and the GPU kernels compile the same code
+// (without contraction to fused multiply-add, with correctly rounded division and square root).
 #pragma once
 #include <cmath>
 
@@ -22,18 +22,19 @@ constexpr Moved<T> moved(const Moved<T>& old, T gradient, const Scalars<T>& s) {
   return {decayed - s.step_size * (m / (std::sqrt(v) / s.root_correction2 + s.eps)), m, v};
 }
 
-/// What the weight column gets.
+/// Rounds an fp32 master weight to the 16 bits stored in the weight column.
 template <Weights W>
 constexpr u16 rounded_weight(float master) {
   return W == Weights::fp32_master_of_f16 ? round_f16(master) : weight_of_master(master);
 }
 
-/// The random bits with which the moments of one element are rounded.
+/// The random bits used to round the two moments of one element stochastically.
 struct ElementNoise {
   u16 m, v;
 };
 
-/// Those of elements e, e + 16, e + 32 and e + 48 of a row, e < 16, are the words of one Philox counter.
+/// Returns the Philox counter of an element. Elements e, e + 16, e + 32 and e + 48 of a row of 64 (e < 16) use the four words of one
+/// counter.
 constexpr u64 noise_counter(u64 element) { return 16 * (element / 64) + element % 16; }
 constexpr ElementNoise element_noise(u32 word) { return {static_cast<u16>(word), static_cast<u16>(word >> 16)}; }
 

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kThreads = kTileThreads;
 
-// All about one launch; elements count from the first tile's beginning.
+// The arguments of one launch; elements count from the begin of the first tile.
 template <class T>
 struct Launch {
-  Columns first;  // of the first tile
+  Columns first;  // the columns of the first tile
   i64 gradient_tile_bytes, weight_tile_bytes, state_tile_bytes, m_scales_begin, used_state_bytes;
   const std::byte* state;
   std::byte* new_state;
@@ -52,7 +52,7 @@ __device__ void store_master(const Columns& c, i64 i, T x) {
   }
 }
 
-// The largest magnitude of the 64 threads that hold a block of moments, as block_scale has it.
+// Returns block_scale of the 256 moments that 64 threads hold, four each. `largest` is the largest magnitude of the calling thread.
 __device__ float shared_scale(u32 largest, u32 (&of_warp)[kThreads / 32]) {
   for (int step = 16; step > 0; step /= 2) {
     const u32 other = __shfl_xor_sync(0xffffffffu, largest, step);
@@ -73,7 +73,7 @@ __device__ u32 magnitude(float x) { return std::bit_cast<u32>(x) & 0x7fffffff; }
 template <class T, Weights W, Moments M>
 __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   const i64 block_begin = l.begin + i64{blockIdx.x} * kBlockElems, tile = block_begin / kTileElems;
-  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // in the tile
+  const i64 begin = block_begin % kTileElems + i64{threadIdx.x / 16} * kRowElems + threadIdx.x % 16;  // index in the tile
   Columns c = l.first;
   c.gradient += tile * l.gradient_tile_bytes;
   c.weight += tile * l.weight_tile_bytes, c.new_weight += tile * l.weight_tile_bytes;
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
       store(state + l.m_scales_begin, moment_block, m_scale);
       store(state + l.m_scales_begin + kScalesBytes, moment_block, v_scale);
     }
-    const i64 spread = l.state_tile_bytes / (kTileElems / kBlockElems);  // of what is unused behind the scales, each block its part
+    const i64 spread =
+        l.state_tile_bytes / (kTileElems / kBlockElems);  // each thread block zeroes its share of the unused bytes behind the scales
     const i64 from = block_begin % kTileElems / kBlockElems * spread;
     for (i64 at = from + threadIdx.x; at < from + spread; at += kThreads) {
       if (at >= l.used_state_bytes) state[at] = std::byte{0};
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   }
 }
 
-// One block a tile; thread i has lane i.
+// Sums the squares of one tile per thread block; thread i computes lane i.
 template <class T>
 __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, double* sums) {
   const T* tile = gradient + i64{blockIdx.x} * kTileElems;
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, dou
 }
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // what comes next begins where it ends
+  const bool has_master = f.average_begin_bytes() > 0;  // the next part of the state begins where the master ends
   return {tile.gradient,
           tile.weight,
           has_master ? tile.state : nullptr,

@@ -15,7 +15,7 @@
 namespace spillway::optim {
 namespace {
 
-// Everything about the one call that its pieces need.
+// The arguments of one call of adamw_update_tile.
 struct Job {
   const StateFormat& format;
   const TileOperands& tile;
@@ -26,7 +26,7 @@ struct Job {
 };
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // what comes next begins where it ends
+  const bool has_master = f.average_begin_bytes() > 0;  // the next part of the state begins where the master ends
   return {.gradient = tile.gradient,
           .weight = tile.weight,
           .master = has_master ? tile.state : nullptr,
@@ -38,7 +38,7 @@ Columns columns_of(const StateFormat& f, const TileOperands& tile) {
           .new_v = tile.new_state + f.v_begin_bytes()};
 }
 
-/// The parts of elements [begin, end), whose columns begin at `begin`.
+/// Updates the elements [begin, end) part by part; the columns begin at element `begin`.
 void update_parts(const Job& job, const Columns& columns, i64 begin, i64 end) {
   RoundingNoise noise = job.noise;
   noise.first_element += static_cast<u64>(begin);
@@ -68,7 +68,7 @@ void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const Roun
   if (isa == Isa::scalar && !streaming) encode_block_scalar(moments, codes, noise);
 }
 
-/// A block's columns, its moments being scratch.
+/// Returns the columns of one block; the moments point to scratch memory.
 Columns block_columns(const StateFormat& f, Columns c, i64 begin, BlockMoments& moments) {
   const i64 weight = begin * size_of(f.weight), master = begin * f.average_begin_bytes() / kTileElems;
   c.gradient += begin * size_of(f.gradient);
@@ -95,7 +95,7 @@ void update_int8_block(const Job& job, const Columns& whole, i64 block, BlockMom
   store_element(job.tile.new_state + v_scales, block, codes.v_scale);
 }
 
-/// Block by block through fp32 scratch, which stays in the nearest cache.
+/// Updates block by block through fp32 scratch memory, which stays in the L1 cache.
 void update_int8(const Job& job) {
   const Columns whole = columns_of(job.format, job.tile);
   BlockMoments moments;

@@ -1,5 +1,5 @@
-// The kernels of adamw_tile_scalar.cc in lanes, one text for AVX2 and AVX-512: included after lanes_avx2.h or lanes_avx512.h, whose names
-// it is written in. Whole rows of 64 elements.
+// The vector version of the kernels in adamw_tile_scalar.cc, shared by AVX2 and AVX-512: include it after lanes_avx2.h or lanes_avx512.h,
+// whose operations it uses. Processes whole rows of 64 elements.
 #include "optim/adamw_tile_paths.h"
 #include "optim/bf16.h"
 
@@ -56,7 +56,7 @@ SPILLWAY_LANE F32::V load_master(const Columns& c, i64 i) {
   }
 }
 
-/// What a row stores in 16 bits, kept until the row is done: then whole cache lines are written.
+/// The 16-bit results of a row, kept until the row is complete, so that whole cache lines are written.
 struct RowHalves {
   U32::V weight[4], remainder[4], m[4], v[4];
 };
@@ -100,12 +100,13 @@ SPILLWAY_LANE void store_halves(std::byte* column, i64 row, const U32::V (&half)
   U32::store_u16<kStream>(at<u16>(column, row + 32), half[2], half[3]);
 }
 
-/// The random words of a row, word k for its elements 16 k to 16 k + 15.
+/// The random words of a row; word k serves the row's elements 16 k to 16 k + 15.
 struct RowNoise {
   U32::V word[4];
 };
 
-// Philox 4x32-10 (base/random.h) on 64-bit lanes, whose lower halves hold the counter's words; a product's two halves are then in place.
+// Philox 4x32-10 (base/random.h) on 64-bit lanes whose lower halves hold the counter's words. The two halves of a product are then already
+// in the right place.
 SPILLWAY_LANE void philox_words(U32::V (&x)[4], u32 k0, u32 k1) {
   const auto m0 = U32::splat(0xD2511F53u), m1 = U32::splat(0xCD9E8D57u);
   for (int round = 0; round < 10; ++round) {

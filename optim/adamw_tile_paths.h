@@ -1,8 +1,9 @@
-// The kernels behind adamw_update and adamw_update_tile, for their files alone: a stretch of elements under one set of scalars.
-// Why intrinsics in functions with a target attribute: a caller must be able to pin one path, and the numbers are a promise, so the
-// operations are written out one by one: once in plain C++ (right by definition), once in lanes (adamw_tile_inl.h) for AVX2 and AVX-512.
-// What keeps them apart from a fused multiply-add: -ffp-contract=off (the build sets it; without it the compiler may fuse even
-// intrinsics), and for AVX2 a target without FMA. Square root and division are correctly rounded; reciprocal estimates are not used.
+// The kernels behind adamw_update and adamw_update_tile, included by their files alone. Each updates a stretch of elements that share their
+// scalars. The kernels use intrinsics in functions with a target attribute, because a caller must be able to choose an instruction set and
+// because the exact bits are a promise: the operations are written out one by one, once in plain C++ (the reference) and once in vector
+// code (adamw_tile_inl.h) for AVX2 and AVX-512. Two things prevent fused multiply-adds: -ffp-contract=off (set by the build; without it the
+// compiler may fuse even intrinsics), and for AVX2 a target without FMA. Square root and division are correctly rounded; reciprocal
+// estimates are not used.
 #pragma once
 #include <cmath>
 
@@ -10,43 +11,44 @@
 
 namespace spillway::optim {
 
-/// Elements that draw their noise together, and the unit of the vector kernels.
+/// Number of elements in a row: a row draws its random numbers together and is the unit of the vector kernels.
 constexpr i64 kRowElems = 64;
 
-/// `parts` ascend and the last ends at `elems`, and the noise begins with a row, else Error(bug).
+/// Throws Error(bug) unless `parts` ascend, the last one ends at `elems`, and `noise.first_element` is a multiple of kRowElems.
 void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise& noise);
 
-/// What the weight column holds and where its master lies.
+/// The content of the weight column and the place of the master weight. own_master: the weight is its own master. fp32_master,
+/// fp32_master_of_f16: an fp32 master lies in the state. split_master: the state holds the lower half of the master's bits.
 enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
-/// The fp32 master lies in the state.
+/// Returns true if an fp32 master lies in the state.
 constexpr bool has_whole_master(Weights w) { return w == Weights::fp32_master || w == Weights::fp32_master_of_f16; }
 
-/// One pointer for each array of the stretch's tile, or of a block of it; null where the format has none. `master` is the fp32 master or
-/// the remainder. With int8 moments the m and v columns are fp32 scratch.
+/// One pointer for each array of a tile or of a block in it; null if the format has no such array. `master` is the fp32 master or the lower
+/// half of its bits. With int8 moments the m and v columns point to fp32 scratch memory.
 struct Columns {
   const std::byte *gradient, *weight, *master, *m, *v;
   std::byte *new_weight, *new_master, *new_m, *new_v;
 };
 
-/// `noise.first_element` stands for element 0 of the columns.
+/// The elements [begin, end) of the columns, which share their scalars. `noise.first_element` is the number of element 0 of the columns.
 struct Stretch {
   const StateFormat& format;
   const Columns& columns;
   i64 begin, end;
   const Scalars<double>& scalars;
   const RoundingNoise& noise;
-  bool streaming;  // the scratch of int8 moments is never streamed
+  bool streaming;  // write past the caches; does not apply to the scratch memory of int8 moments
 };
 
-/// Any stretch; not streamed.
+/// Updates any stretch; ignores `streaming`.
 void update_scalar(const Stretch& stretch);
-/// Whole rows.
+/// These two update a stretch of whole rows.
 void update_avx2(const Stretch& stretch);
 void update_avx512(const Stretch& stretch);
-/// The best mixture of these for the resolved `isa`.
+/// Updates any stretch with the fastest combination of these functions that `isa` (already resolved) allows.
 void update_stretch(const Stretch& stretch, Isa isa);
 
-/// The 8-bit moments of one block, Byte = u8 or const u8, and their fp32 scratch.
+/// The 8-bit moment codes of one block and their scales; Byte is u8 or const u8.
 template <class Byte>
 struct BlockCodes {
   Byte *m, *v;
@@ -59,12 +61,12 @@ struct BlockMoments {
 void decode_block_scalar(const BlockCodes<const u8>& codes, BlockMoments& moments);
 void decode_block_avx2(const BlockCodes<const u8>& codes, BlockMoments& moments);
 void decode_block_avx512(const BlockCodes<const u8>& codes, BlockMoments& moments);
-/// `noise.first_element` stands for element 0 of the block.
+/// These functions encode a block of moments; `noise.first_element` is the number of element 0 of the block.
 void encode_block_scalar(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise);
 void encode_block_avx2(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);
 void encode_block_avx512(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);
 
-/// Calls body.operator()<Weights, Moments>() with the format's; f64 is not among them.
+/// Calls body.operator()<Weights, Moments>() with the values for `format`, which must not be f64.
 template <class Body>
 void for_fp32_format(const StateFormat& format, Body&& body) {
   const auto with_weights = [&]<Weights W>() {

@@ -1,4 +1,4 @@
-// Right by definition: what the lanes of adamw_tile_inl.h and moments8_inl.h must reproduce to the bit.
+// The plain C++ version of AdamW's tile kernels: the reference that adamw_tile_inl.h and moments8_inl.h must reproduce bit for bit.
 #include "optim/adamw_element.h"
 #include "optim/element.h"
 #include "optim/moments8.h"

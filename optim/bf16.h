@@ -1,10 +1,10 @@
-// bfloat16 by integer operations on the fp32 bits, the same on every machine (never by hardware conversion).
-// The bf16 weight is its fp32 master rounded to nearest, ties away from zero: bits + 0x8000, upper half. With the lower half of the
-// unchanged bits as remainder that is a bijection on all 2^32 patterns. Masters beyond the largest bf16 round to infinity, as in any
-// rounding to nearest, and come back finite. The bijection would give some NaN patterns the weight -0 or infinity, so masters are kept
-// canonical: one NaN, whose weight is NaN.
-// The f16 weight is its fp32 master rounded as anywhere (tensor/dtype.h): a master of 65520 or more has an infinite weight, and no step
-// goes on with it, since no norm is finite then.
+// Conversions to and from bfloat16 by integer operations on the fp32 bits, the same on every machine (never by hardware conversion).
+// The bf16 weight is its fp32 master rounded to nearest, ties away from zero: bits + 0x8000, upper half. Together with the lower half of
+// the unchanged bits (the remainder) that is a bijection on all 2^32 patterns. Masters beyond the largest bf16 round to infinity, as in any
+// rounding to nearest, and are restored as finite values. The bijection would give some NaN patterns the weight -0 or infinity, so
+// masters are kept canonical: there is one NaN pattern, and its weight is NaN.
+// The f16 weight is its fp32 master rounded in the usual way (tensor/dtype.h): a master of 65520 or more has an infinite weight. No step
+// continues with such a weight, since the gradient norm is then not finite and the step is skipped.
 #pragma once
 #include <bit>
 
@@ -24,14 +24,14 @@ constexpr float join_master(u16 weight, u16 remainder) {
   return std::bit_cast<float>((u32{weight} << 16 | remainder) - ((u32{remainder} & 0x8000) << 1));
 }
 
-/// To nearest, of two as near the even one; NaN becomes the canonical one.
+/// Rounds to nearest, ties to even; NaN becomes the canonical NaN.
 constexpr u16 round_bf16_to_even(float x) {
   const u32 bits = std::bit_cast<u32>(x);
   return static_cast<u16>((x == x ? bits + 0x7fff + (bits >> 16 & 1) : kNanBits) >> 16);
 }
 
-/// Stochastic: up in magnitude with probability (lower half) / 2^16 over a uniform `noise`; 0x8000 rounds to nearest, ties away.
-/// Infinity stays, NaN becomes the canonical one.
+/// Rounds stochastically: up in magnitude with probability (lower half of the bits) / 2^16 if `noise` is uniform; a noise of 0x8000 rounds
+/// to nearest, ties away from zero. Infinity stays, NaN becomes the canonical NaN.
 constexpr u16 round_moment_bf16(float x, u16 noise) {
   return static_cast<u16>(x == x ? (std::bit_cast<u32>(x) + noise) >> 16 : kNanBits >> 16);
 }

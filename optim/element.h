@@ -1,4 +1,4 @@
-// Elements of a column of bytes, of any alignment.
+// Reads and writes single elements of a column of bytes that may have any alignment.
 #pragma once
 #include <cstring>
 

@@ -12,7 +12,7 @@ namespace {
 std::vector<Isa> detect() {
   std::vector<Isa> isas{Isa::scalar};
 #if defined(__x86_64__)
-  // These look at the operating system's saved state too, not only at CPUID.
+  // __builtin_cpu_supports also checks that the operating system saves the registers, not only CPUID.
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) isas.push_back(Isa::avx2);
   if (__builtin_cpu_supports("avx512f")) isas.push_back(Isa::avx512);
 #endif

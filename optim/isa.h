@@ -1,5 +1,5 @@
-// Which instruction set the optimizer's loops use. All give the same bits; pinning one is for tests, for the scalar oracle and for
-// `--isa`. A path the running CPU or the build lacks throws Error(usage). Thread-safe.
+// Selects the instruction set of the optimizer's loops. All give the same bits; a fixed choice serves tests, comparison with the scalar
+// reference, and `--isa`. An instruction set that the CPU or the build lacks throws Error(usage). Thread-safe.
 #pragma once
 #include <span>
 
@@ -7,9 +7,9 @@ namespace spillway::optim {
 
 enum class Isa { scalar, avx2, avx512, best };
 
-/// Which paths this CPU has, best last; scalar is always there.
+/// Returns the instruction sets that this CPU and build support, the best last; scalar is always among them.
 std::span<const Isa> available_isas();
-/// `best` becomes the last of available_isas(); any other comes back unchanged or throws Error(usage).
+/// Returns the last of available_isas() for `best`; returns any other value unchanged or throws Error(usage).
 Isa resolve(Isa isa);
 const char* to_string(Isa isa);
 

@@ -1,5 +1,5 @@
-// The lanes that adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h are written in, on AVX2: pairs of vectors, so that the widths are
-// those of lanes_avx512.h, where the names are explained; one of the two is included first.
+// Vector operations on AVX2 for adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h. They work on pairs of vectors, so that the widths
+// are the same as in lanes_avx512.h, which explains the names; a file includes one of the two before the *_inl.h files.
 #pragma once
 #include <immintrin.h>
 
@@ -9,7 +9,7 @@
 #define SPILLWAY_TARGET __attribute__((target("avx2,f16c")))
 #define SPILLWAY_LANE SPILLWAY_TARGET __attribute__((always_inline)) static inline
 
-// name(a, b) as one instruction on both vectors of a pair.
+// Defines name(a) or name(a, b) as one instruction on both vectors of a pair.
 #define SPILLWAY_PAIR_1(name, instruction) \
   SPILLWAY_LANE V name(V a) { return {instruction(a.low), instruction(a.high)}; }
 #define SPILLWAY_PAIR_2(name, instruction) \
@@ -82,7 +82,7 @@ struct U32 {
     const __m128i bytes = load_128(at);
     return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
   }
-  // Packing saturates, so the rest of each lane goes first; it works within 128 bits, so quarters change places after.
+  // Packing saturates, so the other bits are cleared first; it works within 128 bits, so the quarters are reordered afterwards.
   SPILLWAY_LANE __m256i pack_u16(V x, u32 mask) {
     const V y = bit_and(x, splat(mask));
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(y.low, y.high), 0xd8);

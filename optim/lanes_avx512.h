@@ -1,7 +1,7 @@
-// The lanes that adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h are written in, on AVX-512F. Same names and meanings as
-// lanes_avx2.h; one of the two is included first. F32: 16 floats, and U32 their bits or 16 integers; F64: 8 doubles. Loads and stores take
-// any alignment, streamed stores multiples of the vector's bytes. Zero-masking forms under a full mask stand where g++ 12 gives the plain
-// ones a false warning.
+// Vector operations on AVX-512F for adamw_tile_inl.h, moments8_inl.h and rules/rules_inl.h, with the same names and meanings as in
+// lanes_avx2.h; a file includes one of the two before the *_inl.h files. F32 is a vector of 16 floats, U32 holds their bits or 16 integers,
+// F64 is 8 doubles. Loads and stores take any alignment; streamed stores need multiples of the vector's bytes. Zero-masking intrinsics with
+// a full mask are used where g++ 12 emits a false warning for the plain ones.
 #pragma once
 #include <immintrin.h>
 
@@ -29,10 +29,10 @@ struct F64 {
   SPILLWAY_LANE V sub(V a, V b) { return _mm512_sub_pd(a, b); }
   SPILLWAY_LANE V mul(V a, V b) { return _mm512_mul_pd(a, b); }
   SPILLWAY_LANE V div(V a, V b) { return _mm512_div_pd(a, b); }
-  /// `b` where either is NaN.
+  /// Returns the larger of a and b in each lane, or b if either is NaN.
   SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_pd(0xff, a, b); }
   SPILLWAY_LANE V sqrt(V x) { return _mm512_maskz_sqrt_pd(0xff, x); }
-  /// 1 or -1; zeros and NaN as they are.
+  /// Returns 1 or -1 in each lane; zeros and NaN are returned unchanged.
   SPILLWAY_LANE V sign(V x) {
     const V zero = _mm512_setzero_pd();
     const V y = _mm512_mask_mov_pd(x, _mm512_cmp_pd_mask(x, zero, _CMP_GT_OQ), splat(1));
@@ -57,11 +57,12 @@ struct U32 {
   SPILLWAY_LANE V shift_right(V x) {
     return _mm512_maskz_srli_epi32(kAll, x, kBits);
   }
-  /// All ones where the top bit is set.
+  /// Returns all ones in the lanes whose top bit is set, else 0.
   SPILLWAY_LANE V sign(V x) { return _mm512_maskz_srai_epi32(kAll, x, 31); }
   SPILLWAY_LANE V min(V a, V b) { return _mm512_maskz_min_epi32(kAll, a, b); }
   SPILLWAY_LANE V max(V a, V b) { return _mm512_maskz_max_epi32(kAll, a, b); }
-  /// Of 64-bit lanes: the product of the lower halves; the upper half, moved down; one vector of two such.
+  /// These three treat the vector as 64-bit lanes: mul_low multiplies the lower halves, upper moves the upper halves down, merge combines
+  /// the lower halves of two vectors.
   SPILLWAY_LANE V mul_low(V a, V b) { return _mm512_maskz_mul_epu32(0xff, a, b); }
   SPILLWAY_LANE V upper(V x) { return _mm512_maskz_srli_epi64(0xff, x, 32); }
   SPILLWAY_LANE V merge(V even, V odd) { return _mm512_mask_mov_epi32(_mm512_maskz_slli_epi64(0xff, odd, 32), 0x5555, even); }
@@ -70,14 +71,15 @@ struct U32 {
   }
   SPILLWAY_LANE V load_u8(const u8* at) { return _mm512_maskz_cvtepu8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
   SPILLWAY_LANE V load_i8(const u8* at) { return _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
-  /// The lower 16 bits of each lane, of two vectors: a whole cache line, or a streamed store would write it by halves.
+  /// Stores the lower 16 bits of each lane of two vectors. Together they fill a cache line; a streamed store of one would write half a
+  /// line.
   template <bool kStream>
   SPILLWAY_LANE void store_u16(u16* at, V first, V second) {
     const __m512i low = _mm512_castsi256_si512(_mm512_maskz_cvtepi32_epi16(kAll, first));
     const __m512i line = _mm512_maskz_inserti64x4(0xff, low, _mm512_maskz_cvtepi32_epi16(kAll, second), 1);
     kStream ? _mm512_stream_si512(reinterpret_cast<__m512i*>(at), line) : _mm512_storeu_si512(at, line);
   }
-  /// The lower 8 bits of each lane.
+  /// Stores the lower 8 bits of each lane.
   template <bool kStream>
   SPILLWAY_LANE void store_u8(u8* at, V x) {
     const __m128i narrow = _mm512_maskz_cvtepi32_epi8(kAll, x);
@@ -95,7 +97,7 @@ struct F32 {
     kStream ? _mm512_stream_ps(at, x) : _mm512_storeu_ps(at, x);
   }
   SPILLWAY_LANE V splat(float x) { return _mm512_set1_ps(x); }
-  /// table[index] of each lane, index below 8.
+  /// Returns table[index] in each lane; each index must be below 8.
   SPILLWAY_LANE V lookup(const float (&table)[8], U32::V index) {
     return _mm512_maskz_permutexvar_ps(kAll, index, _mm512_castps256_ps512(_mm256_loadu_ps(table)));
   }
@@ -114,16 +116,16 @@ struct F32 {
   SPILLWAY_LANE U32::V bits(V x) { return _mm512_castps_si512(x); }
   SPILLWAY_LANE V of_bits(U32::V x) { return _mm512_castsi512_ps(x); }
   SPILLWAY_LANE V of_integer(U32::V x) { return _mm512_maskz_cvtepi32_ps(kAll, x); }
-  /// Rounded to f16, in the lower halves.
+  /// Rounds to f16 and returns its bits in the lower half of each lane.
   SPILLWAY_LANE U32::V f16_bits(V x) {
     return _mm512_maskz_cvtepu16_epi32(kAll, _mm512_maskz_cvtps_ph(kAll, x, _MM_FROUND_TO_NEAREST_INT));
   }
   SPILLWAY_LANE U32::V truncate(V x) { return _mm512_maskz_cvttps_epi32(kAll, x); }
-  /// `x`, and `other` where `x` is NaN.
+  /// Returns `of_x`, but `other` in the lanes where `x` is NaN.
   SPILLWAY_LANE U32::V bits_unless_nan(V x, U32::V of_x, U32::V other) {
     return _mm512_mask_mov_epi32(of_x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), other);
   }
-  /// 1 where x > 0, else 0.
+  /// Returns 1 in the lanes where x > 0, else 0.
   SPILLWAY_LANE U32::V is_positive(V x) { return _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ), 1); }
 };
 

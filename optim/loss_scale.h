@@ -1,21 +1,22 @@
-// The loss scale of fp16 training, as torch.amp.GradScaler moves it: what flows back is multiplied by a power of two, so that small
-// gradients are no zeros in f16; a step whose norm is not finite is skipped and halves it, many finite ones in a row double it. Whoever
-// applies the gradients divides them again. All ranks see the same norms, and so have the same scale. A value; pure functions.
+// The loss scale of fp16 training, adjusted as in torch.amp.GradScaler. Gradients are multiplied by a power of two in the backward pass, so
+// that small ones do not become zero in f16. A step whose norm is not finite is skipped and halves the scale; many finite ones in a row
+// double it. The code that applies the gradients divides them by the scale again. All ranks see the same norms, and so have the same scale.
+// A value; pure functions.
 #pragma once
 #include "base/types.h"
 
 namespace spillway::optim {
 
-/// Finite steps in a row that double the scale.
+/// number of consecutive finite steps that doubles the scale
 constexpr i64 kLossScaleInterval = 2000;
 
 struct LossScale {
   double scale = 65536;  // a power of two
-  i64 finite_steps = 0;  // in a row, since it last changed
+  i64 finite_steps = 0;  // consecutive finite steps since the scale last changed
 
-  /// Of the next step. It stays among the numbers of fp32 at the upper end, and may fall below 1.
+  /// Returns the scale of the next step. It never exceeds the range of fp32, and may fall below 1.
   LossScale after(bool finite, i64 interval = kLossScaleInterval) const;
-  /// Whether it is one that steps may lead to.
+  /// Returns true if steps may lead to this state: the scale is a power of two in the range of fp32, and finite_steps is not negative.
   bool is_valid() const;
   bool operator==(const LossScale&) const = default;
 };

@@ -1,10 +1,11 @@
-// 8-bit moments: the dynamic tree type of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022), over blocks of 256
-// elements with the largest magnitude as scale. The place of a code's leading one is a decimal exponent, the bits behind it a linear
-// fraction of that decade. m: sign and 7 bits, magnitudes 10^-6 to 1; v: 8 bits, 10^-7 to 1. Of each cell we take the upper edge, so that
-// 1 is a code: the scale is found again in the decoded values, and encoding what was decoded gives back every code.
-// Codes rise along a chain of straight lines, which makes rounding stochastically between neighbours an addition on the code axis.
-// A positive v never becomes 0: the next step would divide by little more than eps. A block with a non-finite element decodes to NaN
-// throughout, one whose largest element is below 2^-100 to zeros. Scalar code, right by definition; pure functions.
+// Encodes optimizer moments in 8 bits with the dynamic tree type of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022),
+// over blocks of 256 elements with the largest magnitude as scale. The position of a code's leading one is a decimal exponent, the bits
+// behind it are a linear fraction of that decade. m has a sign and 7 bits, magnitudes 10^-6 to 1; v has 8 bits, 10^-7 to 1. A code stands
+// for the upper edge of its cell, so that 1 is a code: the scale is found again in the decoded values, and encoding what was decoded gives
+// back every code.
+// Code values rise along a chain of straight lines, so stochastic rounding between neighbours is an addition on the code axis. A positive v
+// never becomes 0, because the next step would divide by little more than eps. A block with a non-finite element decodes to NaN throughout;
+// one whose largest element is below 2^-100 decodes to zeros. Scalar code, the reference for the vector kernels; pure functions.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -15,7 +16,7 @@
 
 namespace spillway::optim {
 
-/// The chain, a line for each decade: codes up to `top_code` stand for values up to `top`, `step` apart.
+/// The chain of lines, one for each decade: the codes up to `top_code` stand for values up to `top`, spaced by `step`.
 struct CodeLines {
   int lines;
   alignas(32) float top[8], top_code[8], step[8], codes_per_unit[8];
@@ -38,7 +39,7 @@ constexpr CodeLines make_code_lines() {
 template <bool kSigned>
 constexpr CodeLines kCodeLines = make_code_lines<kSigned>();
 
-/// The fraction of the scale that magnitude `code` stands for.
+/// Returns the fraction of the scale that the code of this magnitude stands for.
 template <bool kSigned>
 constexpr float code_value(int code) {
   constexpr CodeLines chain = kCodeLines<kSigned>;
@@ -46,7 +47,8 @@ constexpr float code_value(int code) {
   return chain.top[l] - (chain.top_code[l] - static_cast<float>(code)) * chain.step[l];
 }
 
-/// The other way, in [0, 1] to codes and fractions of codes: the lowest of the lines, for this way the chain is concave.
+/// Inverts code_value: maps a value in [0, 1] to a position on the code axis, which may lie between two codes. The chain is concave in this
+/// direction, so the result is the minimum over its lines.
 template <bool kSigned>
 constexpr float code_place(float value) {
   constexpr CodeLines chain = kCodeLines<kSigned>;
@@ -62,7 +64,8 @@ constexpr float decode_m(u8 code, float scale) {
 
 constexpr float decode_v(u8 code, float scale) { return code_value<false>(code) * scale; }
 
-/// `noise` uniform: stochastic; 0x8000: to nearest. |x| <= scale, both as block_scale saw them.
+/// Encodes x with |x| <= scale, where block_scale computed the scale from a block with x. Uniform `noise` rounds stochastically, 0x8000
+/// rounds to nearest.
 constexpr u8 encode_m(float x, float scale, u16 noise) {
   if (!(scale > 0)) return 0;
   const float magnitude = std::bit_cast<float>(std::bit_cast<u32>(x) & 0x7fffffff) / scale;
@@ -76,9 +79,10 @@ constexpr u8 encode_v(float x, float scale, u16 noise) {
   return static_cast<u8>(std::clamp(code, x > 0 ? 1 : 0, 255));
 }
 
-/// The largest magnitude; 0 for a block that is stored as zeros, NaN for one that is not finite: all codes are then 0.
+/// Returns the largest magnitude of the block; 0 if the block is to be stored as zeros, NaN if an element is not finite. In both cases all
+/// codes are 0.
 inline float block_scale(std::span<const float> block) {
-  u32 largest = 0;  // magnitudes order as integers, NaN last
+  u32 largest = 0;  // magnitudes compare like integers, with NaN last
   for (float x : block) largest = std::max(largest, std::bit_cast<u32>(x) & 0x7fffffff);
   if (largest >= 0x7f800000) return std::bit_cast<float>(kNanBits);
   const auto scale = std::bit_cast<float>(largest);

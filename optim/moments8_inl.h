@@ -1,11 +1,11 @@
-// The block kernels of moments8.h in lanes, one text for AVX2 and AVX-512; included after adamw_tile_inl.h.
+// The vector version of the block kernels of moments8.h, shared by AVX2 and AVX-512; include it after adamw_tile_inl.h.
 #include <cstring>
 
 #include "optim/moments8.h"
 
 namespace spillway::optim::SPILLWAY_ISA {
 
-// The line is the code's leading one, which its float has for an exponent.
+// Decodes codes to fractions of the scale. A code's line is the position of its leading one, which is the exponent of the code as a float.
 template <bool kSigned>
 SPILLWAY_LANE F32::V code_values(U32::V code) {
   const CodeLines& chain = kCodeLines<kSigned>;
@@ -26,14 +26,14 @@ SPILLWAY_LANE F32::V code_places(F32::V value) {
   return F32::max(place, F32::splat(0));
 }
 
-/// Codes of magnitudes over the scale.
+/// Encodes magnitudes that are given as fractions of the scale.
 template <bool kSigned>
 SPILLWAY_LANE U32::V codes_of(F32::V fraction, U32::V noise) {
   const auto place = F32::add(code_places<kSigned>(fraction), F32::mul(F32::of_integer(noise), F32::splat(0x1p-16f)));
   return U32::min(F32::truncate(place), U32::splat(kSigned ? 127 : 255));
 }
 
-// (x ^ sign) - sign negates where the sign is all ones.
+// Negates x in the lanes where `sign` is all ones: (x ^ sign) - sign.
 SPILLWAY_LANE U32::V signed_by(U32::V x, U32::V sign) { return U32::sub(U32::bit_xor(x, sign), sign); }
 
 SPILLWAY_TARGET inline void decode_block(const BlockCodes<const u8>& codes, BlockMoments& moments) {

@@ -1,4 +1,4 @@
-// See norm_paths.h. The 64 fp64 lanes are eight registers.
+// Adds the squares of whole rows with AVX-512 (norm_paths.h). The 64 fp64 lanes take eight vector registers.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int kVectors = 8;
 constexpr i64 kWidth = 8;
 
-// The zero-masking form under a full mask: the plain one trips over a false warning of g++ 12.
+// Uses the zero-masking intrinsic with a full mask, because g++ 12 emits a false warning for the plain one.
 SPILLWAY_AVX512 inline __m512d widen(const float* at) { return _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(at)); }
 SPILLWAY_AVX512 inline __m512d widen(const double* at) { return _mm512_loadu_pd(at); }
 SPILLWAY_AVX512 inline __m512d widen(const BFloat16* at) {

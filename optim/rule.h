@@ -1,4 +1,5 @@
-// The update rules by name, how much state each keeps of a weight, and the scalars of one step. Their formulas: rules/rules.h. Values.
+// The optimizers' update rules by name, the amount of state that each keeps per weight, and the scalars of one step. rules/rules.h has the
+// formulas. Everything here is a value.
 #pragma once
 #include <span>
 
@@ -6,7 +7,7 @@
 
 namespace spillway::optim {
 
-/// With their arrays of state, in this order.
+/// The update rules; each comment names the rule's state arrays, in their order.
 enum class Rule {
   sgd,                        // none
   sgd_momentum,               // b
@@ -21,12 +22,12 @@ enum class Rule {
   rmsprop_centered,           // s, a
   rmsprop_centered_momentum,  // s, a, b
   lion,                       // m
-  muon,                       // m; of matrices alone
-  adafactor,                  // v; of vectors alone
-  adafactor_factored,         // none, but v's means over rows and over columns (rules/adafactor.h)
+  muon,                       // m; for matrices only
+  adafactor,                  // v; for parameters of one dimension
+  adafactor_factored,         // none, but means of v over rows and over columns (rules/adafactor.h)
 };
 
-/// How many arrays of state a rule has, each as long as the weight. They begin at zero, adagrad's at its initial_accumulator_value.
+/// Returns how many state arrays, each as long as the weight, a rule has. They start at zero, adagrad's at its initial_accumulator_value.
 constexpr int state_arrays(Rule rule) {
   switch (rule) {
     case Rule::sgd:
@@ -54,23 +55,24 @@ constexpr int state_arrays(Rule rule) {
 }
 constexpr int kMaxStateArrays = 3;
 
-/// Its steps need a matrix as a whole, not element by element: what is no such matrix it leaves to AdamW.
+/// Returns true if the rule steps whole matrices, not single elements. Parameters that are not such matrices use AdamW.
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
-/// They need every parameter as a whole; those of two and more dimensions are adafactor_factored's.
+/// Returns true if the rule steps every parameter as a whole. Parameters of two or more dimensions use adafactor_factored.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
-/// Either: by the CPU's threads, also where it lies on a GPU.
+/// Returns true if the rule steps whole matrices or parameters. Then the CPU's threads do the step, even if the parameter lies on a GPU.
 constexpr bool steps_wholes(Rule rule) { return is_of_matrices(rule) || is_of_parameters(rule); }
 
 const char* to_string(Rule rule);
 
-/// What a table calls an array of state, and its name in torch.optim, which is its name in checkpoints.
+/// The name of a state array in tables, and its name in torch.optim, which is its name in checkpoints.
 struct StateArrayName {
   const char *brief, *torch;
 };
-/// In the order of the arrays.
+/// Returns the names of the rule's state arrays, in their order.
 std::span<const StateArrayName> state_array_names(Rule rule);
 
-/// What the formulas call by these names (make_scalars of settings.h); what a rule has not is 0. rmsprop's alpha is beta2.
+/// The scalars of one step, named as in the formulas (make_scalars of settings.h); those that a rule does not use are 0. rmsprop's alpha is
+/// stored in beta2.
 template <class T>
 struct Scalars {
   T gradient_scale, weight_decay, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, momentum,
@@ -84,7 +86,8 @@ Scalars<T> rounded(const Scalars<From>& s) {
           r(s.one_minus_beta2), r(s.root_correction2), r(s.eps),   r(s.momentum), r(s.one_minus_dampening), r(s.step_size)};
 }
 
-/// Numbers stay what they are under these by any rule, zeros with eps 0 too (amsgrad: a maximum of v is one).
+/// Scalars for the gaps between parameters: under any rule they leave numbers unchanged, and also zeros with eps 0 (amsgrad: a maximum of v
+/// is one).
 template <class T>
 constexpr Scalars<T> kGapScalars{.gradient_scale = 0,
                                  .weight_decay = 0,

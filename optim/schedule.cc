@@ -9,12 +9,12 @@ namespace {
 
 using Kind = Schedule::Kind;
 
-// From 1 to 0.
+// Falls from 1 to 0 along half a cosine.
 double half_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * progress)); }
 
 double between(double from, double to, double left) { return to + (from - to) * left; }
 
-// Phases meet at `peak`, which is no step where it is below 0 or whole steps do not hit it.
+// Computes the onecycle rate. The two phases meet at `peak`, which is not a step if it is negative or not a whole number.
 double onecycle(const Schedule& s, i64 step) {
   constexpr double kFirst = 1.0 / 25, kLast = 1e-4;
   const double first = s.learning_rate * kFirst, last = first * kLast;
@@ -25,7 +25,7 @@ double onecycle(const Schedule& s, i64 step) {
   return peak < end ? between(s.learning_rate, last, half_cosine((at - peak) / (end - peak))) : s.learning_rate;
 }
 
-// Down to the minimum at the last step, from step `begin`.
+// Computes a rate that decays from step `begin` on and reaches the minimum at the last step.
 double decayed(const Schedule& s, i64 begin, i64 step) {
   const double bottom = s.min_lr_ratio * s.learning_rate;
   const i64 steps = std::max<i64>(1, s.steps - 1 - begin);

@@ -1,14 +1,14 @@
-// Learning rates: warm-up lr * (s + 1) / (W + 1) for the first W steps s = 0, 1 …, then by kind. With min = min_lr_ratio * lr,
-// D = max(1, steps - 1 - W) and progress p = min(1, (s - W) / D), s >= W:
-//   constant    lr                          polynomial  min + (lr - min) * (1 - p)^power; linear is of power 1
+// Learning rate schedules. The first W steps s = 0, 1 … warm up: lr * (s + 1) / (W + 1). Then the rate follows the schedule's kind. With
+// min = min_lr_ratio * lr, D = max(1, steps - 1 - W) and progress p = min(1, (s - W) / D), s >= W:
+//   constant    lr                          polynomial  min + (lr - min) * (1 - p)^power; linear has power 1
 //   cosine      min + (lr - min) * (1 + cos(pi p)) / 2
 //   wsd         constant, then cosine over the last decay_steps, but not before W ("warm-up, stable, decay", arXiv:2404.06395, as in
 //               transformers)
 //   step        lr * gamma^floor((s - W) / step_size), PyTorch's StepLR
-//   onecycle    no warm-up: PyTorch's OneCycleLR of two phases (arXiv:1708.07120): by half a cosine from lr / 25 to lr at step
+//   onecycle    no warm-up: PyTorch's OneCycleLR with two phases (arXiv:1708.07120): by half a cosine from lr / 25 to lr at step
 //               pct_start * steps - 1, and by another to lr / 250000 at the last step
-// So of those with a minimum step W, the first after the warm-up, runs at exactly lr, the last (steps - 1) and any beyond it at exactly
-// min; where W leaves a single step, that one runs at lr. Pure functions.
+// So in schedules with a minimum, step W, the first after the warm-up, runs at exactly lr; the last step (steps - 1) and any beyond it run
+// at exactly min. If the warm-up leaves a single step, that one runs at lr. Pure functions.
 #pragma once
 #include "base/types.h"
 
@@ -26,9 +26,9 @@ struct Schedule {
   double pct_start = 0.3;  // onecycle; in [0, 1]
 };
 
-/// Whether rates depend on how many steps there are.
+/// Returns true if the rates of this kind depend on the total number of steps.
 inline bool ends(Schedule::Kind kind) { return kind != Schedule::Kind::constant && kind != Schedule::Kind::step; }
-/// Of step s, from 0.
+/// Returns the learning rate of a step, counted from 0.
 double learning_rate(const Schedule& schedule, i64 step);
 
 }  // namespace spillway::optim

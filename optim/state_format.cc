@@ -9,7 +9,7 @@ namespace {
 
 constexpr i64 kAlignBytes = 4096;
 
-/// Of one array.
+/// Returns the bytes that one array of the rule takes in a tile.
 i64 moment_bytes(const StateFormat& format) {
   switch (format.moments) {
     case Moments::bf16:

@@ -1,14 +1,14 @@
-// How a tile of kTileElems parameters rests: the weight, the gradient and the optimizer's state, each a tile of its own.
-// A state tile is master | average | the rule's arrays (of AdamW m and v), with int8 moments then the scales, every part at a multiple of
+// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each a tile of its own.
+// A state tile is master | average | the rule's arrays (for AdamW m and v), with int8 moments then the scales, every part at a multiple of
 // 4096 bytes:
-//   master  f32 of bf16 and f16; or of bf16 u16, the lower half of the fp32 master whose upper half is the weight; or nothing (f32 and f64
-//   are their own master)
-//   average f32 (f64 with f64 weights), where one is kept (average_tile.h)
+//   master  f32 for bf16 and f16 weights; or for bf16 u16, the lower half of the fp32 master whose upper half is the weight; or nothing
+//           (f32 and f64 weights are their own master)
+//   average f32 (f64 with f64 weights), if the format keeps one (average_tile.h)
 //   arrays  f32 (f64 with f64 weights), bf16, or 8 bits
-//   scales  f32 of m's 64 blocks of 256 elements, then of v's; the rest zero
-//   factors behind the arrays: those of a parameter one after the other in its tiles (rules/adafactor.h)
-// A rule without arrays leaves an f32 or f64 weight without a state: 0 bytes a tile. bf16 and 8-bit moments are approximations; every
-// master is exact, and the split master gives the bits of the plain one.
+//   scales  f32 for m's 64 blocks of 256 elements, then for v's; the rest zero
+//   factors behind the arrays: Adafactor's factors of a parameter, distributed over its tiles in order (rules/adafactor.h)
+// With a rule without arrays, an f32 or f64 weight has no state: 0 bytes per tile. bf16 and 8-bit moments are approximations; every
+// master is exact, and the split master gives the same bits as the plain one.
 // A value; thread-safe.
 #pragma once
 #include "base/types.h"
@@ -18,53 +18,54 @@
 
 namespace spillway::optim {
 
-/// Of bf16 weights; that of f16 ones is fp32.
+/// How bf16 weights store their master; f16 weights always have an fp32 one.
 enum class Master : u8 { fp32, split };
-/// Of all of a rule's arrays; fp32 is f64 with f64 weights. int8 is AdamW's alone.
+/// The type of all of a rule's arrays; with f64 weights, fp32 stands for f64. Only AdamW has int8.
 enum class Moments : u8 { fp32, bf16, int8 };
 
-/// Elements that share a scale in 8-bit moments.
+/// Number of elements that share a scale in 8-bit moments.
 constexpr i64 kMomentBlockElems = 256;
 constexpr i64 kMomentBlocks = kTileElems / kMomentBlockElems;
-/// Of m's scales, and of v's.
+/// Bytes of the scales of m, and also of v.
 constexpr i64 kScalesBytes = kMomentBlocks * 4;
 
 struct StateFormat {
   DType weight = DType::f32;  // f32, f64, bf16 or f16
   Master master = Master::fp32;
   Moments moments = Moments::fp32;
-  DType gradient = DType::f32;  // or bf16; f64 with f64 weights
+  DType gradient = DType::f32;  // f32 or bf16; f64 with f64 weights
   Rule rule = Rule::adamw;
-  bool average = false;  // of the weights, beside them
-  i64 factors = 0;       // of Rule::adafactor_factored: how many a tile holds, f32 (f64 with f64 weights)
+  bool average = false;  // the state keeps an average of the weights
+  i64 factors = 0;       // Rule::adafactor_factored: number of factors per tile, f32 (f64 with f64 weights)
 
-  /// Throws Error(usage) on a combination that does not exist.
+  /// Throws Error(usage) if the combination is not supported.
   void check() const;
-  /// A weight that is its own master, or half of it; one with a whole master beside it is written only.
+  /// Returns true if an update reads the weight tile: the weight is its own master, or half of it. With a whole master in the state the
+  /// weight is only written.
   bool update_reads_weight() const { return !is_half(weight) || master == Master::split; }
   i64 weight_tile_bytes() const { return kTileElems * size_of(weight); }
   i64 gradient_tile_bytes() const { return kTileElems * size_of(gradient); }
-  /// A multiple of 4096, as are the starts below.
+  /// Returns the size of a state tile in bytes, a multiple of 4096, as are the offsets below.
   i64 state_tile_bytes() const;
-  /// Where there is one.
+  /// Returns the offset of the average, which is also where the master ends.
   i64 average_begin_bytes() const;
-  /// Of the rule's array k, counted from 0: where the last one ends if it has no more.
+  /// Returns the offset of the rule's array k, counted from 0; if the rule has no array k, the end of the last one.
   i64 array_begin_bytes(int k) const;
   i64 m_begin_bytes() const { return array_begin_bytes(0); }
   i64 v_begin_bytes() const { return array_begin_bytes(1); }
-  /// With int8 moments only.
+  /// Returns the offset of the scales; with int8 moments only.
   i64 scales_begin_bytes() const;
-  /// The same of a rule without arrays and without an average: a master at most.
+  /// Returns this format for a rule without arrays and without an average; the state then holds a master at most.
   StateFormat without_arrays() const;
   i64 factors_begin_bytes() const { return array_begin_bytes(state_arrays(rule)); }
-  /// The same of a parameter of two or more dimensions under Rule::adafactor, of whose factors each tile must hold so many.
+  /// Returns this format for a parameter of two or more dimensions under Rule::adafactor, with room for at least `least` factors per tile.
   StateFormat factored(i64 least) const;
-  /// The same of what a rule of matrices leaves to AdamW; itself of any other rule.
+  /// Returns this format with AdamW, for parameters that Muon does not handle; for any other rule, the format itself.
   StateFormat beside_matrices() const;
   bool operator==(const StateFormat&) const = default;
 };
 
-/// Nothing rounded but the weight: f32 and f64 all through, bf16 and f16 with an fp32 master. AdamW's.
+/// Returns AdamW's format in which nothing is rounded but the weight: f32 and f64 throughout, bf16 and f16 with an fp32 master.
 StateFormat plain_format(DType weight);
 
 }  // namespace spillway::optim

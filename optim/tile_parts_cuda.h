@@ -1,6 +1,6 @@
-// Which scalars each element of many tiles has, as a launch takes it: a table of parts among its arguments, cut where they would not fit.
-// A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64, which share a Philox counter; a block 16 rows. Included by
-// *_cuda.cu alone.
+// Tells the threads of a GPU kernel which scalars each element of many tiles has: a table of parts among the launch's arguments. If the
+// parts do not fit into one table, the work is split into several launches. A thread updates elements e, e + 16, e + 32 and e + 48 of a row
+// of 64, which share a Philox counter; a thread block updates 16 rows. Included by *_cuda.cu files alone.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -12,16 +12,16 @@ namespace spillway::optim {
 constexpr int kTileThreads = 256, kEach = 4;
 constexpr i64 kBlockElems = kTileThreads * kEach;
 static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
-// Of one launch. A block's elements have at most 16 segments, each with scalars of its own, and the gaps between them.
+// Limits for one launch. A block's elements have at most 16 segments, each with scalars of its own, and the gaps between them.
 constexpr int kMostParts = 128, kMostScalars = 17;
 static_assert(kMostParts > 2 * kBlockElems / 64 && kMostScalars > kBlockElems / 64);
 
-/// Elements count from the first tile's beginning.
+/// The parts of one launch; `end` counts elements from the begin of the first tile.
 template <class T>
 struct PartTable {
   struct Part {
     i64 end;
-    int scalars;  // index
+    int scalars;  // index into the table's scalars
   };
   int parts = 0;
   Part part[kMostParts];
@@ -41,7 +41,7 @@ struct PartTable {
   }
 };
 
-/// Calls launch(begin, blocks, table) for ranges of whole blocks, as many at a time as a table has room for.
+/// Calls launch(begin, blocks, table) for consecutive ranges of whole thread blocks, each with as many blocks as one table can describe.
 template <class T, class Launch>
 void for_part_tables(i64 elems, std::span<const TilePart> parts, const Launch& launch) {
   size_t next = 0;

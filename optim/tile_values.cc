@@ -11,9 +11,9 @@
 namespace spillway::optim {
 namespace {
 
-constexpr u16 kToNearest = 0x8000;  // as noise for the stochastic roundings
+constexpr u16 kToNearest = 0x8000;  // as noise, it makes the stochastic roundings round to nearest
 
-/// out[k] = value(begin + k)
+/// Sets out[k] = value(begin + k).
 template <class T, class Value>
 void fill(std::span<T> out, i64 begin, const Value& value) {
   for (T& x : out) x = static_cast<T>(value(begin++));
@@ -29,7 +29,7 @@ void read_master(const StateFormat& f, const std::byte* weight, const std::byte*
 template <class T>
 void read_moment(const StateFormat& f, int array, const std::byte* state, i64 begin, std::span<T> out) {
   const std::byte* column = state + f.array_begin_bytes(array);
-  const bool is_m = array == 0;  // of AdamW, where codes are its alone
+  const bool is_m = array == 0;  // 8-bit codes exist for AdamW's m and v only
   const std::byte* scales = state + f.scales_begin_bytes() + (is_m ? 0 : kScalesBytes);
   switch (f.moments) {
     case Moments::fp32:
@@ -74,7 +74,7 @@ void write_codes(bool is_m, std::span<const float> values, std::byte* column, st
   }
 }
 
-/// The state tile is zero so far.
+/// Writes one array of the state. The state tile must be all zeros before.
 template <class T>
 void write_moment(const StateFormat& f, int array, std::span<const T> given, std::byte* state) {
   if (given.empty()) return;
@@ -91,7 +91,7 @@ void write_moment(const StateFormat& f, int array, std::span<const T> given, std
   }
 }
 
-/// The state tile is zero so far.
+/// Writes the average of the weights. The state tile must be all zeros before.
 template <class T>
 void write_average(const StateFormat& f, std::span<const T> values, std::byte* state) {
   std::byte* column = state + f.average_begin_bytes();
@@ -102,7 +102,7 @@ void write_average(const StateFormat& f, std::span<const T> values, std::byte* s
   }
 }
 
-// Of f64 weights, whose columns are all doubles.
+// Writes one array of a format with f64 weights, in which all arrays are doubles.
 template <class T>
 void write_f64(std::span<const T> values, std::byte* column) {
   for (size_t i = 0; i < values.size(); ++i) store_element(column, static_cast<i64>(i), static_cast<double>(values[i]));

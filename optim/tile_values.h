@@ -1,6 +1,6 @@
-// The numbers inside a tile's bytes, for initial weights and checkpoints: whatever the format, they go in and out as plain float or double.
-// What is read and written again gives back the same bytes in every format, 8-bit codes and scales too; into another format values are
-// rounded to nearest. NaN has one form in a master of bf16 weights and in bf16 moments. Pure functions, thread-safe.
+// Converts the bytes of a tile to plain float or double numbers and back, whatever the format, for initial weights and checkpoints. Reading
+// and writing again gives back the same bytes in every format, including 8-bit codes and scales; when written in another format, values are
+// rounded to nearest. NaN has one bit pattern in the master of bf16 weights and in bf16 moments. Pure functions, thread-safe.
 #pragma once
 #include <span>
 
@@ -8,31 +8,31 @@
 
 namespace spillway::optim {
 
-/// The master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of the weights.
-/// The last two are no parts of single elements: Adafactor's factors (rules/adafactor.h).
+/// The parts of a tile: the master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of the weights. The
+/// last two, Adafactor's factors (rules/adafactor.h), have no value per element.
 enum class StatePart { master, first, second, third, average, rows, columns };
-constexpr int kStateParts = 5;  // of elements
+constexpr int kStateParts = 5;  // number of parts with a value per element
 constexpr StatePart array_part(int k) { return static_cast<StatePart>(1 + k); }
 
-/// Elements [begin, begin + out.size()) of a tile. T = float or double; f64 weights need double, and the format must have the part, else
-/// Error(bug).
+/// Reads elements [begin, begin + out.size()) of a tile. T is float or double; f64 weights need double, and the format must have the part,
+/// else Error(bug).
 template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out);
 
-/// Factors [begin, begin + out.size()) of those that a tile holds, and all of them.
+/// read_factors reads factors [begin, begin + out.size()) of those that a tile holds; write_factors writes all of them.
 void read_factors(const StateFormat& format, const std::byte* state, i64 begin, std::span<double> out);
 void write_factors(const StateFormat& format, std::span<const double> values, std::byte* state);
 
-/// The weight tile that a whole fp32 master stands for (formats whose update does not read the weight).
+/// Computes the weight tile from an fp32 master in the state (formats whose update does not read the weight).
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight);
 
-/// A whole tile's numbers, gaps zero; an array that is empty: zeros. Those that the format has not are not written.
+/// The numbers of a whole tile, gaps as zeros. An empty array stands for zeros. Arrays that the format does not have are not written.
 template <class T>
 struct TileValues {
   std::span<const T> master, first, second, third = {}, average = {};
 };
 
-/// Writes the weight tile and the state tile, all bytes of both. Whole tiles, because 8-bit moments share a scale across neighbours.
+/// Writes all bytes of the weight tile and the state tile. Takes whole tiles, because neighbours share a scale in 8-bit moments.
 template <class T>
 void write_tile(const StateFormat& format, const TileValues<T>& values, std::byte* weight, std::byte* state);
 

@@ -18,12 +18,12 @@ namespace {
 
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315, kLeastNorm = 1e-7;
 constexpr int kSteps = 5;
-constexpr i64 kAlignBytes = 256;  // a GPU's products ask for it
+constexpr i64 kAlignBytes = 256;  // alignment that a GPU's matrix products need
 constexpr i64 kGrain = 4096;
 
 i64 matrix_bytes(i64 rows, i64 columns, DType dtype) { return round_up(rows * columns, kTileElems) * size_of(dtype); }
 
-// Where the matrices lie in the memory, S = the shorter side: two of the matrix, two of S x S, the workspace.
+// The sizes of what lies in the working memory: two copies of the matrix, two squares of the shorter side, and a workspace.
 struct Parts {
   Parts(i64 rows, i64 columns, DType dtype, Device::Kind device) {
     const i64 shorter = std::min(rows, columns);
@@ -37,7 +37,7 @@ struct Parts {
   }
   i64 bytes() const { return 2 * matrix + 2 * square + workspace; }
 
-  i64 matrix, square, workspace;  // bytes
+  i64 matrix, square, workspace;  // sizes in bytes
 };
 
 Tensor view(std::byte* memory, const Shape& shape, DType dtype) {
@@ -57,7 +57,7 @@ double norm_of(const T* x, i64 tiles) {
   return std::sqrt(sum);
 }
 
-// In host memory.
+// Divides the matrix by its norm; it lies in host memory.
 template <class T>
 void normalise(std::byte* matrix, i64 rows, i64 columns) {
   T* const values = reinterpret_cast<T*>(matrix);
@@ -71,14 +71,15 @@ void normalise(std::byte* matrix, i64 rows, i64 columns, DType dtype) {
   dtype == DType::f64 ? normalise<double>(matrix, rows, columns) : normalise<float>(matrix, rows, columns);
 }
 
-/// y = a x + b y, and x is a x
+/// Computes y = a x + b y; x is overwritten by a x.
 void blend(double a, const Tensor& x, double b, const Tensor& y) {
   kernels::scale(x, a, x);
   if (b != 1) kernels::scale(y, b, y);
   kernels::add(x, y, y);
 }
 
-// Of a normalised matrix in front, on the device of the stream in force. Returns where the result lies.
+// Runs the Newton-Schulz steps on the normalised matrix at the front of `memory`, on the device of the current stream. Returns the address
+// of the result.
 std::byte* iterate(const Parts& parts, std::byte* memory, i64 rows, i64 columns, DType dtype) {
   const i64 shorter = std::min(rows, columns);
   const bool tall = rows > columns;

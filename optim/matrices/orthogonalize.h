@@ -1,28 +1,30 @@
-// The nearest matrix with orthonormal rows (or columns), roughly: five steps of a Newton-Schulz iteration with Muon's quintic (Jordan et
-// al., 2024), which bring all singular values near 1. From U = rows x columns, in its own type throughout:
+// Computes roughly the nearest matrix with orthonormal rows (or columns): five steps of a Newton-Schulz iteration with Muon's quintic
+// polynomial (Jordan et al., 2024) bring all singular values near 1. From U = rows x columns, in the matrix's own type throughout:
 //   X = U / max(|U|, 1e-7)                         Frobenius norm
-//   A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X;  of more rows than columns on the other side: A = X^T X, X (... A A)
-// Products are kernels::matmul's, the norm's sum is norm.h's: the bits depend on the matrix alone, not on the number of threads; those of a
-// GPU's products are its own. A zero matrix stays zero.
+//   A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X;  with more rows than columns on the other side: A = X^T X, X (... A A)
+// kernels::matmul computes the products, norm.h defines the order of the norm's sum: the bits depend on the matrix alone, not on the number
+// of threads, but a GPU's products have bits of their own. A zero matrix stays zero.
 #pragma once
 #include "device/device.h"
 #include "tensor/dtype.h"
 
 namespace spillway::optim {
 
-/// Of f32 or f64, in memory of such a device: two of the matrix, each in whole tiles, two squares of the shorter side, and what products
-/// work with.
+/// Returns the bytes of working memory that a matrix of f32 or f64 needs on such a device: for two copies of the matrix, each in whole
+/// tiles, two squares of the shorter side, and the workspace of the matrix products.
 i64 orthogonalize_bytes(i64 rows, i64 columns, DType dtype, Device::Kind device = Device::Kind::cpu);
 
-/// Of its products.
+/// Returns the number of floating-point operations of the matrix products.
 double orthogonalize_flops(i64 rows, i64 columns);
 
-/// By all threads of the stream in force, a CPU's. `memory`: of that many bytes, at a multiple of 64; the matrix lies in front, zeros up to
-/// the end of its last tile. Returns where the result lies in it, with zeros likewise.
+/// Orthogonalizes on the CPU, with all threads of the current stream. `memory` has orthogonalize_bytes() bytes and starts at a multiple of
+/// 64. The matrix lies at its front, padded with zeros to the end of its last tile. Returns the address of the result in `memory`, padded
+/// likewise.
 std::byte* orthogonalize(std::byte* memory, i64 rows, i64 columns, DType dtype);
 
-/// Its products by the GPU of the stream in force, in `there`: that many bytes of its memory, at a multiple of 256. `matrix` lies in host
-/// memory, zeros up to the end of its last tile, and becomes the result, done on return.
+/// Orthogonalizes with the matrix products on the GPU of the current stream, in `there`: orthogonalize_bytes() bytes of the GPU's memory,
+/// at a multiple of 256. `matrix` lies in host memory, padded with zeros to the end of its last tile, and is overwritten by the result
+/// before the call returns.
 void orthogonalize_on_gpu(std::byte* matrix, i64 rows, i64 columns, DType dtype, std::byte* there);
 
 }  // namespace spillway::optim

@@ -18,14 +18,14 @@ namespace spillway::optim {
 namespace {
 
 constexpr i64 kPartAlignBytes = 64;
-constexpr i64 kGrainElems = 16384;    // elements that a thread takes at once, at least
-constexpr i64 kColumnsTogether = 64;  // as many sums as stay in registers and the nearest cache
+constexpr i64 kGrainElems = 16384;    // least number of elements that a thread takes at once
+constexpr i64 kColumnsTogether = 64;  // columns summed together: their sums stay in registers and the L1 cache
 constexpr size_t kSums = 8;
 
 i64 tiles_of(i64 elems) { return ceil_div(elems, kTileElems); }
 i64 grain(i64 elems_each) { return std::max<i64>(1, kGrainElems / std::max<i64>(1, elems_each)); }
 
-// Where what a step makes lies in the memory.
+// The arrays of a step and their places in the working memory.
 template <class T>
 struct UnderWay {
   explicit UnderWay(const AdafactorStep& step) : UnderWay(step.matrices, step.elems, step.memory) {}
@@ -40,7 +40,7 @@ struct UnderWay {
     bytes = used;
   }
   T *direction, *rows, *columns;
-  double *means, *squares;  // of R by matrix; of the weights by tile
+  double *means, *squares;  // means of R for each matrix; sums of squares of the weights for each tile
   i64 bytes;
 };
 
@@ -49,7 +49,7 @@ T eps1_of(const AdafactorSettings& settings) {
   return static_cast<T>(settings.eps1.value_or(std::numeric_limits<T>::epsilon()));
 }
 
-// Lane by lane, and these in order.
+// Sums the squares in kSums separate sums, then adds these in order.
 template <class T>
 double square_sum(std::span<const T> x) {
   double sums[kSums] = {}, sum = 0;
@@ -78,7 +78,8 @@ void take_factors(const AdafactorStep& step, i64 k, const std::byte* state) {
   if (n > 0) std::memcpy(UnderWay<T>(step).rows + begin, state + step.format.factors_begin_bytes(), static_cast<size_t>(n) * sizeof(T));
 }
 
-// The gradient, or, where v is the state, what the weight moves along.
+// Stores the gradient of tile k (two or more dimensions) or the direction u (one dimension, whose state is v), and sums the squares of the
+// weights.
 template <class T>
 void gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
             const Scalars<double>& scalars, const AdafactorSettings& settings) {

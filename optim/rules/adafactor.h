@@ -1,15 +1,16 @@
-// Adafactor (Shazeer and Stern, 2018) in the order of torch.optim.Adafactor. Of a parameter w of n elements as a whole; g is the gradient *
-// gradient_scale, |x| the Euclidean norm, mean_r and mean_c over a row and over a column, q = t^beta2_decay:
+// Adafactor (Shazeer and Stern, 2018) with the operations in the order of torch.optim.Adafactor. A step treats a parameter w of n elements
+// as a whole. g is the gradient * gradient_scale, |x| the Euclidean norm, mean_r and mean_c the means over a row and over a column,
+// q = t^beta2_decay:
 //   two or more dimensions, of which the last two make a matrix (several lie one after the other):
 //     R = R + (mean_r(g g) - R) q,  C = C + (mean_c(g g) - C) q,  v = R C / max(mean of R over the matrix, eps1)
 //   else v = v + (g g - v) q
 //   u = g / sqrt(max(v, eps1^2))
 //   step_size = min(lr, 1 / sqrt(t)) max(eps2, |w| / sqrt(n)) / max(1, |u| / (d sqrt(n)))
 //   w = w * (1 - lr * weight_decay) - step_size * u
-// A step goes over the parameter twice, as Muon's: adafactor_gather takes the gradient and the state of all of its tiles in,
-// adafactor_direction makes u and the new R and C of them, then update_tile (rules/tile.h) moves the weight along u and makes v anew, and
-// put_factors writes R and C. Means and norms are summed in fp64 in an order of their own: the bits depend on the parameter alone, not on
-// the number of threads.
+// A step passes over the parameter twice, as Muon's does. In the first pass adafactor_gather collects the gradient and the state of all its
+// tiles, and adafactor_direction computes u and the new R and C from them. In the second, update_tile (rules/tile.h) moves the weight along
+// u and updates v, and put_factors writes R and C. Means and norms are summed in fp64 in a fixed order: the bits depend on the parameter
+// alone, not on the number of threads.
 #pragma once
 #include "optim/factors.h"
 #include "optim/rules/rules_paths.h"
@@ -18,26 +19,28 @@
 
 namespace spillway::optim {
 
-/// Of f32 or f64: u in whole tiles in front, then R and C, and sums.
+/// Returns the bytes of working memory that a step needs for a parameter of f32 or f64: for u in whole tiles, then R and C, and sums.
 i64 adafactor_bytes(const Matrices& m, i64 elems, DType dtype);
 
-/// A parameter on its way; `memory` of adafactor_bytes at a multiple of 64, its numbers of the type of `format`'s arithmetic.
+/// A parameter in the middle of a step. `memory` has adafactor_bytes() bytes at a multiple of 64 and holds numbers of the type in which
+/// `format` computes.
 struct AdafactorStep {
-  const StateFormat& format;  // the parameter's
+  const StateFormat& format;  // the format of the parameter
   const Matrices matrices;
   const i64 elems;
   std::byte* const memory;
 };
 
-/// Tile k of the parameter.
+/// First pass: reads tile k of the parameter.
 void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
                       const Scalars<double>& scalars, const AdafactorSettings& settings);
-/// When all are in: what the step_size is to be multiplied by. By all threads of the stream in force, a CPU's.
+/// Computes u, R and C when all tiles have been gathered. Returns the factor to multiply the step_size by. Uses all threads of the current
+/// stream, which must be a CPU's.
 double adafactor_direction(const AdafactorStep& step, const Scalars<double>& scalars, const AdafactorSettings& settings);
-/// Into tile k's new state.
+/// Second pass: writes R and C into the new state of tile k.
 void put_factors(const AdafactorStep& step, i64 k, std::byte* state);
 
-/// w and, of a vector, v, from u.
+/// Updates w from u. For one-dimensional parameters it also updates v.
 template <class T>
 void adafactor_update(const Arrays<T>& arrays, const T* direction, i64 elems, const Scalars<double>& scalars);
 

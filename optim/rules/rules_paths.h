@@ -1,13 +1,15 @@
-// The kernels behind update of rules.h, for their files alone. Why intrinsics in functions with a target attribute: see adamw_tile_paths.h.
+// The kernels behind update() of rules.h, included by their files alone. adamw_tile_paths.h explains why they use intrinsics in functions
+// with a target attribute.
 #pragma once
 #include "optim/rules/rules.h"
 
 namespace spillway::optim {
 
-/// A multiple of every path's vectors.
+/// A multiple of the vector width of every instruction set, in elements.
 constexpr i64 kVectorElems = 16;
 
-/// old[0] is the weight, old[k] the rule's k-th array of state; `next` where they go, the same or memory of their own.
+/// The arrays of an update. old[0] is the weight, old[k] the rule's k-th state array; `next` is where the new values go, the same memory or
+/// other.
 template <class T>
 struct Arrays {
   const T* old[1 + kMaxStateArrays];
@@ -15,11 +17,11 @@ struct Arrays {
   const T* gradient;
 };
 
-/// The first `elems`, by the best mixture of what follows for the resolved `isa`.
+/// Updates the first `elems` elements with the fastest combination of the functions below that `isa` (already resolved) allows.
 template <class T>
 void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<double>& scalars, Isa isa);
 
-/// Elements [begin, end). Those of AVX2 and AVX-512 take multiples of kVectorElems of them.
+/// Update the elements [begin, end). The AVX2 and AVX-512 versions take multiples of kVectorElems elements.
 template <class T>
 void update_scalar(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
 template <class T>
@@ -27,7 +29,7 @@ void update_avx2(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const S
 template <class T>
 void update_avx512(Rule rule, const Arrays<T>& arrays, i64 begin, i64 end, const Scalars<double>& scalars);
 
-/// Calls body.operator()<rule>().
+/// Calls body.operator()<rule>() with the rule as a template argument.
 template <class Body>
 void for_rule(Rule rule, Body&& body) {
   switch (rule) {
@@ -57,8 +59,8 @@ void for_rule(Rule rule, Body&& body) {
       return body.template operator()<Rule::rmsprop_centered_momentum>();
     case Rule::lion:
       return body.template operator()<Rule::lion>();
-    case Rule::muon:       // muon.h
-    case Rule::adafactor:  // rules/adafactor.h
+    case Rule::muon:       // see rules/muon.h
+    case Rule::adafactor:  // see rules/adafactor.h
     case Rule::adafactor_factored:
       return;
   }

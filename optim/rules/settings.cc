@@ -43,7 +43,7 @@ Rule rule_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return rule_of(s); }, settings);
 }
 
-// PyTorch's momentum buffer begins as the first gradient: zero times momentum plus all of it.
+// PyTorch's momentum buffer starts as the first gradient. So for t = 1 the gradient is added without dampening to a buffer of zeros.
 Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale) {
   require_applied(t);
   return {.gradient_scale = gradient_scale,

@@ -1,5 +1,5 @@
-// What a user sets of the rules: PyTorch's names and defaults (torch.optim, one struct for one parameter group; maximize is false), and the
-// scalars of one step made of them, in fp64.
+// The user's settings of the update rules, with PyTorch's names and defaults (torch.optim, one struct for one parameter group; maximize is
+// false), and the scalars of one step, which are computed from them in fp64.
 #pragma once
 #include <optional>
 #include <variant>
@@ -14,7 +14,7 @@ struct SgdSettings {
   bool nesterov = false;
 };
 
-/// AdamW is decoupled_weight_decay; there PyTorch's default weight_decay is 1e-2.
+/// Settings of Adam, and of AdamW if decoupled_weight_decay is set; PyTorch's default weight_decay is 1e-2 for AdamW.
 struct AdamSettings {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool amsgrad = false, decoupled_weight_decay = false;
@@ -29,17 +29,17 @@ struct RmspropSettings {
   bool centered = false;
 };
 
-/// Not in PyTorch: the paper's defaults. weight_decay is decoupled.
+/// Settings of Lion, with the paper's defaults, since PyTorch has no Lion. weight_decay is decoupled.
 struct LionSettings {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
 
-/// By how much of its learning rate Muon moves a matrix: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), with which learning
-/// rates and weight decays are AdamW's.
+/// The factor of Muon's learning rate for a matrix. original: sqrt(max(1, rows / columns)). match_rms_adamw: 0.2 sqrt(max(rows, columns)),
+/// with which learning rates and weight decays that suit AdamW can be used.
 enum class MuonScale { original, match_rms_adamw };
 
-/// PyTorch's names and defaults, but for the scale (there original). What is no matrix of features is AdamW's, with the same lr and
-/// weight_decay: beta1, beta2 and eps are of that.
+/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original). Parameters that are not matrices of
+/// features use AdamW with the same lr and weight_decay, and with beta1, beta2 and eps.
 struct MuonSettings {
   double lr = 1e-3, momentum = 0.95, weight_decay = 0.1;
   bool nesterov = true;
@@ -47,8 +47,8 @@ struct MuonSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
 };
 
-/// PyTorch's names and defaults. The learning rate is a bound: a step's is the smaller of it and 1 / sqrt(t), times the root mean square of
-/// the parameter (at least eps2). Empty eps1: the machine epsilon of the state's type.
+/// Settings of Adafactor, with PyTorch's names and defaults. The learning rate is an upper bound: a step uses the smaller of it and 1 /
+/// sqrt(t), times the root mean square of the parameter (at least eps2). An empty eps1 stands for the machine epsilon of the state's type.
 struct AdafactorSettings {
   double lr = 1e-2, beta2_decay = -0.8, eps2 = 1e-3, d = 1, weight_decay = 0;
   std::optional<double> eps1;
@@ -61,7 +61,7 @@ inline double weight_decay_of(const RuleSettings& settings) {
   return std::visit([](const auto& s) { return s.weight_decay; }, settings);
 }
 
-/// Throws Error(usage) on nesterov without momentum or with dampening, as PyTorch does.
+/// Returns the update rule that the settings select. Throws Error(usage) on nesterov without momentum or with dampening, as PyTorch does.
 Rule rule_of(const SgdSettings& settings);
 Rule rule_of(const AdamSettings& settings);
 Rule rule_of(const AdagradSettings& settings);
@@ -71,22 +71,22 @@ Rule rule_of(const MuonSettings& settings);
 Rule rule_of(const AdafactorSettings& settings);
 Rule rule_of(const RuleSettings& settings);
 
-/// `t`: the number of this applied update, from 1, else Error(bug). `gradient_scale`: clip factor / loss scale.
+/// Computes the scalars of one step. `t` counts the applied updates, from 1, else Error(bug). `gradient_scale` is clip factor / loss scale.
 Scalars<double> make_scalars(const SgdSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const AdamSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const AdagradSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const RmspropSettings& settings, i64 t, double gradient_scale);
 Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradient_scale);
-/// Of its matrices, their scale left to who knows the shape.
+/// Computes the scalars for Muon's matrices; the caller, who knows the shape, multiplies the step_size by matrix_scale().
 Scalars<double> make_scalars(const MuonSettings& settings, i64 t, double gradient_scale);
-/// The step_size without what depends on the parameter (rules/adafactor.h).
+/// Computes Adafactor's scalars; the step_size lacks the factors that depend on the parameter (rules/adafactor.h).
 Scalars<double> make_scalars(const AdafactorSettings& settings, i64 t, double gradient_scale);
-/// Of a step and a segment of their own lr and weight_decay, in place of the settings'.
+/// Computes the scalars of a step and a segment that have their own lr and weight_decay; these replace the settings'.
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
 
-/// Of what a rule of matrices leaves; of any other rule itself.
+/// Returns AdamW's settings for the parameters that Muon does not handle; for any other rule, the settings themselves.
 RuleSettings beside_matrices(const RuleSettings& settings);
-/// Which a matrix multiplies the step_size by.
+/// Returns the factor by which Muon multiplies the step_size of a matrix of this shape.
 double matrix_scale(const RuleSettings& settings, i64 rows, i64 columns);
 
 }  // namespace spillway::optim

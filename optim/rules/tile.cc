@@ -12,7 +12,7 @@
 namespace spillway::optim {
 namespace {
 
-constexpr i64 kScratchElems = 512;  // of an array: all of them stay in the nearest cache
+constexpr i64 kScratchElems = 512;  // elements per scratch array; all arrays together stay in the L1 cache
 
 template <class T>
 struct Scratch {
@@ -27,7 +27,7 @@ struct Job {
   Isa isa;
 };
 
-// Elements of a tile under one set of scalars.
+// A run of elements of a tile that share their scalars.
 struct Row {
   i64 begin, elems;
 };
@@ -45,7 +45,7 @@ void widen_row(const std::byte* column, const Row& row, float* out) {
   for (i64 i = 0; i < row.elems; ++i) out[i] = widen_bf16(load_element<u16>(column, row.begin + i));
 }
 
-// The random word of each element of a row.
+// Computes the random word of each element of a row.
 void noise_words(const RoundingNoise& noise, const Row& row, u64 first_counter, u32 (&words)[kScratchElems]) {
   const u64 begin = noise.first_element + static_cast<u64>(row.begin), end = begin + static_cast<u64>(row.elems);
   for (u64 line = begin / kRowElems * kRowElems; line < end; line += kRowElems) {
@@ -68,7 +68,7 @@ void round_row(const Job& job, const Row& row, int array, const float* values, s
   }
 }
 
-// Where the rule finds the master and puts it: in its column, or in the scratch.
+// Sets where the rule reads and writes the master: directly in its column, or in scratch memory, into which the old master is copied.
 void take_master(const Job& job, const Row& row, float* scratch, Arrays<float>& arrays) {
   const StateFormat& f = job.format;
   if (!is_half(f.weight)) {
@@ -123,7 +123,7 @@ void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, 
   for (int k = 0; rounds && k < states; ++k) round_row(job, row, k, scratch.array[1 + k], job.tile.new_state + f.array_begin_bytes(k));
 }
 
-// Nothing is rounded.
+// The f64 version: nothing is rounded, so no scratch memory is needed.
 void update_row(const Job& job, const Row& row, const Scalars<double>& scalars, Scratch<double>&) {
   Arrays<double> arrays{.old = {at<double>(job.tile.weight, row.begin)},
                         .next = {at<double>(job.tile.new_weight, row.begin)},
