@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
       store(state + l.m_scales_begin, moment_block, m_scale);
       store(state + l.m_scales_begin + kScalesBytes, moment_block, v_scale);
     }
-    const i64 spread =
-        l.state_tile_bytes / (kTileElems / kBlockElems);  // each thread block zeroes its share of the unused bytes behind the scales
+    // Each thread block zeroes its share of the unused bytes behind the scales.
+    const i64 spread = l.state_tile_bytes / (kTileElems / kBlockElems);
     const i64 from = block_begin % kTileElems / kBlockElems * spread;
     for (i64 at = from + threadIdx.x; at < from + spread; at += kThreads) {
       if (at >= l.used_state_bytes) state[at] = std::byte{0};

@@ -63,7 +63,7 @@ double tile_square_sum(std::span<const BFloat16> tile, Isa isa) { return square_
 double clip_factor(double norm, double clip) {
   if (clip == 0) return 1;
   const double factor = clip / (norm + 1e-6);
-  return factor > 1 ? 1 : factor;  // std::min is not used, because NaN must stay NaN
+  return factor > 1 ? 1 : factor;  // the comparison is false for NaN, so NaN stays NaN
 }
 
 }  // namespace spillway::optim
