@@ -8,9 +8,9 @@
 namespace spillway::python {
 namespace {
 
-constexpr Py_ssize_t kMostWholes = 64;  // no shape has as many; a range may have any number
+constexpr Py_ssize_t kMostWholes = 64;  // no shape has as many; stops a range() of any length from being read
 
-// The int that it is, or null and the problem. A bool is an int to Python.
+// Returns the object as an int, or null and sets `problem`. Bools are refused, although they are ints to Python.
 nb::object index_of(const nb::handle& given, Problem& problem) noexcept {
   problem = of_type("a whole number", given);
   if (PyBool_Check(given.ptr()) || !PyIndex_Check(given.ptr())) return {};
@@ -29,7 +29,7 @@ double float_of(const nb::handle& given, Problem& problem) noexcept {
   return value;
 }
 
-// Python compares an int and a float exactly.
+// Returns true if `value` equals the int exactly; Python's comparison of int and float does not round.
 bool is_exactly(const nb::object& whole, double value) noexcept {
   const nb::object back = nb::steal(PyFloat_FromDouble(value));
   const int equal = back.is_valid() ? PyObject_RichCompareBool(whole.ptr(), back.ptr(), Py_EQ) : -1;

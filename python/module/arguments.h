@@ -1,6 +1,6 @@
-// Numbers, words and paths as Python gives them, read exactly. nanobind's own readers round whole numbers to doubles, take bools for whole
-// numbers, and answer what they cannot read with a TypeError. These keep what is wrong until the argument is used, which then refuses it
-// with a UsageError. Reading wants the GIL; using does not.
+// Reads numbers, text and paths from Python exactly. nanobind's own conversions round whole numbers to doubles, accept bools as whole
+// numbers, and raise a TypeError for what they cannot read. These classes remember a problem until the argument is used, which then raises
+// a UsageError. Reading an argument needs the GIL; using it does not.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -14,23 +14,23 @@ namespace spillway::python {
 
 namespace nb = nanobind;
 
-/// What is wrong with an argument; empty: nothing.
+/// The reason why an argument is wrong; an empty text means that it is valid.
 struct Problem {
   std::string text;
   bool of_type = false;
-  /// Throws WrongType or WrongValue.
+  /// Throws WrongType or WrongValue if there is a problem.
   void check() const;
 };
 
-/// It is not what was wanted.
+/// Makes the problem that `given` does not have the wanted type.
 Problem of_type(const char* wanted, const nb::handle& given);
 
-/// An int, or what has __index__ (NumPy's integers), within 64 bits. A bool is none, nor is a float.
+/// An int, or an object with __index__ (such as NumPy's integers), within 64 bits. Bools and floats are refused.
 class Whole {
  public:
   static Whole read(const nb::handle& given) noexcept;
   operator i64() const { return problem_.check(), value_; }  // NOLINT: it stands for the number
-  /// Within 32 bits, as axes and sizes of windows are.
+  /// Returns the number, which must fit in 32 bits, for axes and window sizes.
   int small() const;
   bool is_whole() const { return !problem_.of_type; }
 
@@ -39,7 +39,7 @@ class Whole {
   Problem problem_;
 };
 
-/// A whole number from 0 to 2^64 - 1: a seed.
+/// A seed: a whole number from 0 to 2^64 - 1.
 class Seed {
  public:
   static Seed read(const nb::handle& given) noexcept;
@@ -50,7 +50,7 @@ class Seed {
   Problem problem_;
 };
 
-/// A number that a double holds exactly where it is a whole one. NaN and infinities are numbers.
+/// A number as a double. A whole number must be exactly representable. NaN and infinities are accepted.
 class Real {
  public:
   static Real read(const nb::handle& given) noexcept;
@@ -62,12 +62,12 @@ class Real {
   Problem problem_;
 };
 
-/// A Real beside a tensor in an expression: what is no number is left to the other side's operators.
+/// A Real that is combined with a tensor in an expression. If it is not a number, the other operand's operators are tried.
 struct Operand {
   Real number;
 };
 
-/// One whole number, or a short sequence of them: a shape, axes.
+/// One whole number, or a short sequence of them: a shape, or axes.
 class Wholes {
  public:
   static Wholes read(const nb::handle& given) noexcept;
@@ -79,7 +79,7 @@ class Wholes {
   Problem problem_;
 };
 
-/// A str that UTF-8 can hold, without a null character.
+/// A str without null characters that can be encoded in UTF-8.
 class Word {
  public:
   static Word read(const nb::handle& given) noexcept;
@@ -91,7 +91,7 @@ class Word {
   Problem problem_;
 };
 
-/// A bool, and nothing that is only as good as one.
+/// A bool; other objects are refused even if they have a truth value.
 class Flag {
  public:
   static Flag read(const nb::handle& given) noexcept;
@@ -102,13 +102,14 @@ class Flag {
   Problem problem_;
 };
 
-/// The bytes of a str, bytes or os.PathLike as the system has them. Throws WrongType or WrongValue on another and on a null byte.
+/// Returns the bytes of a str, bytes or os.PathLike in the file system's encoding. Throws WrongType or WrongValue on other objects and on a
+/// null byte.
 std::string path_of(const nb::handle& given);
-/// str(given), where UTF-8 can hold it: names of types and devices.
+/// Returns str(given) in UTF-8, for names of types and devices; throws as Word does if it cannot be encoded.
 std::string words_of(const nb::handle& given);
-/// iter(given). Throws WrongType with `otherwise` where there is none, or where it is a str or bytes.
+/// Returns iter(given). Throws WrongType with the text `otherwise` if it is not iterable, or if it is a str or bytes.
 nb::object iterator_of(const nb::handle& given, const std::string& otherwise);
-/// What Python calls its type.
+/// Returns the name of its Python type.
 std::string kind_of(const nb::handle& given);
 
 }  // namespace spillway::python

@@ -1,4 +1,5 @@
-// DLPack out, element types by name, and what makes new tensors. (What makes them of others: conversion.cc.)
+// Binds the class Tensor with its DLPack export, dtypes by name, and the functions that make new tensors. (conversion.cc converts existing
+// ones.)
 #include "python/module/arrays.h"
 
 #include <nanobind/ndarray.h>
@@ -37,7 +38,7 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
   }
 }
 
-// What Python holds while somebody has the memory: the storage.
+// Returns the Python object that keeps the storage alive while another program uses the memory.
 nb::object owner_of(const Tensor& t) {
   return nb::capsule(new std::shared_ptr<Storage>(t.storage()), [](void* p) noexcept {
     const std::unique_ptr<std::shared_ptr<Storage>> owned(static_cast<std::shared_ptr<Storage>*>(p));
@@ -68,11 +69,11 @@ nb::object to_numpy(const Array& self) {
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const nb::object array = exported<nb::array_api>(self.value());
-  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // whatever queue it will be used on
+  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // the consumer may use any queue
   return array.attr("__dlpack__")(**how);
 }
 
-// read(address) of the one element.
+// Returns read(t) for a tensor of one element; `t` is in host memory.
 template <class Read>
 auto element(const Array& self, const Read& read) {
   const Tensor t = self.value();
@@ -87,7 +88,7 @@ double number_in(const Array& self) {
   return element(self, [](const Tensor& t) { return load_wide(t.raw(), t.dtype()); });
 }
 
-// Of whole numbers.
+// Returns the element of a whole-number tensor.
 i64 whole_number_in(const Array& self) {
   return element(
       self, [](const Tensor& t) { return t.dtype() == DType::int64 ? *t.data<i64>() : static_cast<i64>(load_wide(t.raw(), t.dtype())); });
@@ -100,7 +101,7 @@ nb::object item(const Array& self) {
   return nb::int_(whole);
 }
 
-// As Python cuts a float off.
+// Returns int(x), dropping the fraction as Python does.
 nb::object whole_in(const Array& self) {
   if (!is_floating(self.value().dtype())) return nb::int_(whole_number_in(self));
   const double number = number_in(self);
@@ -132,7 +133,7 @@ std::vector<i64> extents_of(const Array& self) {
   return {extents.begin(), extents.end()};
 }
 
-// A copy is no recorded operation: where PyTorch would record it, nothing is written.
+// Throws if copy_() would change a value that PyTorch would record here: a copy is not recorded.
 void check_unrecorded(const Array& self, const nb::object& from) {
   if (!recording()) return;
   if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
@@ -152,7 +153,7 @@ void copy_into(const Array& self, const nb::object& from) {
     throw WrongValue("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape()));
   if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into");
   const bool long_enough = to.bytes() >= kLongBytes;
-  // Of `from` a copy is made first: they may overlap.
+  // `from` is copied first, since the two may overlap.
   const Tensor same = [&] {
     const Running running(values.device(), long_enough);
     return converted(values, to.dtype(), Keep::whole);
@@ -180,7 +181,7 @@ Array to_device(const Array& self, Device device) {
   return constant(moved(self.value(), device));
 }
 
-// A type, or a device.
+// Converts to a dtype, or copies to a device.
 Array to(const Array& self, const nb::object& what) {
   const std::string name = words_of(what);
   if (name.starts_with("cpu") || name.starts_with("cuda")) return to_device(self, device_of(what));
@@ -203,7 +204,7 @@ DType dtype_of(const std::string& name) {
 }
 
 Shape shape_of(const std::vector<i64>& extents) {
-  constexpr i64 most = i64{1} << 59;  // so many elements of any type have bytes that can be counted
+  constexpr i64 most = i64{1} << 59;  // with at most so many elements, the bytes of any dtype can be counted in 64 bits
   if (extents.size() > Shape::kMaxRank) throw WrongValue("shape: expected at most 6 axes, got " + std::to_string(extents.size()));
   i64 elems = 1;
   for (const i64 extent : extents) {
@@ -345,7 +346,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
 
 namespace {
 
-// make(shape, dtype) of a new tensor.
+// Makes a tensor by calling make(shape, dtype).
 template <class Make>
 Array fresh(const Wholes& extents, const Word& type, const nb::object& device, const Make& make) {
   const Shape shape = shape_of(extents.all());

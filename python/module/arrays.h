@@ -1,4 +1,5 @@
-// Tensors from and to other programs' arrays: DLPack and NumPy, without a copy. Whose memory it is lives as long as either side does.
+// Converts tensors from and to other programs' arrays. DLPack and NumPy arrays share their memory without a copy; that memory lives as long
+// as either side uses it.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,38 +9,41 @@
 
 namespace spillway::python {
 
-/// A view of an array that has DLPack's protocol or the buffer protocol (NumPy, PyTorch, ...): contiguous, writable unless `copy`, of a
-/// type that tensors have, in host memory or on a GPU. Throws WrongType or WrongValue in the name of `argument` on any other.
+/// Returns a view of an array that supports DLPack or the buffer protocol (NumPy, PyTorch, ...). The array must be contiguous and writable,
+/// have a dtype that tensors have, and lie in host memory or on a GPU. Throws WrongType or WrongValue, naming `argument`, on any other.
 Tensor borrow(const nb::object& array, const char* argument);
-/// A copy of such an array, of any strides (of a GPU's: contiguous), perhaps read-only, in its own type; or of nested lists of numbers:
-/// bool, int64 (of none too) or f64, whichever holds them all. In host memory.
+/// Copies such an array to host memory in its own dtype. It may be read-only and have any strides (on a GPU it must be contiguous). Also
+/// copies nested lists of numbers, as the narrowest of bool, int64 (also for empty lists) and f64 that holds all of them.
 Tensor copy_of(const nb::object& array, const char* argument);
-/// Whether it is a list, a tuple or a number, whose numbers have no type that a copy would have to keep.
+/// Returns true for a list, a tuple or a number, whose elements have no dtype that a copy would have to keep.
 bool is_untyped(const nb::object& array);
-/// Where such an array is; lists are in host memory.
+/// Returns the device of such an array; lists are in host memory.
 Device device_of_array(const nb::object& array);
-/// Copies of the Tensors that it gives, gone over once. Throws WrongType in the name of `argument` where it gives none or others.
+/// Returns copies of the Tensors that the iterable `given` yields; iterates over it once. Throws WrongType, naming `argument`, if it is not
+/// iterable or yields something else.
 std::vector<Array> arrays_in(const nb::object& given, const char* argument);
-/// Ids or classes as the library has them, int32: a copy of any whole numbers. In host memory.
+/// Copies ids or classes, given as whole numbers of any type, to an int32 tensor in host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
-/// Or a copy of it where the stream in force computes.
+/// Returns `t`, or a copy on the GPU if the current stream computes on one and `t` is in host memory.
 Tensor brought_here(const Tensor& t);
-/// The elements on another device, or `from` itself where it is there.
+/// Returns a copy of the elements on device `to`, or `from` itself if it is there already.
 Tensor moved(const Tensor& from, Device to);
-/// "f32", and what NumPy and PyTorch call it. Throws WrongValue on others.
+/// Returns the dtype with this name: "f32", or what NumPy and PyTorch call it. Throws WrongValue on other names.
 DType dtype_of(const std::string& name);
-/// Throws WrongValue on extents below 0 and on more than 6, Error(refused) on more elements than bytes can be counted for.
+/// Makes a Shape. Throws WrongValue on negative extents and on more than 6 axes, Error(refused) on more elements than bytes can be counted
+/// for.
 Shape shape_of(const std::vector<i64>& extents);
-/// What becomes of a number that the other type does not hold: `nearest` rounds it, and cuts off its fraction, as PyTorch does; `whole`
-/// refuses that of whole numbers. Neither makes whole numbers of NaN, infinities and what is beyond a type.
+/// Says how a conversion treats a number that the new type cannot hold. `nearest` rounds it, or drops its fraction, as PyTorch does;
+/// `whole` refuses to round whole numbers and to drop fractions. Neither converts NaN, infinities or values out of range to whole numbers.
 enum class Keep { nearest, whole };
-/// A copy of the elements as another type, in a turn. Throws WrongValue.
+/// Returns a copy of the elements as another type; computes in the caller's turn (turn.h). Throws WrongValue.
 Tensor converted(const Tensor& from, DType dtype, Keep keep = Keep::nearest);
 
-/// Tensor with what is no operation: its memory, shape and gradient; and what makes new ones.
+/// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_creation binds the functions that make
+/// tensors.
 nb::class_<Array> bind_tensor(nb::module_& module);
 void bind_creation(nb::module_& module);
-/// Operations, as functions and as methods.
+/// These bind the operations, as functions and as methods.
 void bind_operators(nb::class_<Array>& tensor);
 void bind_operations(nb::module_& module, nb::class_<Array>& tensor);
 void bind_shaping(nb::module_& module, nb::class_<Array>& tensor);

@@ -1,4 +1,4 @@
-// DLPack in.
+// Reads arrays of other programs through DLPack, and nested lists of numbers.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -19,7 +19,7 @@ namespace {
 using Any = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
-// Held by a storage, which may be let go of on any thread and in a turn.
+// An array that a storage keeps alive. The storage may be released on any thread and in a turn.
 class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
@@ -35,7 +35,7 @@ class Held {
   const Device device_;
 };
 
-// Asks the array once: a capsule is used up by that.
+// Imports the array through DLPack. Asks it only once, because reading a capsule uses it up.
 Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
@@ -44,7 +44,7 @@ Any import(const nb::object& array, const char* argument) {
                   kind_of(array));
 }
 
-// Asks a second time only where the array may not be written to, to say what is wrong with it.
+// Imports an array that must be writable. Only if it is not, asks a second time to find out what is wrong.
 nb::ndarray<> import_writable(const nb::object& array, const char* argument) {
   nb::ndarray<> found;
   if (nb::try_cast(array, found)) return found;
@@ -85,7 +85,7 @@ bool is_contiguous(const Any& array) {
   return true;
 }
 
-// Memory that is page-locked for GPUs is host memory.
+// Returns the array's device. Host memory that is page-locked for GPUs counts as host memory.
 Device device_in(const Any& array, const char* argument) {
   const int type = array.device_type();
   if (type == nb::device::cpu::value || type == nb::device::cuda_host::value) return Device::cpu();
@@ -96,7 +96,7 @@ Device device_in(const Any& array, const char* argument) {
 
 const std::byte* data_of(const Any& array) { return static_cast<const std::byte*>(array.data_handle()) + array.byte_offset(); }
 
-// Element by element, in row-major order.
+// Copies the elements one by one, in row-major order.
 void gather(const Any& array, i64 width, std::byte* to) {
   std::vector<i64> at(array.ndim(), 0);
   const std::byte* from = data_of(array);
@@ -111,7 +111,7 @@ void gather(const Any& array, i64 width, std::byte* to) {
   }
 }
 
-// Of what is the array's.
+// Returns a tensor that views the array's memory.
 Tensor view_of(const Any& array, Device device, const char* argument) {
   const DType dtype = dtype_in(array, argument);
   const Shape shape = shape_in(array, argument);
@@ -142,7 +142,7 @@ Tensor gathered(const Any& array, const char* argument) {
   return copy;
 }
 
-// Ids and classes of any integer type.
+// Converts ids or classes of any integer type to int32.
 template <class T>
 void narrow_into(std::span<const std::byte> packed, std::span<i32> to, const char* argument) {
   for (size_t i = 0; i < to.size(); ++i) {
@@ -173,7 +173,7 @@ void check_whole(nb::dlpack::dtype type, const char* argument) {
   if (!whole || !packed) throw WrongType(std::string(argument) + ": expected whole numbers, got another type");
 }
 
-// Of tensors' own types.
+// Converts a tensor of the library to int32.
 Tensor narrowed(const Tensor& all, const char* argument) {
   if (all.dtype() == DType::int32) return all;
   if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
@@ -182,7 +182,8 @@ Tensor narrowed(const Tensor& all, const char* argument) {
   return converted(all, DType::int32);
 }
 
-// Numbers of nested lists, as long as they are of one kind each: all of them fit f64, whole ones also int64, and bools a bool.
+// The numbers found in nested lists, in every type that still holds all of them: always as f64, as int64 while all are whole, and as bool
+// while all are bools.
 struct Nested {
   std::vector<i64> extents;
   std::vector<i64> whole;
@@ -190,7 +191,7 @@ struct Nested {
   bool bools = true;
 };
 
-// Under the GIL; a number's own code may run, and change the lists.
+// Must be called under the GIL; a number's own Python code may run and change the lists.
 void read_number(const nb::handle& value, Nested& found) {
   const bool is_bool = nb::isinstance<nb::bool_>(value), is_float = PyFloat_Check(value.ptr());
   const bool all_whole = found.whole.size() == found.all.size();
@@ -221,7 +222,7 @@ void flatten(const nb::handle& value, size_t depth, Nested& found) {
   read_number(value, found);
 }
 
-// A whole number that came before a fraction became a double without a word.
+// Throws WrongValue if a list with fractions also has whole numbers that a double does not hold exactly.
 void check_exact(const Nested& found) {
   for (const i64 whole : found.whole) {
     const auto wide = static_cast<double>(whole);
@@ -262,11 +263,11 @@ Tensor borrow(const nb::object& array, const char* argument) {
   if (reinterpret_cast<uintptr_t>(data_of(found)) % static_cast<uintptr_t>(size_of(dtype)) != 0)
     throw WrongValue(std::string(argument) + ": expected elements at multiples of their size, got others: copy it (spillway.tensor does)");
   if (device.is_cuda()) {
-    const Running running(device);  // there is such a GPU for us too
-    wait_for_gpu(device);           // whatever queue it was made on
+    const Running running(device);  // throws if this process has no such GPU
+    wait_for_gpu(device);           // the array may have been computed on any queue
   }
   const Tensor view = view_of(found, device, argument);
-  // The storage with whose memory it is.
+  // One owner keeps both the storage and the array whose memory it uses.
   auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
                                                                            std::forward_as_tuple(std::move(found), device));
   return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), dtype);

@@ -1,4 +1,4 @@
-// The program's commands without a process: what they would print.
+// Runs the commands of the program without a new process and returns what they would print.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 

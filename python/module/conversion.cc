@@ -1,4 +1,4 @@
-// The elements of a tensor as another type, and on another device.
+// Converts the elements of a tensor to another dtype, and copies them to another device.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,7 +15,7 @@
 namespace spillway::python {
 namespace {
 
-// A copy, or itself.
+// Returns a contiguous copy, or `t` itself if it is contiguous.
 Tensor contiguous(const Tensor& t) {
   if (t.is_contiguous()) return t;
   const Tensor to = empty(t.shape(), t.dtype(), "copy");
@@ -23,7 +23,7 @@ Tensor contiguous(const Tensor& t) {
   return to;
 }
 
-// A GPU's, which computes what it has kernels for; the rest is done here.
+// Converts a tensor on a GPU. The GPU does it if it has a kernel for it; otherwise the tensor is copied to the host and converted there.
 Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   const Tensor same = contiguous(from);
   const Tensor to = empty(from.shape(), dtype, "copy");
@@ -40,8 +40,8 @@ Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   return to;
 }
 
-// A number of the one type as the other. Whole numbers that the other type does not hold are refused, and so are, unless `keep` is
-// Keep::nearest, those that it would round, and fractions where whole numbers are.
+// Converts one number to another type. Throws WrongValue if a whole-number type cannot hold it and, unless `keep` is Keep::nearest, if a
+// whole number would be rounded or a fraction dropped.
 template <class From, class To>
 To number_as(From from, Keep keep) {
   const auto refused = [&](const char* what) {
@@ -71,7 +71,7 @@ To number_as(From from, Keep keep) {
   }
 }
 
-// Another program's bools may be any bytes.
+// Converts all elements. Bools are read as bytes, because another program's bools may have any nonzero value.
 template <class From, class To>
 void convert(const Tensor& from, const Tensor& to, Keep keep) {
   using Read = std::conditional_t<std::is_same_v<From, bool>, u8, From>;
@@ -86,7 +86,7 @@ void convert(const Tensor& from, const Tensor& to, Keep keep) {
   }
 }
 
-// call(T()) for the type of the elements.
+// Calls call(T()) with the C++ type of the elements.
 template <class Call>
 void with_type(DType dtype, const Call& call) {
   switch (dtype) {

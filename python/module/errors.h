@@ -1,5 +1,6 @@
-// The library's errors as Python's exceptions: spillway.SpillwayError and its kinds, which python/spillway/errors.py declares. An error's
-// words are kept, with what was expected, what came and what to do. What the standard library throws becomes one of them too.
+// Translates the library's errors into Python exceptions: spillway.SpillwayError and its subclasses, which python/spillway/errors.py
+// declares. The message is kept, with what was expected, what was given and what to do. Exceptions of the standard library become
+// SpillwayErrors too.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -7,23 +8,23 @@
 
 namespace spillway::python {
 
-/// An argument with a wrong value: a UsageError, which Python knows as a ValueError too.
+/// Reports an argument with a wrong value: a UsageError in Python that is also a ValueError.
 class WrongValue final : public Error {
  public:
   explicit WrongValue(const std::string& what) : Error(ErrorCode::usage, what) {}
 };
-/// An argument of a wrong type: a UsageError that is a TypeError too.
+/// Reports an argument of a wrong type: a UsageError in Python that is also a TypeError.
 class WrongType final : public Error {
  public:
   explicit WrongType(const std::string& what) : Error(ErrorCode::usage, what) {}
 };
-/// An index outside of its axis: a UsageError that is an IndexError too.
+/// Reports an index outside of its axis: a UsageError in Python that is also an IndexError.
 class WrongIndex final : public Error {
  public:
   explicit WrongIndex(const std::string& what) : Error(ErrorCode::usage, what) {}
 };
 
-/// Errors raise what errors.py has for their exit status.
+/// Registers the translation: an error raises the class that errors.py declares for its exit status.
 void bind_errors(nanobind::module_& module);
 
 }  // namespace spillway::python

@@ -12,7 +12,7 @@
 namespace spillway::python {
 namespace {
 
-constexpr u32 kOthers = u32{1} << 30;  // above every model's ids
+constexpr u32 kOthers = u32{1} << 30;  // above all parameter ids of models
 
 thread_local std::weak_ptr<Graph> newest;
 thread_local int silences = 0;
@@ -23,7 +23,8 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-// `with no_grad():`, perhaps entered again. It is a thread's own: what was entered on one thread is not left on another.
+// The context manager `with no_grad():`, which may be entered more than once. Each entry belongs to a thread and is left on that thread
+// only.
 class NoGrad {
  public:
   NoGrad() = default;
@@ -47,7 +48,7 @@ class NoGrad {
     std::unique_ptr<autograd::NoGrad> silence;
     std::thread::id thread;
   };
-  // That of another thread, which forgot to leave it, stays in force there.
+  // Leaves the last entry. If another thread made it and did not leave it, it stays in force on that thread.
   void drop() {
     if (held_.back().thread == std::this_thread::get_id()) {
       --silences;
@@ -85,7 +86,8 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
 }
 
 Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
-  if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;  // its blocks may come behind: one leaf
+  // The model's blocks may run later on this graph; they must then get the same leaf.
+  if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;
   auto& [kept, place] = leaves_[leaf.get()];
   if (!kept) {
     kept = leaf;
@@ -130,7 +132,7 @@ void Graph::backward(const Variable& y, const Tensor& dy) {
     if (leaf->weights && place.weight) continue;
     const Tensor gradient = tape_.take_gradient(place);
     if (!gradient.defined()) continue;
-    if (leaf->weights) {  // it came to an optimizer after it was recorded
+    if (leaf->weights) {  // it was given to an optimizer after it was recorded
       kernels::copy(gradient, leaf->weights->eager->target(leaf->id, 0, gradient.shape(), wide_dtype(gradient.dtype())));
       leaf->weights->eager->done(leaf->id, 0);
     } else {
@@ -199,7 +201,7 @@ void bind_no_grad(nb::module_& module) {
 
 namespace {
 
-// A parameter that was taken from a model which then went to another device.
+// Throws if the array is a parameter taken from a model that was moved to another device afterwards.
 void check_in_place(const Array& array) {
   if (!array.leaf || !array.leaf->weights) return;
   const Device now = array.leaf->weights->eager->memory(array.leaf->id).device();

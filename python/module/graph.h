@@ -1,7 +1,7 @@
-// Tensors as Python has them: PyTorch's requires_grad and backward() over the library's tapes. An operation on a tensor that wants a
-// gradient is recorded on the thread's graph, which lives as long as a tensor that was computed on it; backward() goes over it once.
-// Graphs, leaves and weights are touched in a turn alone, an Array's fields under the GIL alone (turn.h): before its turn a thread copies
-// the Arrays that it computes with. Invariant: an Array that has a slot keeps its graph alive.
+// Python's view of tensors with gradients: PyTorch's requires_grad and backward() on top of the library's tapes. An operation on a tensor
+// that requires a gradient is recorded on the thread's graph, which lives as long as a tensor that was computed on it; backward() traverses
+// it once. Graphs, leaves and weights are touched only in a turn, an Array's fields only under the GIL (turn.h): before its turn a thread
+// copies the Arrays that it computes with. Invariant: an Array that has a slot on a tape keeps its graph alive.
 #pragma once
 #include <atomic>
 #include <map>
@@ -21,21 +21,21 @@ using autograd::Variable;
 
 struct Leaf;
 
-/// Parameters that an optimizer steps: a model's, or tensors of the user's own.
+/// Parameters that an optimizer steps: those of a model, or tensors that the user made.
 struct Weights {
   explicit Weights(nn::Sequential blocks);
-  /// Takes their leaves over: their gradients are here from now on.
+  /// Takes over the leaves of these tensors: from now on their gradients are stored here.
   explicit Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& tensors);
 
-  nn::Sequential model;  // without blocks: of tensors
+  nn::Sequential model;  // has no blocks if these are a user's tensors
   std::unique_ptr<nn::EagerParameters> eager;
-  std::vector<std::weak_ptr<Leaf>> leaves;  // of a model: by parameter id, once asked for
+  std::vector<std::weak_ptr<Leaf>> leaves;  // of a model only: by parameter id, once a Tensor of the parameter was requested
 };
 
-/// A tensor that wants a gradient.
+/// A tensor that requires a gradient.
 struct Leaf {
-  Tensor gradient;                   // of one that is in no Weights
-  std::shared_ptr<Weights> weights;  // where the gradient is, if it is there
+  Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
+  std::shared_ptr<Weights> weights;  // where the gradient is stored otherwise
   u32 id = 0;
   std::string name;
 };
@@ -44,12 +44,13 @@ class Graph final : public autograd::GradientSink {
  public:
   autograd::Tape& tape() { return tape_; }
   bool over() const { return over_; }
-  /// Its place on the tape, the same one whenever it is asked for.
+  /// Returns the leaf's variable on the tape, the same one on each call.
   Variable lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value);
-  /// The model whose blocks put their parameters on the tape by their own ids: one a graph. Error(usage) on another.
+  /// Declares that this model runs on the graph; its blocks record parameters on the tape under their own ids. A graph has one model at
+  /// most; throws Error(usage) on another.
   void run_model(const std::shared_ptr<Weights>& weights);
   bool may_run(const std::shared_ptr<Weights>& weights) const { return !model_ || model_ == weights; }
-  /// Once; hands the leaves their gradients.
+  /// Computes the gradients and passes them to the leaves. May be called once.
   void backward(const Variable& y, const Tensor& dy);
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
@@ -63,25 +64,25 @@ class Graph final : public autograd::GradientSink {
   autograd::Tape tape_{this};
   std::atomic<bool> over_ = false;
   std::shared_ptr<Weights> model_;
-  std::vector<Place> others_;  // numbered from kOthers
+  std::vector<Place> others_;  // parameters of other Weights, numbered from kOthers
   std::map<const Leaf*, std::pair<std::shared_ptr<Leaf>, Variable>> leaves_;
 };
 
-/// What Python calls a Tensor. Of its members needs_gradient() and value() alone may be called outside of a turn.
+/// The Python class Tensor. Outside of a turn only needs_gradient() and value() may be called.
 struct Array {
   Variable v;
-  std::shared_ptr<Graph> graph;  // it was computed there
-  std::shared_ptr<Leaf> leaf;    // it wants a gradient itself
+  std::shared_ptr<Graph> graph;  // the graph on which it was computed, if any
+  std::shared_ptr<Leaf> leaf;    // set if it requires a gradient itself
 
   const Tensor& value() const { return v.value; }
   bool needs_gradient() const { return leaf || (graph && !graph->over()); }
   Tensor gradient() const;
   void forget_gradient() const;
-  /// Throws Error(usage) where it cannot want a gradient, or must.
+  /// Throws Error(usage) if requires_grad cannot be set to `wanted`.
   void check_wanted(bool wanted) const;
 };
 Array constant(Tensor value);
-/// A tensor where one is wanted, as the classes of arguments.h. It lives as long as the call.
+/// An argument that must be a Tensor, read like the classes of arguments.h. It lives as long as the call.
 class Given {
  public:
   static Given read(const nb::handle& given) noexcept;
@@ -92,31 +93,33 @@ class Given {
   const Array* array_ = nullptr;
   Problem problem_;
 };
-/// requires_grad of an object of Python's.
+/// Sets requires_grad of a Python object.
 void set_wanted(Array& array, bool wanted);
 
-/// The thread's graph; a new one where the last is gone or over.
+/// Returns the thread's graph; a new one if the last is gone or over.
 std::shared_ptr<Graph> current_graph();
-/// While one lives nothing is recorded on this thread.
+/// Returns false while an object of no_grad() is in force on this thread: nothing is recorded then.
 bool recording();
 void bind_no_grad(nb::module_& module);
 
-/// Copies of an op's tensors, made under the GIL.
+/// Copies of the tensors that an operation takes, made under the GIL.
 struct Inputs {
   explicit Inputs(std::span<const Array* const> inputs);
   std::vector<Array> arrays;
   i64 bytes = 0;
-  Device device;  // of the first
+  Device device;  // device of the first tensor
 };
 
-/// Variables of `inputs` on one graph, null where nothing is recorded. Error(usage) where they are of two graphs or devices.
+/// The variables of `inputs` on one graph, which is null if nothing is recorded. Throws Error(usage) if they belong to two graphs or
+/// devices.
 struct Lifted {
   explicit Lifted(const Inputs& inputs);
   std::shared_ptr<Graph> graph;
   std::vector<Variable> variables;
 };
 
-/// What an op calls a broken promise of its caller is a wrong argument here. No Python code runs in `call`.
+/// Runs `call` and turns Error(bug) into Error(usage): what an op reports as a bug of its caller is a wrong argument here. `call` must not
+/// run Python code.
 template <class Call>
 auto as_arguments(const Call& call) {
   try {
@@ -127,7 +130,8 @@ auto as_arguments(const Call& call) {
   }
 }
 
-/// op(variables...) of the arrays, recorded where one of them wants a gradient. `op` runs in a turn: it touches nothing of Python's.
+/// Applies op(variables...) to the arrays, recorded if one of them requires a gradient. `op` runs in a turn and must not touch Python's
+/// objects.
 template <class Op>
 Array apply_to(std::span<const Array* const> inputs, const Op& op) {
   const Inputs copies(inputs);

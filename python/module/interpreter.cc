@@ -18,7 +18,7 @@
 namespace spillway::python {
 namespace {
 
-thread_local bool released = false;  // this thread let go of the GIL
+thread_local bool released = false;  // this thread has released the GIL
 
 std::atomic<int> under_way{0};
 
@@ -32,13 +32,13 @@ struct Ending {
 
   bool concerns_this_thread() const { return begun && by != std::this_thread::get_id(); }
 };
-// Never destroyed: threads may look at it until the process is gone.
+// The object is never destroyed: threads may look at it until the process ends.
 Ending& ending() {
   static auto* const one = new Ending();
   return *one;
 }
 
-// A frame that must not throw stands between Python, which ends a thread by unwinding it, and call_python().
+// Handles std::terminate: Python ends a thread by unwinding it, which calls terminate if a noexcept frame lies before call_python().
 [[noreturn]] void stop_or_terminate() {
   Ending& end = ending();
   bool ours = false;
@@ -51,7 +51,7 @@ Ending& ending() {
   std::abort();
 }
 
-// The first of the functions that exit() calls, since it was the last to be registered.
+// Leaves the process if a thread is under way. exit() calls this function first, because it was registered last.
 void leave_at_once(int status, void*) {
   if (under_way == 0) return;
   static_cast<void>(std::fflush(nullptr));
@@ -59,7 +59,7 @@ void leave_at_once(int status, void*) {
 }
 
 void begin_ending() {
-  // The frames of threads that are still there keep what they refer to, which is no leak.
+  // Threads that still run keep references from their frames; these are not leaks.
   if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1) nb::set_leak_warnings(false);
   const Unlocked unlocked;
   Ending& end = ending();
@@ -126,7 +126,7 @@ void check_not_ending(const char* what) {
 
 void bind_interpreter(nb::module_&) {
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(begin_ending));
-  // A forked child has none of the other threads: nobody is under way there, nor on the way to the GIL.
+  // A forked child has no other threads: none is under way there, and none is about to take the GIL.
   static const int once = ::pthread_atfork(nullptr, nullptr, [] {
     under_way = 0;
     new (&ending()) Ending();

@@ -32,14 +32,14 @@ void check_rank(const char* argument, const Tensor& t, int rank, const char* mea
   throw WrongValue(std::string(argument) + ": expected " + meaning + ", got " + to_string(t.shape()));
 }
 
-// The token that comes after each; nothing after the last.
+// Sets each target to the next token; the last position gets none.
 void shift(const Tensor& tokens_BT, const Tensor& targets_BT) {
   const i64 positions = tokens_BT.size(1);
   const auto from = tokens_BT.span<i32>(), to = targets_BT.span<i32>();
   for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<i64>(i) % positions + 1 < positions ? from[i + 1] : kIgnoredTarget;
 }
 
-// Where the stream in force computes.
+// Copies the batch to the device of the current stream, if it is not there.
 void bring_here(MicroBatch& batch) {
   for (Tensor* t : batch.tensors()) {
     if (t->defined()) *t = brought_here(*t);
@@ -147,7 +147,7 @@ Array Model::loss(const nb::object& input, const nb::object& targets, bool train
   context.batch = &batch, context.tape = graph ? &graph->tape() : nullptr, context.random = random_;
   context.loss_factor = 1.0 / static_cast<double>(batch.counted_targets);
   const Variable sum = as_arguments([&] { return nn::run(weights_->model, context); });
-  // The factor is in the sum's gradient already.
+  // The gradient of the sum already contains the factor 1 / counted targets, so backward passes the gradient on unchanged.
   autograd::Recorder recorder({sum}, "loss");
   const Tensor mean = full({}, sum.value.item() * context.loss_factor, DType::f64);
   const Variable y = recorder.output(mean, [](autograd::Backward& b) { b.pass(0, b.gradient()); });
@@ -224,7 +224,7 @@ void Model::freeze(const std::string& name, bool frozen) {
   parameter->frozen = frozen;
 }
 
-// The folder is exchanged whole: nothing of anybody else's may be in it.
+// Throws unless the folder is new or holds nothing but a saved model, because save() replaces the folder as a whole.
 static void check_replaceable(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder)) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -1,4 +1,4 @@
-// A model of the library in Python: its blocks with real memory, for a loop of the user's own.
+// The Python class Model: a model of the library with its blocks in real memory, for a training loop that the user writes.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace spillway::python {
 
-/// Every function takes a turn of its own (turn.h), and wants the GIL.
+/// Every function takes its own turn (turn.h), and must be called with the GIL held.
 class Model {
  public:
-  /// A preset, a Hugging Face folder, org/name of the local cache, or a run (its last checkpoint). `from_scratch`: new weights of `seed`,
-  /// which a preset and a folder without weights have anyway.
+  /// Loads the model that `name` names: a preset, a Hugging Face folder, org/name in the local cache, or a run (its last checkpoint). With
+  /// `from_scratch` the weights are newly drawn from `seed`; a preset and a folder without weights always get new ones.
   Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, Device device);
 
   Device device() const;
-  /// All of it. Gradients are let go of; tensors of parameters and optimizers that were made before are of no use any more, and say so.
+  /// Moves the whole model to another device. Gradients are dropped. Tensors of parameters and optimizers made before become unusable;
+  /// using them raises an error.
   void move(Device to);
 
-  /// The mean over counted targets, f64, recorded. tokens[B, T]; targets[B, T], by default the next token of each; of images [N, C, H, W]
-  /// and their classes [N].
+  /// Returns the mean loss over the counted targets, f64, recorded for backward(). The input is tokens[B, T] with targets[B, T], by default
+  /// the next token of each; or images [N, C, H, W] with their classes [N].
   Array loss(const nb::object& input, const nb::object& targets, bool training);
-  /// Of one position, the last by default: [B, V], not recorded.
+  /// Returns the logits of one position, by default the last: [B, V], not recorded.
   Array logits(const nb::object& input, std::optional<i64> position);
 
   i64 parameters() const { return static_cast<i64>(weights_->model.parameters.size()); }
@@ -31,7 +32,7 @@ class Model {
   std::vector<std::string> names() const;
   void zero_grad();
 
-  /// Copies values in, or (`share`) lies in the array's own memory from now on.
+  /// Copies the array's values in, or, with `share`, uses the array's own memory from now on.
   void load(const std::string& name, const nb::object& array, bool share);
   void freeze(const std::string& name, bool frozen);
   void save(const std::string& folder) const;
@@ -39,22 +40,22 @@ class Model {
   std::string describe() const;
 
  private:
-  // In host memory.
+  // The result lies in host memory.
   MicroBatch batch_of(const nb::object& input) const;
   void set_targets(MicroBatch& batch, const nb::object& targets) const;
-  // These three are called in a turn.
+  // These three must be called in a turn.
   void move_now(Device to);
   Array parameter_now(u32 id);
-  std::unique_ptr<Weights> copied_to_host() const;  // of a model on a GPU
+  std::unique_ptr<Weights> copied_to_host() const;  // a copy of a model that lies on a GPU
 
   std::string name_;
   models::ModelConfig config_;
   DType dtype_;
   RandomKey random_;
   std::shared_ptr<Weights> weights_;
-  // What changes: looked at in a turn.
+  // These fields change and are accessed only in a turn.
   Device device_;
-  i64 samples_ = 0;  // that training has seen: keys dropout
+  i64 samples_ = 0;  // samples seen in training so far; keys dropout
 };
 
 void bind_model(nb::module_& module);

@@ -1,4 +1,4 @@
-// The extension module spillway._core.
+// Defines the extension module spillway._core.
 #include "python/module/arrays.h"
 #include "python/module/copies.h"
 #include "python/module/errors.h"

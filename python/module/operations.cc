@@ -1,4 +1,4 @@
-// Operations by their names in PyTorch, as functions and as methods of the tensor that comes first.
+// Binds the operations under their PyTorch names, as functions and as methods of their first tensor.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -31,12 +31,12 @@ namespace spillway::python {
 namespace {
 
 using Axes = std::optional<Wholes>;
-using Numbers = nb::object;  // whole ones, of any array
+using Numbers = nb::object;  // whole numbers from any array
 
 struct Home {
   nb::module_& module;
   nb::class_<Array>& tensor;
-  /// A function and a method.
+  /// Defines a function of the module and a method of Tensor.
   template <class F, class... Extra>
   void def(const char* name, const F& f, const Extra&... extra) const {
     module.def(name, f, nb::arg("x"), extra...);
@@ -49,7 +49,7 @@ void unary(const Home& home, const char* name, Variable (*op)(const Variable&), 
       name, [op](const Given& x) { return apply(op, x); }, what);
 }
 
-// Counted from the front, each once. Empty: all.
+// Returns the axes counted from the front; each may occur once. An empty list stands for all axes.
 std::vector<int> list_of(const Axes& axes, const Array& x) {
   std::vector<int> list = axes ? axes->small() : std::vector<int>();
   for (int& axis : list) axis = axis < 0 ? axis + x.value().rank() : axis;
@@ -66,7 +66,7 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Over one axis after the other, the last one first.
+// Reduces one axis after the other, the last one first.
 Variable each_axis(const Variable& x, std::vector<int> list, bool keep, Variable (*one)(const Variable&, int, bool),
                    Variable (*all)(const Variable&)) {
   if (list.empty()) return all(x);

@@ -1,4 +1,4 @@
-// Arithmetic as it is written, and indexing.
+// Binds the arithmetic operators, comparisons and indexing of Tensor.
 #include <nanobind/stl/variant.h>
 
 #include <variant>
@@ -12,7 +12,7 @@
 namespace spillway::python {
 namespace {
 
-// a op b, a op number, number op b.
+// Defines three forms of an operator: a op b, a op number, number op b.
 template <class Op>
 void both_ways(nb::class_<Array>& tensor, const char* name, const char* reflected, const Op& op) {
   tensor.def(
@@ -46,7 +46,7 @@ void comparison(nb::class_<Array>& tensor, const char* name, const Op& op) {
       nb::is_operator(), nb::sig(signature.c_str()));
 }
 
-// Python's slices of what has `extent` elements: at most that many, one behind the other.
+// Converts a Python slice of an axis with `extent` elements to a Range of at most that many elements.
 ops::Range range_of(const nb::handle& key, i64 extent) {
   Py_ssize_t begin = 0, end = 0, step = 0;
   if (PySlice_Unpack(key.ptr(), &begin, &end, &step) != 0) {
@@ -56,7 +56,7 @@ ops::Range range_of(const nb::handle& key, i64 extent) {
   }
   if (step < 1) throw WrongValue("index: expected slices whose step is above 0");
   const Py_ssize_t length = PySlice_AdjustIndices(extent, &begin, &end, step);
-  if (length <= 1) return {begin, begin + length, 1};  // a step beyond the extent would be beyond 64 bits, added to a place
+  if (length <= 1) return {begin, begin + length, 1};  // a larger step could overflow 64 bits when it is added to an index
   return {begin, begin + (length - 1) * step + 1, step};
 }
 
@@ -123,7 +123,7 @@ void bind_operators(nb::class_<Array>& tensor) {
   comparison(tensor, "__le__", [](const Variable& a, const auto& b) -> Variable { return ops::le(a, b); });
   comparison(tensor, "__gt__", [](const Variable& a, const auto& b) -> Variable { return ops::gt(a, b); });
   comparison(tensor, "__ge__", [](const Variable& a, const auto& b) -> Variable { return ops::ge(a, b); });
-  // As objects, by which they stay in sets and as keys though == is by element.
+  // Hashes by identity, as Python objects do, so that tensors can be in sets and be keys, although == compares element by element.
   tensor.def("__hash__", [](nb::handle self) { return reinterpret_cast<intptr_t>(self.ptr()) >> 4; });
   tensor.def("__getitem__", picked, nb::arg("key"), nb::sig("def __getitem__(self, key: object, /) -> Tensor"));
 }

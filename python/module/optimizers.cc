@@ -1,4 +1,4 @@
-// Every update rule of the library over a model's parameters or tensors of the user's own.
+// Binds the library's update rules as optimizers over a model's parameters or over tensors that the user made.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -16,7 +16,7 @@
 namespace spillway::python {
 namespace {
 
-// Every function takes a turn of its own (turn.h), and wants the GIL.
+// Every function takes its own turn (turn.h), and must be called with the GIL held.
 class Optimizer {
  public:
   Optimizer(const optim::RuleSettings& settings, const std::vector<Array>& parameters) {
@@ -72,7 +72,7 @@ class Optimizer {
   }
 
  private:
-  // Weights, gradients and the state on one device.
+  // Throws unless weights, gradients and the state are on the device where the optimizer was made.
   void check_in_place() const {
     for (const u32 id : chosen_) {
       const Device now = weights_->eager->memory(id).device();

@@ -27,7 +27,7 @@ struct Threads {
   std::unique_ptr<ThreadPool> pool;
   int wanted = 0;
 };
-// In a turn. Never destroyed: a thread may still compute while the interpreter ends.
+// Used in a turn. The object is never destroyed: a thread may still compute while the interpreter ends.
 Threads& threads() {
   static Threads* const one = new Threads();
   return *one;
@@ -52,8 +52,8 @@ ThreadPool* pool() {
   return all.pool.get();
 }
 
-// What the machine has, swap included, or the process's cgroup allows. Beyond it memory would be promised and the process killed for using
-// it.
+// Returns the memory of the machine, including swap, or the limit of the process's cgroup if that is lower. Linux would promise more and
+// kill the process when it is used.
 i64 host_memory_bytes() {
   struct sysinfo machine = {};
   if (::sysinfo(&machine) != 0) return kUnlimited;
@@ -66,7 +66,7 @@ MemoryPool* host_memory() {
   return pool;
 }
 
-// In a turn. Never destroyed, as the threads.
+// Used in a turn. The pools are never destroyed, for the same reason as the threads.
 MemoryPool* memory_of(Device gpu) {
   static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
   std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
@@ -104,7 +104,7 @@ void settle(Device device) noexcept {
   if (!device.is_cuda()) return;
   try {
     wait_for_gpu(device);
-  } catch (const Error&) {  // whoever computes there hears of it
+  } catch (const Error&) {  // the thread that computes there gets the error
   }
 }
 

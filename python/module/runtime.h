@@ -1,6 +1,6 @@
-// What the module's calls run on: threads of its own, the heap, and the promise that a forked child hears an exception instead of waiting
-// for threads that it has not. The thread pool starts with the first call that computes. On a GPU: memory of the driver's pool, and the
-// queue that PyTorch uses too, so that what both do to the same memory is done in order.
+// The resources of the module's calls: its own compute threads and heap memory. A forked child that calls the module gets an exception
+// instead of waiting for threads that it does not have. The thread pool starts with the first call that computes. On a GPU the resources
+// are memory from the driver's pool and the stream that PyTorch uses too, so that the work of both on the same memory is ordered.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -12,9 +12,9 @@
 
 namespace spillway::python {
 
-/// A computation on `device`: a turn of this thread, for which the device's stream is in force. `long_enough`: what takes more than
-/// microseconds does not keep the GIL. Python's objects are not touched while one lives (turn.h). Throws Error(usage) in a child of a
-/// process that computed before it forked, and where there is no such GPU.
+/// A computation on `device`: takes the turn for this thread and makes the device's stream current. Set `long_enough` for work of more than
+/// microseconds, to release the GIL. Python's objects must not be touched meanwhile (turn.h). Throws Error(usage) in a child of a process
+/// that computed before it forked, and if there is no such GPU.
 class Running {
  public:
   explicit Running(Device device = Device::cpu(), bool long_enough = false);
@@ -26,16 +26,16 @@ class Running {
   const StreamScope scope_;
 };
 
-/// Until what any queue of a GPU may still do to memory that is let go of is done; nothing of the CPU, and of a GPU that is lost.
+/// Waits until no queue of the GPU can still use memory that is about to be released. Does nothing for the CPU or for a GPU that is lost.
 void settle(Device device) noexcept;
 
-/// "cpu", "cuda" and "cuda:1", and what PyTorch calls so (torch.device). Throws WrongValue on others.
+/// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on others.
 Device device_of(const nb::handle& name);
 
-/// Throws as Running does; for what makes threads of its own.
+/// Throws as Running does in a forked child; for calls that start threads of their own.
 void check_process();
 
-/// Where the GIL is let go of: half a millisecond's work and more.
+/// Number of bytes from which a call releases the GIL: half a millisecond of work and more.
 constexpr i64 kLongBytes = 1 << 20;
 
 void bind_runtime(nb::module_& module);

@@ -1,4 +1,4 @@
-// Operations that move elements.
+// Binds the operations that move elements without computing: reshape, permute, pad and others.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,13 +10,13 @@
 namespace spillway::python {
 namespace {
 
-// reshape(2, 3) and reshape((2, 3)).
+// Reads the numbers of both reshape(2, 3) and reshape((2, 3)).
 Wholes numbers_in(const nb::args& args) {
   if (args.size() != 1) return Wholes::read(args);
   return Wholes::read(args[0]);
 }
 
-// One extent of -1 is what is left.
+// Replaces an extent of -1 by the one that makes the number of elements match.
 Shape filled(const Tensor& x, std::vector<i64> extents) {
   const auto open = std::ranges::find(extents, -1);
   if (open != extents.end()) {
@@ -30,7 +30,7 @@ Shape filled(const Tensor& x, std::vector<i64> extents) {
   return shape;
 }
 
-// Beyond every extent, and far enough from the end of 64 bits to be added to one.
+// A bound beyond every extent, but small enough that adding it to one does not overflow 64 bits.
 constexpr i64 kFar = i64{1} << 59;
 
 std::vector<ops::Padding> paddings_in(const nb::object& given) {

@@ -1,4 +1,4 @@
-// app::Training in Python: callbacks that may raise, Ctrl-C, and what the command would print, line by line.
+// Binds app::Training for Python, with callbacks that may raise, Ctrl-C, and a function that gets the lines the command would print.
 #include "app/training.h"
 
 #include <nanobind/stl/function.h>
@@ -19,10 +19,10 @@
 namespace spillway::python {
 namespace {
 
-// What Python raised on the way, which is to come out as itself.
+// Keeps the first exception that a Python callback raised, to raise it again at the end.
 class Raised {
  public:
-  /// call(), under the GIL; what it raises is kept, and `instead` done.
+  /// Runs call() under the GIL. If it raises an exception, keeps it and throws Error(usage), unless it is KeyboardInterrupt.
   template <class Call>
   void guard(const char* where, const Call& call) {
     const Locked locked;
@@ -30,7 +30,7 @@ class Raised {
     try {
       call_python(call);
     } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as Ctrl-C outside of it: the run stops, saved
+      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as with Ctrl-C outside of a callback, the run saves and stops
       first_.emplace(std::move(e));
       if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
     }
@@ -39,7 +39,7 @@ class Raised {
   void keep(nb::python_error error) {
     if (!first_) first_.emplace(std::move(error));
   }
-  /// Under the GIL.
+  /// Must be called under the GIL.
   void rethrow() {
     if (!first_) return;
     nb::python_error error = std::move(*first_);
@@ -51,7 +51,7 @@ class Raised {
   std::optional<nb::python_error> first_;
 };
 
-// Whole lines, each handed to a Python function.
+// A stream buffer that passes each complete line to a Python function.
 class Lines final : public std::streambuf {
  public:
   Lines(nb::object hear, Raised& raised) : hear_(std::move(hear)), raised_(raised) {}
@@ -69,7 +69,7 @@ class Lines final : public std::streambuf {
   }
 
  private:
-  // A console does not expect what is written to throw: the run hears of it at its next step.
+  // Passes the line on. An exception is only kept, since code that writes to a stream does not expect one; the run stops at its next step.
   void say() {
     line_.pop_back();
     if (!hear_.is_none()) {
@@ -101,8 +101,8 @@ nb::object path_object(const std::filesystem::path& path) {
   return nb::module_::import_("pathlib").attr("Path")(text);
 }
 
-// While one lives a SIGINT that Python handles is known on every thread: Python itself tells the main one alone, which waits here for ranks
-// that are threads.
+// Makes a SIGINT that Python handles known to every thread for its lifetime. Python itself tells only the main thread, which here may wait
+// for ranks that are threads.
 class Interrupts {
  public:
   Interrupts() {
@@ -127,7 +127,7 @@ class Interrupts {
   static bool came() { return came_; }
 
  private:
-  static inline int users_ = 0;  // under the GIL
+  static inline int users_ = 0;  // accessed under the GIL
   static inline bool installed_ = false;
   static inline std::atomic<bool> came_ = false;
   static inline struct sigaction pythons_ = {};
@@ -150,7 +150,8 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   hear(callbacks.on_save, hearers.on_save, "on_save");
   callbacks.patience = hearers.patience;
   callbacks.keep_best = hearers.keep_best;
-  // Python's own handlers run here: Ctrl-C is KeyboardInterrupt, which stops the run as the program's Ctrl-C does, saved.
+  // Python's own signal handlers run here: Ctrl-C raises KeyboardInterrupt, on which the run saves and stops, as the program does on
+  // Ctrl-C.
   callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
     const bool elsewhere = std::this_thread::get_id() != caller;
     const Locked locked;
@@ -163,11 +164,11 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   return callbacks;
 }
 
-// What Python calls a Training: it trains once at a time.
+// The Python class Training. It can run only one training at a time.
 struct Trained {
   explicit Trained(const std::vector<std::string>& words) : training(words) {}
   app::Training training;
-  bool trains = false;  // under the GIL
+  bool trains = false;  // accessed under the GIL
 };
 
 app::TrainingResult train(Trained& trained, const Hearers& hearers) {
@@ -190,7 +191,7 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
     const Unlocked unlocked;
     try {
       result = trained.training.run(to_results, to_log);
-    } catch (...) {  // a foreign one is Python's, which ends the thread in a callback: call_python() keeps that back
+    } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
       failure = std::current_exception();
     }
     trained.training.callbacks = {};

@@ -11,7 +11,7 @@
 namespace spillway::python {
 namespace {
 
-// First come, first served.
+// A lock that threads get in the order in which they asked for it.
 class Queue {
  public:
   bool try_enter() {
@@ -35,7 +35,7 @@ class Queue {
   std::condition_variable next_;
   u64 given_ = 0, served_ = 0;  // tickets
 };
-// Never destroyed: a thread may compute until the process is gone.
+// The queue is never destroyed: a thread may compute until the process ends.
 Queue& queue() {
   static auto* const one = new Queue();
   return *one;

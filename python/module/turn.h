@@ -1,8 +1,9 @@
-// Who computes with tensors, models and optimizers: one thread at a time. The rule, with which no lock of their own is needed:
-//   1. Graphs, leaves, weights and the elements of tensors are touched by the thread whose turn it is alone, in the order of calls.
-//   2. Python's objects, the fields of an Array among them, are touched under the GIL alone.
-//   3. Nobody waits for the GIL while it is his turn, and no Python code runs in a turn; so neither waits for the other in a circle.
-// A turn of microseconds keeps the GIL where nobody else has a turn; a long one, and one that has to be waited for, releases it.
+// A turn is the right to compute with tensors, models and optimizers; one thread has it at a time. With these rules the objects need no
+// locks of their own:
+//   1. Graphs, leaves, weights and the elements of tensors are touched only by the thread that has the turn, in the order of calls.
+//   2. Python's objects, including the fields of an Array, are touched only under the GIL.
+//   3. Nobody waits for the GIL during a turn, and no Python code runs in a turn; so the two cannot deadlock.
+// A turn of microseconds keeps the GIL if no other thread has a turn; a long turn, and one that has to wait, releases the GIL.
 #pragma once
 #include <functional>
 
@@ -10,15 +11,15 @@
 
 namespace spillway::python {
 
-/// This thread's turn; within another one of this thread nothing more. Waits for those who asked before, without the GIL. The GIL is held
-/// when one is made and when it ends; in between it is not to be counted on.
+/// Takes the turn for this thread; inside another turn of the same thread it does nothing more. Waits, without the GIL, for the threads
+/// that asked before. The caller must hold the GIL when it makes and when it ends a turn; in between it must not rely on holding it.
 class Turn {
  public:
   explicit Turn(bool long_enough);
   ~Turn();
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  /// Turns of this thread that contain each other.
+  /// Returns how many nested turns this thread has.
   static int depth();
 
  private:
@@ -26,8 +27,8 @@ class Turn {
   PyThreadState* state_ = nullptr;
 };
 
-/// Runs `drop`, which lets go of an object of Python's and may so run any code: now if this thread holds the GIL outside of a turn, else
-/// when a turn ends. Not at all once the interpreter is gone.
+/// Runs `drop`, which releases a Python object and so may run any Python code. Runs it now if this thread holds the GIL outside of a turn,
+/// otherwise when a turn ends. Does not run it if the interpreter has ended.
 void drop_in_python(std::function<void()> drop);
 
 }  // namespace spillway::python
