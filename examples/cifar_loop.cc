@@ -1,6 +1,7 @@
-// Lesson: an explicit training loop over images: PyTorch's tutorial network, measured before there is any memory for it, trained by AdamW
-// with clipped gradients and a schedule, looked at in evaluation mode, saved with its optimizer and taken up again, and at last with all
-// but its last layer frozen. The pictures are made here: class c is bright in rows of its own.
+// Lesson: an explicit training loop over images. Trains the network of PyTorch's CIFAR-10 tutorial with AdamW, clipped gradients and a
+// learning rate schedule. First it measures how much memory the model needs, before any is allocated; later it evaluates the model, saves
+// it with its optimizer, loads it again, and at last trains it with all but the last layer frozen. The images are synthetic: class c has
+// bright rows of its own.
 #include <filesystem>
 #include <iostream>
 
@@ -40,7 +41,7 @@ double mean_loss(const nn::Sequential& model, const MicroBatch& batch) {
 
 double train_step(const nn::Sequential& model, nn::EagerParameters& weights, eager::Optimizer& optimizer, const MicroBatch& batch) {
   autograd::Tape tape(&weights);
-  // The loss is a sum over the batch; its gradient is that of loss_factor times it.
+  // The loss is a sum over the batch; its gradient is multiplied by loss_factor, which makes it the gradient of the mean.
   const nn::Variable loss = nn::run(model, {.batch = &batch, .tape = &tape, .loss_factor = 1.0 / kImages});
   optimizer.zero_grad();
   loss.backward();
@@ -75,7 +76,7 @@ int main() {
   const bool same = mean_loss(again, unseen) == mean_loss(model, unseen);
   std::cout << "unseen loss " << mean_loss(again, unseen) << (same ? ", as before it was saved\n" : ", not what was saved\n");
 
-  // Frozen layers: no gradient flows to them, and an optimizer made now leaves them out.
+  // No gradient flows to frozen layers, and an optimizer that is made now leaves them out.
   for (const auto& parameter : again.parameters) parameter->frozen = !parameter->name.starts_with("fc3");
   eager::Optimizer last_layer(weights_again, optim::SgdSettings{.lr = 0.01});
   train_step(again, weights_again, last_layer, unseen);

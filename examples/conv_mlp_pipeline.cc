@@ -1,7 +1,7 @@
-// Lesson: a pipeline. The CIFAR-10 tutorial network is two blocks, ConvPart and MlpPart; each has a rank. A batch goes through in 32
-// chunks: while MlpPart learns from one chunk, ConvPart is at the next, and only at both ends of a step a rank has nothing to do. ConvPart
-// runs one forward ahead of its backwards (1F1B), so that it keeps the activations of two chunks, not of 32. Gradients add up in chunk
-// order on either rank, hence the losses are those of one rank alone, bit for bit.
+// Lesson: pipeline parallelism. The CIFAR-10 tutorial network consists of two blocks, ConvPart and MlpPart; each runs on its own rank. A
+// batch passes through in 32 chunks: while MlpPart learns from one chunk, ConvPart computes the next, so a rank is idle only at both ends
+// of a step. ConvPart runs one forward ahead of its backwards (1F1B), so it keeps the activations of two chunks, not of 32. Gradients are
+// summed in chunk order on either rank, hence the losses equal those of a single rank, bit for bit.
 #include <cstdio>
 #include <memory>
 #include <thread>
@@ -20,11 +20,11 @@ using namespace spillway;
 namespace {
 
 constexpr int kChunks = 32;
-constexpr i64 kSteps = 10, kImages = 2;  // images of a chunk
+constexpr i64 kSteps = 10, kImages = 2;  // images per chunk
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-// Class c is bright in rows of its own.
+// Makes a chunk of noisy images in which class c has bright rows of its own.
 MicroBatch chunk_of_batch(u64 number) {
   MicroBatch chunk;
   chunk.images_NCHW = empty({kImages, 3, 32, 32}, DType::f32);
@@ -70,13 +70,13 @@ class Stage {
   }
   const nn::Sequential part_;
   nn::EagerParameters weights_;
-  std::vector<std::pair<Tensor, Tensor>> moments_;  // AdamW's, by parameter id
+  std::vector<std::pair<Tensor, Tensor>> moments_;  // AdamW's moments, by parameter id
 };
 
 struct InFlight {
   std::unique_ptr<autograd::Tape> tape;
   nn::Variable output;
-  Event sent;  // the output is the communicator's until then
+  Event sent;  // the communicator reads the output until this event
 };
 
 void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chunks) {
@@ -91,7 +91,7 @@ void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chu
         ahead.sent = ranks.send(bytes_of(ahead.output.value), 1, k);
       }
       if (k == 0) continue;
-      InFlight done = std::move(flights[static_cast<size_t>(k - 1)]);  // and gone at the end of this turn
+      InFlight done = std::move(flights[static_cast<size_t>(k - 1)]);  // it is released at the end of this iteration
       const Tensor gradient = empty(done.output.shape(), DType::f32);
       ranks.receive(bytes_of(gradient), 1, k - 1).wait();
       done.sent.wait();
@@ -101,7 +101,8 @@ void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chu
   }
 }
 
-// The stage that ends with the loss: MlpPart behind ConvPart's rank, or (`conv` null) both parts alone. Gives the losses of the steps.
+// Runs the stage that ends with the loss: MlpPart behind ConvPart's rank or, if `conv` is null, both parts on one rank. Returns the loss of
+// each step.
 std::vector<double> last_rank(std::vector<size_t> blocks, parallel::Communicator* conv, const std::vector<MicroBatch>& chunks) {
   Stage stage(std::move(blocks));
   std::vector<double> losses(kSteps, 0.0);

@@ -1,5 +1,5 @@
-// Lesson: an op of your own with its own backward, checked against central differences, with a hook that looks at a gradient on its way.
-// The op is Huber's loss: half of d^2 near zero, |d| - 1/2 further out.
+// Lesson: write an op with a backward of its own and check it against central differences; a hook looks at a gradient on its way back. The
+// op is Huber's loss: half of d^2 near zero, |d| - 1/2 further out.
 #include <cmath>
 #include <iostream>
 
@@ -17,8 +17,8 @@ using autograd::Variable;
 
 namespace {
 
-// Forward computes; the Recorder then says what backward needs of it. What lies between the two goes through save(), so that a trainer may
-// send it to another tier meanwhile: a closure holds no tensor.
+// Forward computes the result; the Recorder then records what backward needs. Tensors that backward reads are passed to save(), so that a
+// trainer can offload them to another tier meanwhile; the closure itself must not hold a tensor.
 Variable huber(const Variable& x) {
   if (x.dtype() != DType::f64 || !x.value.is_contiguous()) ops::refuse("huber", "contiguous f64", {x.value});
   const Tensor y = empty(x.shape(), DType::f64);

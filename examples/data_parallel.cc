@@ -1,6 +1,6 @@
-// Lesson: data parallel by hand, in the eager style. Every rank has the whole model and its own part of each batch; what they share is one
-// average of the gradients a step. The four things to remember are numbered. Usage: example_data_parallel [RANKS [TEXT]]; ranks are threads
-// here, and with another Communicator they are processes: nothing below changes.
+// Lesson: data parallelism by hand, in the eager style. Every rank has the whole model and its own part of each batch; the ranks share only
+// one all-reduce of the gradients per step. The four things to remember are numbered. Usage: example_data_parallel [RANKS [TEXT]]. Ranks
+// are threads here; with another Communicator they are processes, and nothing below changes.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr i64 kSteps = 40, kB = 4, kT = 64;
 
-// Bytes of a text as a token file; the example brings its own.
+// Returns the path of a text file, whose bytes are used as tokens; by default the example writes one.
 std::string text_file(int argc, char** argv) {
   if (argc > 2) return argv[2];
   const std::string path = "/tmp/spillway_example_data_parallel.txt";
@@ -36,17 +36,18 @@ std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_by
 class Trainer {
  public:
   Trainer(parallel::Communicator& ranks, const data::Loader& loader) : ranks_(ranks), loader_(loader), weights_(model_) {
-    // 1. All ranks begin with the same weights. These are drawn alike everywhere, but what rank 0 has is what counts.
+    // 1. All ranks start with the same weights. Every rank draws the same ones, but rank 0's are broadcast to be sure.
     models::fill(model_, models::ScratchWeights(1337));
     for (const auto& p : model_.parameters) ranks_.broadcast(bytes_of(p->value()), 0).wait();
-    // 4. The one meeting, where backward has finished a gradient: after it every rank has the same, and makes the same step.
+    // 4. The only collective for gradients runs when backward has finished one: afterwards every rank has the same sum and makes the same
+    // step.
     weights_.on_gradient([this](const nn::Parameter&, const Tensor& gradient) {
       ranks_.all_reduce(bytes_of(gradient), DType::f32, parallel::Reduction::sum).wait();
     });
   }
 
   void run() {
-    // 2. More ranks make a larger batch, and that bears a larger learning rate, reached slowly.
+    // 2. More ranks make a larger batch, which allows a larger learning rate, reached by a slow warm-up.
     const optim::Schedule schedule{.learning_rate = 5e-4 * ranks_.size(), .warmup_steps = kSteps / 4, .steps = kSteps};
     for (i64 step = 0; step < kSteps; ++step) {
       const double loss = one_step(optim::learning_rate(schedule, step));
@@ -57,7 +58,7 @@ class Trainer {
 
  private:
   double one_step(double learning_rate) {
-    // 3. The loader knows rank and ranks: together they read each window once.
+    // 3. The loader knows its rank and the number of ranks: together the ranks read each window once.
     const StepBatch batch = loader_.step(cursor_);
     cursor_ = loader_.cursor_after(cursor_);
     double targets = static_cast<double>(batch.counted_targets);
@@ -67,7 +68,7 @@ class Trainer {
     nn::Context context;
     context.batch = &batch.micro_batches[0];
     context.tape = &tape;
-    context.loss_factor = 1 / targets;  // of the mean over all ranks: then gradients need only be added
+    context.loss_factor = 1 / targets;  // the gradient of the mean over all ranks, so that gradients only need to be summed
     const nn::Variable loss = nn::run(model_, context);
     optimizer_.zero_grad();
     loss.backward();
@@ -84,7 +85,7 @@ class Trainer {
 
   parallel::Communicator& ranks_;
   const data::Loader& loader_;
-  i64 cursor_ = 0;  // rows before this step, of all ranks
+  i64 cursor_ = 0;  // number of rows that all ranks together have read before this step
   const nn::Sequential model_ = models::build(models::preset("gpt2-tiny"), DType::f32);
   nn::EagerParameters weights_;
   eager::Optimizer optimizer_{weights_, optim::AdamSettings{.beta2 = 0.95, .weight_decay = 0.1, .decoupled_weight_decay = true}};

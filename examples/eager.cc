@@ -1,5 +1,5 @@
-// Lesson: tensors and autograd, the plain eager way. Make tensors, look at them, write an expression on a tape, call loss.backward(), let
-// an optimizer step. Fits y = 2 x1 - 3 x2 + 1 to 64 points.
+// Lesson: tensors and autograd in the plain eager way. Shows how to make and print tensors, record an expression on a tape, call
+// loss.backward(), and step an optimizer. Fits y = 2 x1 - 3 x2 + 1 to 64 points.
 #include <iostream>
 
 #include "autograd/no_grad.h"
@@ -15,13 +15,14 @@ using namespace spillway;
 using autograd::Variable;
 
 int main() {
-  // Random numbers are a function of a key and of an element's place: no global generator, the same on any device.
+  // Random numbers depend only on a key and on the element's position. There is no global generator, and every device gives the same
+  // numbers.
   const Tensor x = randn({64, 2}, RandomKey{1});
   const Variable x1 = ops::index(x, {ops::Range{}, ops::Range{0, 1}}), x2 = ops::index(x, {ops::Range{}, ops::Range{1, 2}});
   const Tensor wanted = (2 * x1 - 3 * x2 + 1).value;
   std::cout << "every twentieth point:\n" << ops::index(x, {ops::Range{.step = 20}}).value << "\n";
 
-  // Parameters that belong to no model. They hold memory, and the gradients, while `weights` lives.
+  // These parameters belong to no model. Their memory and their gradients live as long as `weights`.
   const auto weight = nn::make_parameter("weight", {1, 2}, DType::f32, {}), bias = nn::make_parameter("bias", {1}, DType::f32, {});
   nn::EagerParameters weights({weight, bias});
   eager::Optimizer optimizer(weights, optim::SgdSettings{.lr = 0.1, .momentum = 0.5});
@@ -32,7 +33,7 @@ int main() {
     return ops::mean(error * error);
   };
   for (int step = 0; step <= 50; ++step) {
-    autograd::Tape tape(&weights);  // what is recorded goes with it
+    autograd::Tape tape(&weights);  // the recorded operations are released with the tape
     const Variable loss = loss_of(tape);
     optimizer.zero_grad();
     loss.backward();

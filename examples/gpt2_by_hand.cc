@@ -1,5 +1,5 @@
-// Lesson: a whole language model without a trainer. Builds the preset gpt2-tiny, draws its weights, and learns one sentence of bytes by
-// heart with gradient descent on one micro-batch; then continues it greedily.
+// Lesson: train a whole language model without a trainer. Builds the preset gpt2-tiny, initialises its weights at random, and learns one
+// sentence of bytes by heart with AdamW on one micro-batch; then it continues the sentence greedily.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -21,7 +21,7 @@ MicroBatch batch_of(const std::string& text) {
   for (i64 t = 0; t < T; ++t) {
     const auto at = static_cast<size_t>(t);
     batch.tokens_BT.data<i32>()[t] = static_cast<unsigned char>(text[at]);
-    batch.targets_BT.data<i32>()[t] = static_cast<unsigned char>(text[at + 1]);  // each byte is asked for the next
+    batch.targets_BT.data<i32>()[t] = static_cast<unsigned char>(text[at + 1]);  // the target of each byte is the next one
     batch.positions_BT.data<i32>()[t] = static_cast<i32>(t);
   }
   return batch;
@@ -34,7 +34,7 @@ struct Moments {
 void adamw(const nn::Sequential& model, const nn::EagerParameters& weights, std::vector<Moments>& moments, i64 step) {
   const auto scalars = optim::make_adamw_scalars<float>({}, 1e-3, 0, step, 1);
   for (const auto& p : model.parameters) {
-    const Tensor gradient = weights.gradient(p->id);  // of the tied table: the sum of both its uses
+    const Tensor gradient = weights.gradient(p->id);  // for the tied embedding table, the sum over both its uses
     const Moments& moment = moments[p->id];
     optim::adamw_update<float>(p->value().span<float>(), moment.m.span<float>(), moment.v.span<float>(), gradient.span<float>(), scalars);
   }
@@ -68,7 +68,7 @@ int main() {
     nn::Context context;
     context.batch = &batch;
     context.tape = &tape;
-    context.loss_factor = 1 / static_cast<double>(batch.counted_targets);  // the gradient of the mean
+    context.loss_factor = 1 / static_cast<double>(batch.counted_targets);  // makes the gradient that of the mean loss
     const nn::Variable loss = nn::run(model, context);
     loss.backward();
     adamw(model, weights, moments, step);

@@ -1,7 +1,7 @@
-// Lesson: model parallel by hand. A ResNet is cut in two: rank 0 has the stem and the first residual block, rank 1 the rest and the loss.
-// What crosses the cut is numbered: activations forward, their gradients back. The batch goes in micro-batches, so that rank 0 computes the
-// next while rank 1 has the last. The losses are those of the uncut model, bit for bit. Ranks are threads here; with another Communicator
-// they are processes, and nothing below changes.
+// Lesson: model parallelism by hand. A ResNet is cut in two: rank 0 has the stem and the first residual block, rank 1 the rest and the
+// loss. The numbered comments follow what crosses the cut: activations forward, their gradients back. The batch is split into
+// micro-batches, so that rank 0 computes the next one while rank 1 works on the last. The losses are those of the uncut model, bit for bit.
+// Ranks are threads here; with another Communicator they are processes, and nothing below changes.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -18,13 +18,13 @@ using namespace spillway;
 
 namespace {
 
-constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // images of a micro-batch; blocks of rank 0
+constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // images per micro-batch; blocks of rank 0
 const models::ResNetConfig kModel{.widths = {8, 16, 32}, .blocks = {1, 1, 1}};
-const Shape kSeam{kImages, 8, kSide, kSide};  // what leaves block kCut - 1
+const Shape kSeam{kImages, 8, kSide, kSide};  // shape of the activation that block kCut - 1 outputs
 
 std::span<std::byte> bytes_of(const Tensor& tensor) { return std::as_writable_bytes(tensor.span<float>()); }
 
-// Class c is noise around stripes of its own.
+// Makes noisy images in which class c has a stripe pattern of its own.
 MicroBatch micro_batch(i64 number) {
   MicroBatch batch;
   batch.images_NCHW = empty({kImages, 3, kSide, kSide}, DType::f32);
@@ -41,14 +41,17 @@ MicroBatch micro_batch(i64 number) {
   return batch;
 }
 
-// Blocks [begin, end) of the model, with memory for their parameters alone. Initial weights depend on their names, not on the cut.
+// Holds blocks [begin, end) of the model, with memory for their parameters only. Initial weights depend on the parameters' names, not on
+// the cut.
 class Part {
  public:
   Part(size_t begin, size_t end) : blocks_(cut(begin, end)), weights_(blocks_) { models::fill(blocks_, models::ScratchWeights(1337)); }
 
   nn::Variable forward(nn::Variable x, const MicroBatch& batch, autograd::Tape& tape) const {
-    nn::Context context{
-        .batch = &batch, .tape = &tape, .loss_factor = 1.0 / (kImages * kMicroBatches)};  // the gradient of the mean over the whole batch
+    nn::Context context{// The loss_factor makes the gradients those of the mean over the whole batch.
+                        .batch = &batch,
+                        .tape = &tape,
+                        .loss_factor = 1.0 / (kImages * kMicroBatches)};
     for (const auto& block : blocks_.blocks) x = block->forward(x, context);
     return x;
   }
@@ -56,7 +59,7 @@ class Part {
 
   void step() {
     for (const auto& p : blocks_.parameters) {
-      if (p->statistic) continue;  // read in evaluation alone
+      if (p->statistic) continue;  // batch-norm statistics are only read in evaluation
       const Tensor gradient = weights_.gradient(p->id);
       for (i64 i = 0; i < p->elems(); ++i) p->value().data<float>()[i] -= 0.1f * gradient.data<float>()[i];
     }
@@ -76,17 +79,17 @@ class Part {
 void first_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& batches) {
   Part part(0, kCut);
   for (i64 step = 0; step < kSteps; ++step) {
-    std::vector<std::unique_ptr<autograd::Tape>> tapes;  // one a micro-batch: all are in flight together
+    std::vector<std::unique_ptr<autograd::Tape>> tapes;  // one per micro-batch: all are in flight together
     std::vector<nn::Variable> outputs;
     std::vector<Event> sent;
     for (int k = 0; k < kMicroBatches; ++k) {
       tapes.push_back(std::make_unique<autograd::Tape>(&part.gradients()));
       outputs.push_back(part.forward({}, batches[static_cast<size_t>(k)], *tapes.back()));
-      sent.push_back(ranks.send(bytes_of(outputs.back().value), 1, k));  // 1. An activation leaves; the next one is computed meanwhile.
+      sent.push_back(ranks.send(bytes_of(outputs.back().value), 1, k));  // 1. An activation is sent; the next one is computed meanwhile.
     }
     for (int k = 0; k < kMicroBatches; ++k) {
       const Tensor gradient = empty(kSeam, DType::f32);
-      ranks.receive(bytes_of(gradient), 1, k).wait();  // 4. Its gradient comes back, and goes on where the activation left.
+      ranks.receive(bytes_of(gradient), 1, k).wait();  // 4. Its gradient comes back; backward continues from here.
       sent[static_cast<size_t>(k)].wait();
       tapes[static_cast<size_t>(k)]->backward(outputs[static_cast<size_t>(k)], gradient);
     }
@@ -94,7 +97,8 @@ void first_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& ba
   }
 }
 
-// The part that ends with the loss: the rest behind rank 0, or (`first` null) the whole model. Gives the losses of the steps.
+// Runs the part that ends with the loss: the rest of the model behind rank 0 or, if `first` is null, the whole model. Returns the loss of
+// each step.
 std::vector<double> last_rank(size_t begin, parallel::Communicator* first, const std::vector<MicroBatch>& batches) {
   Part part(begin, ~size_t{0});
   std::vector<double> losses(kSteps, 0.0);
@@ -108,7 +112,7 @@ std::vector<double> last_rank(size_t begin, parallel::Communicator* first, const
       }
       const nn::Variable loss = part.forward(x, batches[static_cast<size_t>(k)], tape);
       loss.backward();
-      if (first) first->send(bytes_of(tape.take_gradient(x)), 0, k).wait();  // 3. That gradient is what rank 0 needs.
+      if (first) first->send(bytes_of(tape.take_gradient(x)), 0, k).wait();  // 3. Rank 0 needs that gradient.
       loss_of_step += loss.value.item();
     }
     part.step();

@@ -1,6 +1,6 @@
-// Lesson: a block of your own. A model is a list of blocks; a block says which parameters it reads and computes forward from ops. What you
-// write here can be trained eagerly, as below, or handed to the trainer: a block knows nothing of memory, ranks or schedules.
-// A two-layer network learns exclusive or.
+// Lesson: write a block of your own. A model is a list of blocks; a block lists the parameters it reads and computes its forward pass from
+// ops. Such a block can be trained eagerly, as below, or passed to the trainer, because a block knows nothing of memory, ranks or
+// schedules. The two-layer network here learns exclusive or.
 #include <array>
 #include <cstdio>
 
@@ -50,7 +50,7 @@ int main() {
   model.push(std::make_unique<Hidden>(tensor_of<float>(questions, {4, 2})));
   model.push(std::make_unique<Answer>(tensor_of<float>(answers, {4, 1})));
 
-  nn::EagerParameters weights(model);  // real memory for every parameter, and the place where gradients go
+  nn::EagerParameters weights(model);  // allocates memory for every parameter and stores the gradients
   models::fill(model, models::ScratchWeights(1));
   eager::Optimizer optimizer(weights, optim::SgdSettings{.lr = 0.02});
   for (int step = 0; step <= 200; ++step) {

@@ -1,6 +1,6 @@
-// Lesson: `spillway train` from a program, with callbacks. The run is a planned one, under a memory budget, with checkpoints and resume;
-// the program hears of its steps, validations and saves, keeps the best checkpoint, and ends it early when the loss on held-out text no
-// longer falls. Usage: example_trainer [TEXT]; the run's folder is a temporary one.
+// Lesson: run `spillway train` from a program, with callbacks. The run is planned, under a memory budget, with checkpoints and resume. The
+// program is told of its steps, validations and saves, keeps the best checkpoint, and stops early when the validation loss no longer falls.
+// Usage: example_trainer [TEXT]; the run's folder is a temporary one.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   const fs::path folder = fs::temp_directory_path() / "spillway_example_trainer";
   fs::remove_all(folder);
   fs::create_directories(folder);
-  // The words of the command: what it refuses the constructor refuses.
+  // The arguments are those of the command; the constructor refuses the same ones.
   app::Training training({"--model",
                           "gpt2-tiny",
                           "--data",
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   training.callbacks.keep_best = true;
   training.callbacks.patience = 3;
 
-  std::ostringstream results, log;  // what the command would print
+  std::ostringstream results, log;  // the output that the command would print
   const app::TrainingResult result = training.run(results, log);
   std::cout << (result.finished ? "finished" : "stopped") << ", the newest checkpoint is " << result.checkpoint.filename() << "\n";
   return result.finished ? 0 : 1;
