@@ -1,11 +1,11 @@
-// CPU AdamW in every state format, the other rules and the tile norm beside what the memory gives. Each iteration runs the loop under test
-// and its ceiling one after the other on the same pages with the same threads; figures are medians over the iterations, so drift of the
-// machine hits both.
-//   adamw: bytes a parameter = gradient, weight, state read + weight, state written (f32: 28). Ceiling: in-place a[i] += s * b[i], 12 bytes
-//          an element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time over that of the same
-//          update in place, a third loop of the same iteration.
-//   rules: in place, f32: 12 bytes a parameter and 8 for each array of state. Ceiling: as adamw's.
-//   norm:  4 bytes an element. Ceiling: a plain sum of the same floats.
+// Benchmarks AdamW on the CPU in every state format, the other update rules and the gradient norm of a tile, and compares them with the
+// memory bandwidth. Each iteration runs the loop under test and its ceiling one after the other on the same pages with the same threads;
+// figures are medians over the iterations, so that drift of the machine hits both.
+//   adamw: bytes per parameter = gradient, weight, state read + weight, state written (f32: 28). Ceiling: in-place a[i] += s * b[i], 12
+//          bytes per element. .../other_slot writes the next generation's slot past the caches; x_in_place is its time divided by that of
+//          the same update in place, which is a third loop of the same iteration.
+//   rules: in place, f32: 12 bytes per parameter and 8 for each array of state. Ceiling: as for adamw.
+//   norm:  4 bytes per element. Ceiling: a plain sum of the same floats.
 // Counters: GB/s and ceiling_GB/s (10^9 bytes), share = their ratio in percent, ns/elem over all threads.
 #include <benchmark/benchmark.h>
 
@@ -35,7 +35,7 @@ constexpr i64 kTiles = 6104;
 constexpr i64 kParameters = kTiles * optim::kTileElems;  // 100 million
 constexpr i64 kGrainElems = 1 << 16;
 
-// 64 sums, so that the latency of an addition does not bound it.
+// Adds into 64 sums, so that the latency of an addition does not limit the speed.
 float plain_sum(const float* a, i64 n) {
   float sum[64] = {};
   for (i64 i = 0; i + 64 <= n; i += 64) {
@@ -44,7 +44,8 @@ float plain_sum(const float* a, i64 n) {
   return std::accumulate(sum, sum + 64, 0.0f);
 }
 
-// One piece of huge pages for all rows: gradients, a slot of weights and state, another slot; behind them the ceilings' own numbers.
+// One allocation of huge pages for all benchmarks: gradients, one slot of weights and state, a second slot; behind them the arrays of the
+// ceilings.
 struct Bench {
   static constexpr i64 kRowFloats = 8 * kParameters;
   MemoryPool pool{"bench", kUnlimited};
@@ -81,7 +82,7 @@ struct Loop {
   double bytes = 0;
 };
 
-/// `reference`, where there is one: the same work done the other way.
+/// Measures `loop` and its ceiling. If `reference` is given, it does the same work in place, and its time is compared too.
 void beside(benchmark::State& state, const Loop& loop, const Loop& ceiling, const std::function<void()>& reference = {}) {
   const StreamScope scope(Bench::get().stream);
   loop.body(), ceiling.body();
@@ -115,7 +116,7 @@ struct Slot {
   std::byte *weight, *state;
 };
 
-// All tiles from one slot into the other, or in place.
+// Updates all tiles from one slot into the other, or in place.
 void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   static const auto scalars = optim::make_adamw_scalars<double>({}, 1e-4, 0.1, 10, 1.0);
   const Bench& bench = Bench::get();
@@ -130,7 +131,7 @@ void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
   });
 }
 
-// Numbers of an ordinary size: results too small for a normal float would cost an assist each.
+// Fills a slot with numbers of ordinary size: the CPU handles results too small for a normal float slowly (microcode assists).
 void initialize(const optim::StateFormat& f, Slot slot) {
   constexpr u32 kGradientBits = 0x3a833a83;  // 1e-3 as one fp32 or two bf16
   auto* gradient = reinterpret_cast<u32*>(Bench::get().base);

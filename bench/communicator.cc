@@ -1,9 +1,9 @@
-// Collectives of ranks that are threads beside a copy past the caches: 64 MiB in all, 2 and 4 ranks. Each iteration runs the collective and
-// a copy that moves as many bytes on as many threads, one after the other on the same pages; figures are of the fastest run of either side:
-// on a shared machine only that compares.
+// Benchmarks collectives between ranks that are threads, compared with a copy past the caches: 64 MiB in all, 2 and 4 ranks. Each iteration
+// runs the collective and a copy that moves as many bytes with as many threads, one after the other on the same pages. The figures are
+// those of each side's fastest run, because on a shared machine nothing else can be compared.
 //   reduce_scatter: every rank's 64 MiB are read once, the sums' 64 MiB written once.
 //   all_gather:     in place: every part is read once and written to the other ranks.
-// Counters: GB/s and copy_GB/s (10^9 bytes read and written), ratio = the one by the other (0.8 is the promise), threads = those that move.
+// Counters: GB/s and copy_GB/s (10^9 bytes read and written), ratio = GB/s / copy_GB/s (0.8 is promised), threads = threads that move data.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 constexpr i64 kBytes = 64 * kMiB;
 constexpr int kMostRanks = 4;
 
-// Each rank's whole, each rank's part, and what is copied: pages of one kind for all.
+// The buffers of all ranks, whole and parts, and those of the copy; all lie in pages of the same kind.
 struct Bench {
   MemoryPool pool{"bench", kUnlimited};
   int threads;
@@ -32,7 +32,7 @@ struct Bench {
   Stream stream{Device::cpu(), &copying, &pool};
   Allocation memory = pool.allocate(2 * kMostRanks * kBytes, "buffers of all ranks, twice");
   std::vector<std::unique_ptr<Communicator>> ends;
-  Parts parts{0};  // in bytes
+  Parts parts{0};  // where each rank's part ends, in bytes
 
   explicit Bench(int ranks)
       : threads(std::min(ranks, static_cast<int>(std::max(1u, std::thread::hardware_concurrency())))),
@@ -61,17 +61,17 @@ double seconds(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// One call on every rank, until all are done.
+// Makes one call on every rank and waits until all are done.
 void on_all(Bench& bench, const std::function<Event(Communicator&, int)>& call) {
   std::vector<Event> events;
   for (int r = 0; r < bench.ranks(); ++r) events.push_back(call(*bench.ends[static_cast<size_t>(r)], r));
   for (const Event& event : events) event.wait();
 }
 
-// `bytes`: read and written by the collective.
+// Measures the collective and a copy; `bytes` is what the collective reads and writes.
 void beside_copy(benchmark::State& state, Bench& bench, i64 bytes, const std::function<void()>& collective) {
   const StreamScope scope(bench.stream);
-  const auto copy = [&] {  // from one half of the memory to the other, as often as it takes
+  const auto copy = [&] {  // copies one half of the memory to the other, as often as needed
     for (i64 left = bytes / 2; left > 0; left -= kMostRanks * kBytes)
       copy_past_caches(bench.memory.data() + kMostRanks * kBytes, bench.memory.data(), std::min(left, kMostRanks * kBytes));
   };

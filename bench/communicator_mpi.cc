@@ -1,8 +1,9 @@
-// Our collectives between processes beside MPI's own, on the same buffers: 64 MiB of f32 in all, as many ranks as mpirun starts.
+// Benchmarks our collectives between processes against MPI's own, on the same buffers: 64 MiB of f32 in all, as many ranks as mpirun
+// starts.
 //   mpirun -n 2 build/release/bench/bench_communicator_mpi
-// Each iteration runs both, one after the other; figures are of the fastest run of either side: on a shared machine only that compares. The
-// ranks of one machine share its cores: one core a rank, or both sides wait for turns. Counters: GB/s and mpi_GB/s (10^9 bytes of the whole
-// a second), ratio = the one by the other. Rank 0 prints.
+// Each iteration runs both, one after the other. The figures are those of each side's fastest run, because on a shared machine nothing else
+// can be compared. The ranks of one machine share its cores: use at least one core per rank, or both sides wait for the scheduler.
+// Counters: GB/s and mpi_GB/s (10^9 bytes of the whole per second), ratio = GB/s / mpi_GB/s. Rank 0 prints.
 #include <benchmark/benchmark.h>
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
@@ -18,13 +19,13 @@ namespace spillway::parallel {
 namespace {
 
 constexpr i64 kBytes = 64 * kMiB;
-constexpr int kIterations = 40;  // the same on all ranks
+constexpr int kIterations = 40;  // must be the same on all ranks
 
 struct Bench {
   MemoryPool pool{"bench", kUnlimited};
   Allocation memory = pool.allocate(2 * kBytes, "a whole and a part");
   std::unique_ptr<Communicator> end = open_mpi_communicator();
-  Parts parts{0};  // in bytes
+  Parts parts{0};  // where each rank's part ends, in bytes
 
   Bench() {
     for (int r = 0; r < end->size(); ++r) parts.push_back((r + 1) * (kBytes / 4 / end->size()) * 4);
@@ -41,7 +42,7 @@ struct Bench {
   int part_elems() const { return static_cast<int>(parts[1] / 4); }
 };
 
-// From when all are ready to when this rank is done.
+// Returns the time in seconds from when all ranks are ready to when this rank is done.
 double seconds(const std::function<void()>& body) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto start = std::chrono::steady_clock::now();
@@ -104,7 +105,7 @@ void run_all() {
 }  // namespace
 }  // namespace spillway::parallel
 
-// Both sides call MPI, each from its own thread.
+// MPI_THREAD_MULTIPLE is needed because both sides call MPI, each from its own thread.
 int main(int argc, char** argv) {
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

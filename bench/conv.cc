@@ -1,6 +1,7 @@
-// Convolutions beside the matrix product of the same operations, and training steps (forward, backward, SGD with momentum) of the CIFAR-10
-// tutorial network and ResNet-18 at 32x32 images, in images/s. Each convolution's row runs both in turn: `gflops` and the `matmul` ceiling
-// in the same minute. Two threads, f32. The peer is torch_conv.py's networks: same batch, same steps.
+// Benchmarks convolutions against a matrix product with the same number of operations, and training steps (forward, backward, SGD with
+// momentum) of the network of PyTorch's CIFAR-10 tutorial and of ResNet-18 at 32x32, in images/s. Each convolution's row runs both in turn:
+// `gflops` and the `matmul` ceiling are measured in the same minute. Two threads, f32. bench/torch_peers.py measures PyTorch on these
+// networks for comparison.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ struct Layer {
   ConvShape shape;
 };
 
-// ResNet-18's at 224x224 for 4 images, of those that repeat for 32, at 32x32 for 32, and the tutorial network's second.
+// Layers of ResNet-18 at 224x224 (4 images; 32 for layers that repeat) and at 32x32 (32 images), and the tutorial network's second
+// convolution.
 const Layer kLayers[] = {{"resnet18/stem@224", {4, 3, 64, 1, 224, {7, 2, 3}}},
                          {"resnet18/layer1@224", {32, 64, 64, 1, 56, {3, 1, 1}}},
                          {"resnet18/layer2.0@224", {4, 64, 128, 1, 56, {3, 2, 1}}},
@@ -59,7 +61,7 @@ double seconds(F work) {
 
 enum class Part { forward, input_gradient, weight_gradient };
 
-// One convolution, or one of its gradients, and the product of equal extents.
+// One convolution, or one of its gradients, and a matrix product of the same dimensions.
 class Work {
  public:
   Work(const ConvShape& s, Part part) : s_(s), part_(part), at_(s.positions()) {
@@ -109,7 +111,7 @@ void convolution(benchmark::State& state, const Layer& layer, Part part) {
   state.counters["ratio"] = ceiling / best;
 }
 
-// PyTorch's SGD: v = momentum v + g, w -= rate v.
+// Updates a weight like PyTorch's SGD: v = momentum v + g, w -= rate v.
 void sgd(const Tensor& weight, const Tensor& velocity, const Tensor& gradient) {
   float *w = weight.data<float>(), *v = velocity.data<float>();
   const float* g = gradient.data<float>();
@@ -123,7 +125,7 @@ void sgd(const Tensor& weight, const Tensor& velocity, const Tensor& gradient) {
 
 void train(benchmark::State& state, const nn::Sequential& model, i64 images, i64 classes) {
   ThreadPool pool(kThreads);
-  // A step's tensors come from one slab, as the trainer's do.
+  // The tensors of a step are allocated from one slab, as in the trainer.
   const Allocation slab = MemoryPool::heap().allocate(kGiB, "bench");
   Arena arena(slab.data(), kGiB);
   const Stream stream{Device::cpu(), &pool, &arena};

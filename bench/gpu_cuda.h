@@ -1,5 +1,5 @@
-// What the benches of a GPU share: its memory and a queue, times by its own clock, work in turn with what it is held against, and a verdict
-// at the end. Included by *_cuda.cc alone. SPILLWAY_BENCH_TINY=1: sizes that an emulated GPU does in no time.
+// The common parts of the GPU benchmarks: memory and a queue on the GPU, times measured by the GPU's clock, runs in turn with a reference,
+// and a verdict at the end. Included by *_cuda.cc files alone. SPILLWAY_BENCH_TINY=1 selects sizes that an emulated GPU handles at once.
 #pragma once
 #include <benchmark/benchmark.h>
 
@@ -23,7 +23,7 @@ using Work = std::function<void()>;
 
 inline bool tiny() { return std::getenv("SPILLWAY_BENCH_TINY") != nullptr; }
 
-/// Why nothing can be measured here; empty where there is a GPU.
+/// Returns why nothing can be measured on this machine; empty if it has a GPU.
 inline std::string why_no_gpu() {
   const GpuReport report = query_gpus();
   return report.gpus.empty() ? report.problem : report.gpus[0].problem;
@@ -36,12 +36,12 @@ inline double median(std::vector<double> values) {
 
 class Gpu {
  public:
-  /// `more_bytes` of memory than most benches need.
+  /// Allocates `more_bytes` beyond the memory that most benchmarks need.
   explicit Gpu(i64 more_bytes = 0) : bytes_((tiny() ? kTinyMemory : kMemory) + more_bytes), begin_(make_timer()), end_(make_timer()) {}
   const Stream& stream() const { return stream_; }
   const GpuQueue& queue() const { return queue_; }
 
-  /// Of one run, of so many put on the queue at once.
+  /// Returns the time of one run in seconds, when `times` runs are put on the queue at once.
   double seconds(const Work& work, int times) const {
     cuda_check(cudaEventRecord(begin_.get(), queue_.handle()), "cudaEventRecord");
     for (int i = 0; i < times; ++i) work();
@@ -51,13 +51,14 @@ class Gpu {
     cuda_check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
     return milliseconds * 1e-3 / times;
   }
-  /// How many to put on the queue at once, so that it is never empty and its ends do not count. Runs it a few times first.
+  /// Returns how many runs to queue at once, so that the queue is never empty and its start and end do not matter. Runs the work a few
+  /// times to find out.
   int times_for(const Work& work) const {
     work();
     return tiny() ? 1 : std::clamp(static_cast<int>(3e-3 / seconds(work, 3)), 2, 200);
   }
 
-  /// Numbers between -1 and 1 (zeros would cost the GPU less power, and so run faster), f32 or bf16.
+  /// Returns a tensor of numbers between -1 and 1, f32 or bf16 (with zeros the GPU would use less power, and so run faster).
   Tensor numbers(const Shape& shape, DType dtype) const {
     constexpr i64 kBlock = 1 << 20;
     std::vector<float> block(static_cast<size_t>(std::min(kBlock, shape.elems())));
@@ -68,14 +69,14 @@ class Gpu {
     std::transform(block.begin(), block.end(), narrow_block.begin(), [](float x) { return narrow<BFloat16>(x); });
     return repeated<BFloat16>(narrow_block, shape);
   }
-  /// Between 0 and `limit`.
+  /// Returns a tensor of whole numbers in [0, limit).
   Tensor ids(const Shape& shape, i64 limit) const {
     std::vector<i32> block(static_cast<size_t>(shape.elems()));
     u32 state = 1;
     for (i32& x : block) x = static_cast<i32>(((state = state * 1664525U + 1013904223U) >> 4) % limit);
     return repeated<i32>(block, shape);
   }
-  /// `block` again and again, to the end of the tensor.
+  /// Returns a tensor filled with `block`, repeated to its end.
   template <class T>
   Tensor repeated(std::span<const T> block, const Shape& shape) const {
     const Tensor t = empty(shape, DTypeOf<T>::value);
@@ -101,7 +102,7 @@ class Gpu {
   const CudaEvent begin_, end_;
 };
 
-/// Medians of each, one after the other in every iteration: what drifts hits all of them.
+/// Returns the median time of each work item. Every iteration runs all of them one after the other, so that drift of the machine hits all.
 inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, const std::vector<Work>& all) {
   std::vector<int> times;
   std::vector<std::vector<double>> seconds(all.size());
@@ -115,10 +116,10 @@ inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, cons
   return medians;
 }
 
-/// Whether all shares of a ceiling reach what is promised.
+/// Collects each benchmark's share of its ceiling and prints whether all reach the promised share.
 class Verdict {
  public:
-  /// Shares and what is promised in percent.
+  /// `promised` and the shares are in percent.
   Verdict(std::string what, double promised, std::string ceiling)
       : what_(std::move(what)), ceiling_(std::move(ceiling)), promised_(promised) {}
   void add(const std::string& name, double share) {
@@ -142,7 +143,7 @@ inline void add(const std::string& name, const std::function<void(benchmark::Sta
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(tiny() ? 1 : 15);
 }
 
-/// Runs what `add_all` adds, or says why it cannot be done here; a bench's exit status.
+/// Runs the benchmarks that `add_all` adds, or prints why that is impossible here. Returns the program's exit status.
 inline int run_benches(int argc, char** argv, const std::function<void()>& add_all, const Verdict& verdict = Verdict("", 0, "")) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

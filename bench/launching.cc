@@ -1,6 +1,6 @@
-// What the CPU does for a block beside launching its kernels: the tape, shapes and memory of a forward and a backward, run on the meta
-// device, where kernels do nothing. The ceiling beside it is the time that an H200's 989 dense bf16 TFLOP/s (NVIDIA's data sheet) need for
-// the block's products: as long as the CPU needs less, launches included, it runs ahead of the GPU.
+// Benchmarks the CPU's work for a block apart from launching its kernels: the tape, shapes and memory of a forward and a backward, run on
+// the meta device, where kernels do nothing. The counter beside it is the time that an H200's 989 dense bf16 TFLOP/s (NVIDIA's data sheet)
+// need for the block's products: as long as the CPU needs less time, launches included, it runs ahead of the GPU.
 #include <benchmark/benchmark.h>
 
 #include "device/arena.h"
@@ -14,7 +14,7 @@ using namespace spillway;
 
 constexpr double kFlopsPerS = 989e12;
 
-// Takes what gradients there are, and keeps none.
+// Provides memory for gradients and ignores the finished ones.
 struct NoGradients final : autograd::GradientSink {
   std::map<std::pair<u32, u8>, Tensor> made;
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override {

@@ -1,6 +1,7 @@
-// Our matrix product beside oneDNN's own two-thread one, for the shapes of GPT-2 124M at 256 tokens. Each row runs both in turn and prints
-// GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio; 0.95 is the promise. Then of Qwen2.5 0.5B at 128 and 512 tokens, whose
-// weights come from memory: every run multiplies by another copy of them. ONEDNN_MAX_CPU_ISA=AVX2 holds both to AVX2.
+// Benchmarks our matrix product against oneDNN's, with two threads each, for the shapes of GPT-2 124M at 256 tokens. Each row runs both in
+// turn and prints our GFLOP/s, oneDNN's in the same minute (`onednn`) and the ratio, of which 0.95 is promised. The rows named cold are
+// shapes of Qwen2.5 0.5B at 128 and 512 tokens, whose weights come from memory: every run multiplies by another copy of them.
+// ONEDNN_MAX_CPU_ISA=AVX2 limits both to AVX2.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -21,7 +22,7 @@ namespace {
 constexpr int kThreads = 2;
 constexpr i64 kTokens = 256, kWidth = 768, kVocabulary = 50257;
 constexpr i64 kFewTokens = 128, kManyTokens = 512, kQwenWidth = 896, kQwenInner = 4864;
-constexpr i64 kColdElems = i64{1} << 27;  // of all copies of B
+constexpr i64 kColdElems = i64{1} << 27;  // elements of all copies of B together
 
 struct Shape3 {
   const char* name;
@@ -59,7 +60,7 @@ Tensor filled(i64 rows, i64 columns, bool transposed) {
   return transposed ? t.transpose(0, 1) : t;
 }
 
-// oneDNN's product of the same views, with its own threads.
+// oneDNN's product of the same tensors, with its own threads.
 class Reference {
  public:
   Reference(const Tensor& a, const Tensor& b, const Tensor& c)
@@ -86,8 +87,8 @@ class Reference {
   dnnl::matmul product_;
 };
 
-// OpenMP's idle threads spin on the cores for a while after each of oneDNN's products, as our pool's do: let them fall asleep, wake the
-// side to be measured with one run, and time the next.
+// Times a run. Idle threads of OpenMP keep spinning on the cores for a while after each of oneDNN's products, and so do our pool's: first
+// let them fall asleep, then wake the side to be measured with one run, and time the next.
 template <class F>
 double seconds(F work) {
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -97,7 +98,7 @@ double seconds(F work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The fastest of each side's runs: on a shared machine only that compares.
+// Reports the fastest of each side's runs, because on a shared machine nothing else can be compared.
 void matmul(benchmark::State& state, const Shape3& shape) {
   ThreadPool pool(kThreads);
   const Stream stream{Device::cpu(), &pool, &MemoryPool::heap()};

@@ -1,9 +1,9 @@
-// Our matrix products on a GPU beside the fastest that cuBLASLt has: every algorithm its heuristic returns, with any workspace up to 64
-// MiB, timed here, the three fastest of them again in turn with ours. The products of gpt2-124m and of a Llama-shaped model of 1.5 billion
-// parameters at 8192 tokens, in bf16, weight gradients and logits in fp32, as training has them. Times are the GPU's, medians over the
-// iterations. Operands lie as in training: rows of logits and of their gradients have the pitch they have there. Counters: TFLOP/s,
-// best_TFLOP/s, share_% = their ratio (95 is promised), algos = how many were tried, and the elements from one row or column to the next
-// of each operand, lda, ldb, ldc.
+// Benchmarks our matrix products on a GPU against the fastest algorithm of cuBLASLt: all algorithms that its heuristic returns, with any
+// workspace up to 64 MiB, are timed here, and the three fastest run again in turn with ours. The shapes are the products of gpt2-124m and
+// of a Llama-shaped model of 1.5 billion parameters at 8192 tokens, in bf16, with weight gradients and logits in fp32, as in training.
+// Times are the GPU's, medians over the iterations. Operands are laid out as in training: rows of logits and of their gradients have the
+// same pitch. Counters: TFLOP/s, best_TFLOP/s, share_% = their ratio (95 is promised), algos = number of algorithms tried, and the leading
+// dimensions lda, ldb, ldc: the elements from one row or column to the next of each operand.
 #include <numeric>
 
 #include "base/error.h"
@@ -22,7 +22,8 @@ Verdict& verdict() {
   return one;
 }
 
-// C[m, n] = A[m, k] B[k, n]; a flipped operand lies transposed. Pitches of A and C as they lie, 0: that of its own rows.
+// The product C[m, n] = A[m, k] B[k, n]; a flipped operand is stored transposed. A pitch of A or C is counted in elements as stored; 0
+// means that rows have no gaps.
 struct Product {
   std::string name;
   i64 m, n, k;
@@ -34,13 +35,13 @@ struct Product {
   i64 ldc() const { return pitch_c > 0 ? pitch_c : n; }
 };
 
-// Of the numbers of every row those of the matrix.
+// Returns a matrix that is the front part of each row of a tensor with the given pitch.
 Tensor operand(const Gpu& gpu, i64 rows, i64 columns, bool flip, i64 pitch) {
   if (flip) return gpu.numbers({columns, pitch}, DType::bf16).slice(1, 0, rows).transpose(0, 1);
   return gpu.numbers({rows, pitch}, DType::bf16).slice(1, 0, columns);
 }
 
-// As matmul_cuda.cu sees such a matrix; BLAS's columns are our rows.
+// Describes such a matrix as matmul_cuda.cu does; BLAS's columns are our rows.
 kernels::BlasMatrix columns_of(i64 rows, i64 columns, bool flip, i64 pitch, DType dtype) {
   const i64 inner = flip ? rows : columns, bytes = std::gcd(inner, pitch) * size_of(dtype), alignment = std::gcd(bytes, i64{16});
   return {inner, flip ? columns : rows, pitch, flip, alignment};
@@ -57,7 +58,7 @@ kernels::MatmulKey key_of(const Product& p) {
           kernels::matmul_workspace_bytes(p.m, p.n, p.k, DType::bf16, p.out)};
 }
 
-// One algorithm of cuBLASLt on the same operands.
+// The algorithms of cuBLASLt on the same operands.
 class Theirs {
  public:
   Theirs(const Gpu& gpu, const Product& p, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out)
@@ -92,7 +93,8 @@ class Theirs {
                                       static_cast<size_t>(kTheirWorkspace), gpu_.stream().queue),
                            "cublasLtMatmul");
   }
-  /// Their numbers, the fastest first, after a short look at each. One that the library proposes and does not run is none.
+  /// Times each algorithm briefly and returns the indices of the `most` fastest, the fastest first. Algorithms that the library proposes
+  /// but cannot run are left out.
   std::vector<int> fastest(size_t most) const {
     std::vector<std::pair<double, int>> all;
     for (int i = 0; i < count(); ++i) {
@@ -144,7 +146,7 @@ void beside_best(benchmark::State& state, const Product& p) {
   verdict().add(p.name, 100 * best / seconds[0]);
 }
 
-// y = x W (+ bias) and its gradients. `in_out`: how the weight lies.
+// Adds y = x W (+ bias) and its gradients. `in_out` says whether the weight is stored [in, out].
 void add_linear(const std::string& name, i64 tokens, i64 inputs, i64 outputs, bool in_out, bool bias) {
   const std::vector<Product> all{{name + "/forward", tokens, outputs, inputs, false, !in_out, bias, DType::bf16},
                                  {name + "/input_gradient", tokens, inputs, outputs, false, in_out, false, DType::bf16},
@@ -155,8 +157,8 @@ void add_linear(const std::string& name, i64 tokens, i64 inputs, i64 outputs, bo
   }
 }
 
-// Logits are fp32, some columns at a time (kernels::logits_cut); their gradients are bf16 at the beginning of the logits' rows
-// (ops/loss.cc).
+// Adds the logits' products. Logits are fp32 and computed some columns at a time (kernels::logits_cut); their bf16 gradients are stored at
+// the begin of the logits' rows (ops/loss.cc).
 void add_head(const std::string& name, i64 tokens, i64 width, i64 vocabulary) {
   const i64 columns = std::min<i64>(vocabulary / 64 * 64, 4096), gradients = 2 * columns;
   const std::vector<Product> all{{name + "/forward", tokens, columns, width, false, true, false, DType::f32, 0, columns},

@@ -1,6 +1,7 @@
-// What a GPU's memory bounds, beside a copy within it: copies between host and GPU, and kernels whose bytes are those that must be read and
-// written at least. Each iteration runs the kernel and a copy of 256 MiB in turn; times are the GPU's, medians over the iterations.
-// Counters: GB/s (10^9 bytes read and written; over the bus: sent), copy_GB/s, share_% = their ratio (85 is promised).
+// Benchmarks operations that are bounded by a GPU's memory, against a copy within that memory: copies between host and GPU, and kernels,
+// whose bytes are counted as the least that must be read and written. Each iteration runs the kernel and a copy of 256 MiB in turn; times
+// are the GPU's, medians over the iterations. Counters: GB/s (10^9 bytes read and written; over the bus: sent), copy_GB/s, share_% = their
+// ratio (85 is promised).
 #include <chrono>
 
 #include "bench/gpu_cuda.h"
@@ -18,7 +19,7 @@ namespace {
 
 using kernels::Unary;
 
-const i64 kElems = tiny() ? 1 << 13 : 1 << 27;  // of bf16: 256 MiB
+const i64 kElems = tiny() ? 1 << 13 : 1 << 27;  // bf16 elements: 256 MiB
 
 Verdict& verdict() {
   static Verdict one("memory-bound kernels", 85, "a device-to-device copy's rate");
@@ -26,7 +27,7 @@ Verdict& verdict() {
 }
 
 struct Kernel {
-  Work work;  // holds its tensors
+  Work work;  // owns its tensors
   double bytes;
 };
 
@@ -43,7 +44,7 @@ void beside_copy(benchmark::State& state, const std::string& name, const std::fu
   verdict().add(name, 100 * rate / top);
 }
 
-// Bytes of all of these, read or written once.
+// Returns the bytes of all these tensors, each read or written once.
 double bytes_of(std::initializer_list<Tensor> all) {
   double bytes = 0;
   for (const Tensor& t : all) bytes += static_cast<double>(t.bytes());
@@ -71,7 +72,7 @@ Kernel swiglu_gradient(const Gpu& gpu) {
   return {[=] { kernels::glu_gradient(kernels::Glu::silu, gate, up, dy, dgate, dup); }, bytes_of({gate, up, dy, dgate, dup})};
 }
 
-// The sum of a residual connection.
+// Benchmarks the addition of a residual connection.
 Kernel add_bf16(const Gpu& gpu) {
   const Tensor a = gpu.numbers({kElems}, DType::bf16), b = gpu.numbers({kElems}, DType::bf16), sum = empty({kElems}, DType::bf16);
   return {[=] { kernels::add(a, b, sum); }, bytes_of({a, b, sum})};
@@ -162,7 +163,7 @@ Kernel rope(const Gpu& gpu) {
 
 const i64 kTiles = tiny() ? 2 : 6104;  // 100 million parameters
 
-// In place; the tiles are one and the same.
+// Benchmarks AdamW in place, on tiles that all hold the same numbers.
 Kernel adamw(const Gpu& gpu, const optim::StateFormat& f) {
   std::vector<u8> weight(static_cast<size_t>(f.weight_tile_bytes())), state(static_cast<size_t>(f.state_tile_bytes()));
   const std::vector<float> values(optim::kTileElems, 1e-2F), v(optim::kTileElems, 1e-4F);
@@ -185,7 +186,7 @@ Kernel square_sums(const Gpu& gpu) {
   return {[=] { optim::tile_square_sums_on_gpu(gradients.raw(), DType::f32, kTiles, sums.data<double>()); }, bytes_of({gradients})};
 }
 
-// ---- copies
+// The benchmarks below measure copies between the host and a GPU, and within the GPU.
 
 void rate_of(benchmark::State& state, const Work& work, double bytes) {
   std::vector<double> seconds;

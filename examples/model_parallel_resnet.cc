@@ -48,10 +48,8 @@ class Part {
   Part(size_t begin, size_t end) : blocks_(cut(begin, end)), weights_(blocks_) { models::fill(blocks_, models::ScratchWeights(1337)); }
 
   nn::Variable forward(nn::Variable x, const MicroBatch& batch, autograd::Tape& tape) const {
-    nn::Context context{// The loss_factor makes the gradients those of the mean over the whole batch.
-                        .batch = &batch,
-                        .tape = &tape,
-                        .loss_factor = 1.0 / (kImages * kMicroBatches)};
+    nn::Context context{
+        .batch = &batch, .tape = &tape, .loss_factor = 1.0 / (kImages * kMicroBatches)};  // gives the gradient of the mean over the batch
     for (const auto& block : blocks_.blocks) x = block->forward(x, context);
     return x;
   }
