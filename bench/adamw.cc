@@ -133,7 +133,7 @@ void update_all(const optim::StateFormat& f, Slot old, Slot next, Isa isa) {
 
 // Fills a slot with numbers of ordinary size: the CPU handles results too small for a normal float slowly (microcode assists).
 void initialize(const optim::StateFormat& f, Slot slot) {
-  constexpr u32 kGradientBits = 0x3a833a83;  // 1e-3 as one fp32 or two bf16
+  constexpr u32 kGradientBits = 0x3a833a83;  // the bits of 1e-3 as one fp32, or of two bf16
   auto* gradient = reinterpret_cast<u32*>(Bench::get().base);
   std::fill(gradient, gradient + kTiles * f.gradient_tile_bytes() / 4, kGradientBits);
   const std::vector<float> values(optim::kTileElems, 1e-2f), v(optim::kTileElems, 1e-4f);
@@ -167,7 +167,7 @@ void rule(benchmark::State& state, const Settings& settings) {
   const Bench& bench = Bench::get();
   const optim::Rule rule = rule_of(settings);
   const auto scalars = make_scalars(settings, 10, 1.0);
-  const int arrays = 2 + state_arrays(rule);  // gradient, weight, states
+  const int arrays = 2 + state_arrays(rule);  // number of arrays: gradient, weight, states
   const float values[] = {1e-3f, 1e-2f, 1e-4f, 1e-4f, 1e-4f};
   bench.stream.for_ranges(kParameters, kGrainElems, [&](i64 begin, i64 end) {
     for (int k = 0; k < arrays; ++k) std::fill(bench.base + k * kParameters + begin, bench.base + k * kParameters + end, values[k]);

@@ -59,7 +59,7 @@ int main() {
   models::fill(model, models::ScratchWeights(1337));
   std::printf("%lld parameters\n", static_cast<long long>(model.parameter_elems()));
 
-  std::vector<Moments> moments;  // by parameter id
+  std::vector<Moments> moments;  // the optimizer's moments, by parameter id
   for (const auto& p : model.parameters) moments.push_back({zeros(p->shape, p->dtype), zeros(p->shape, p->dtype)});
 
   const MicroBatch batch = batch_of(sentence);

@@ -1,5 +1,5 @@
 // Reads the first pages of the store that a dead run left on a scratch path, before anything is opened, moved or written, so that a start
-// can refuse to give that store up. The functions keep no state.
+// can refuse to discard that store. The functions keep no state.
 #pragma once
 #include "offload/nvme_store.h"
 

@@ -7,23 +7,23 @@
 
 namespace spillway::optim {
 
-/// The update rules; each comment names the rule's state arrays, in their order.
+/// The update rules, with the state arrays that each keeps, in their order.
 enum class Rule {
-  sgd,                        // none
-  sgd_momentum,               // b
-  sgd_nesterov,               // b
-  adam,                       // m, v
-  adam_amsgrad,               // m, v, maximum of v
-  adamw,                      // m, v
-  adamw_amsgrad,              // m, v, maximum of v
-  adagrad,                    // s
-  rmsprop,                    // s
-  rmsprop_momentum,           // s, b
-  rmsprop_centered,           // s, a
-  rmsprop_centered_momentum,  // s, a, b
-  lion,                       // m
-  muon,                       // m; for matrices only
-  adafactor,                  // v; for parameters of one dimension
+  sgd,                        // state: b, the momentum
+  sgd_momentum,               // state: b, the momentum
+  sgd_nesterov,               // state: the moments m and v
+  adam,                       // state: the moments m and v, the maximum of v
+  adam_amsgrad,               // state: the moments m and v
+  adamw,                      // state: the moments m and v, the maximum of v
+  adamw_amsgrad,              // state: s, the sum of squared gradients
+  adagrad,                    // state: s, the running mean of squared gradients
+  rmsprop,                    // state: s as for rmsprop, and b, the momentum
+  rmsprop_momentum,           // state: s as for rmsprop, and a, the running mean of gradients
+  rmsprop_centered,           // state: s and a as for rmsprop_centered, and b, the momentum
+  rmsprop_centered_momentum,  // state: m, the momentum
+  lion,                       // state: m, the momentum; for matrices only
+  muon,                       // state: v, the second moment; for parameters of one dimension
+  adafactor,                  // no array of state, but means of v over rows and over columns (rules/adafactor.h)
   adafactor_factored,         // none, but means of v over rows and over columns (rules/adafactor.h)
 };
 
