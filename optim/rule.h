@@ -9,22 +9,22 @@ namespace spillway::optim {
 
 /// The update rules, with the state arrays that each keeps, in their order.
 enum class Rule {
-  sgd,                        // state: b, the momentum
+  sgd,                        // no state
   sgd_momentum,               // state: b, the momentum
-  sgd_nesterov,               // state: the moments m and v
-  adam,                       // state: the moments m and v, the maximum of v
-  adam_amsgrad,               // state: the moments m and v
-  adamw,                      // state: the moments m and v, the maximum of v
-  adamw_amsgrad,              // state: s, the sum of squared gradients
-  adagrad,                    // state: s, the running mean of squared gradients
-  rmsprop,                    // state: s as for rmsprop, and b, the momentum
-  rmsprop_momentum,           // state: s as for rmsprop, and a, the running mean of gradients
-  rmsprop_centered,           // state: s and a as for rmsprop_centered, and b, the momentum
-  rmsprop_centered_momentum,  // state: m, the momentum
-  lion,                       // state: m, the momentum; for matrices only
-  muon,                       // state: v, the second moment; for parameters of one dimension
-  adafactor,                  // no array of state, but means of v over rows and over columns (rules/adafactor.h)
-  adafactor_factored,         // none, but means of v over rows and over columns (rules/adafactor.h)
+  sgd_nesterov,               // state: b, the momentum
+  adam,                       // state: the moments m and v
+  adam_amsgrad,               // state: the moments m and v, the maximum of v
+  adamw,                      // state: the moments m and v
+  adamw_amsgrad,              // state: the moments m and v, the maximum of v
+  adagrad,                    // state: s, the sum of squared gradients
+  rmsprop,                    // state: s, the running mean of squared gradients
+  rmsprop_momentum,           // state: s as for rmsprop, and b, the momentum
+  rmsprop_centered,           // state: s as for rmsprop, and a, the running mean of gradients
+  rmsprop_centered_momentum,  // state: s and a as for rmsprop_centered, and b, the momentum
+  lion,                       // state: m, the momentum
+  muon,                       // state: m, the momentum; for matrices only
+  adafactor,                  // state: v, the second moment; for parameters of one dimension
+  adafactor_factored,         // no array of state, but means of v over rows and over columns (rules/adafactor.h)
 };
 
 /// Returns how many state arrays, each as long as the weight, a rule has. They start at zero, adagrad's at its initial_accumulator_value.
