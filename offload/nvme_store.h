@@ -43,7 +43,7 @@ struct StoreDescription {
 };
 
 /// Returns the weights of the --nvme paths in the store that a dead run left, read from the file in the first path's folder; empty if that
-/// file has no valid header.
+/// file has no valid header of this version.
 std::vector<u32> kept_weights(const std::filesystem::path& folder);
 
 /// Returns the total size in bytes of the files of such a store.
@@ -68,7 +68,7 @@ class NvmeStore {
   NvmeStore& operator=(NvmeStore&&) = delete;
   ~NvmeStore();
 
-  /// Returns the newest commit. After opening it is the one the dead run left, and persistent blobs hold that generation.
+  /// Returns the newest commit; empty in a new store. After opening it is the dead run's, and persistent blobs hold that generation.
   const std::optional<Commit>& last_commit() const;
   /// Returns one line on why no existing store is used; empty if one is.
   const std::string& why_new() const;
