@@ -32,7 +32,7 @@ using app::axpy;
 using optim::Isa;
 
 constexpr i64 kTiles = 6104;
-constexpr i64 kParameters = kTiles * optim::kTileElems;  // 100 million
+constexpr i64 kParameters = kTiles * optim::kTileElems;  // 100 million parameters
 constexpr i64 kGrainElems = 1 << 16;
 
 // Adds into 64 sums, so that the latency of an addition does not limit the speed.

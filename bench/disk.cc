@@ -21,9 +21,9 @@ using namespace spillway;
 using offload::TileRange;
 
 constexpr i64 kTileBytes = 3 * 64 * kKiB;  // master, m and v of 16 Ki parameters
-constexpr i64 kChunkTiles = 16;            // the value of parallel/plan/plan.cc
-constexpr int kBuffers = 12;               // the value of src/app/planner.cc
-constexpr size_t kReadAhead = 4;           // the value of parallel/state/stepper.cc
+constexpr i64 kChunkTiles = 16;            // as many tiles per chunk as in parallel/plan/plan.cc
+constexpr int kBuffers = 12;               // as many buffers as in src/app/planner.cc
+constexpr size_t kReadAhead = 4;           // as many chunks read ahead as in parallel/state/stepper.cc
 
 i64 mebibytes_each_way() {
   const char* text = std::getenv("SPILLWAY_BENCH_DISK_MIB");

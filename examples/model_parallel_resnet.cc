@@ -18,7 +18,7 @@ using namespace spillway;
 
 namespace {
 
-constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // images per micro-batch; blocks of rank 0
+constexpr i64 kSteps = 24, kMicroBatches = 4, kImages = 4, kSide = 32, kCut = 2;  // kImages per micro-batch; rank 0 has kCut blocks
 const models::ResNetConfig kModel{.widths = {8, 16, 32}, .blocks = {1, 1, 1}};
 const Shape kSeam{kImages, 8, kSide, kSide};  // shape of the activation that block kCut - 1 outputs
 
@@ -110,7 +110,7 @@ std::vector<double> last_rank(size_t begin, parallel::Communicator* first, const
       }
       const nn::Variable loss = part.forward(x, batches[static_cast<size_t>(k)], tape);
       loss.backward();
-      if (first) first->send(bytes_of(tape.take_gradient(x)), 0, k).wait();  // 3. Rank 0 needs that gradient.
+      if (first) first->send(bytes_of(tape.take_gradient(x)), 0, k).wait();  // 3. The gradient is sent to rank 0.
       loss_of_step += loss.value.item();
     }
     part.step();

@@ -163,7 +163,7 @@ std::optional<OwnerLock> lock_folder(const fs::path& folder) {
   return OwnerLock{std::move(*file), std::move(*lock)};
 }
 
-// Removes the owner file last, so that until then the folder is visibly in use.
+// Removes the folder and its content. The owner file goes last, so that until then the folder is visibly in use.
 std::error_code remove_folder(const fs::path& folder) {
   std::error_code error, first;
   for (const fs::path& entry : entries(folder, first)) {

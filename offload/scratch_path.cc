@@ -24,7 +24,7 @@ struct KnownFilesystem {
   bool memory, network;
 };
 
-// The numbers are from linux/magic.h if it has them, otherwise from the filesystem's own sources.
+// Magic numbers of filesystems. They are from linux/magic.h if it has them, otherwise from the filesystem's own sources.
 constexpr KnownFilesystem kKnown[] = {
     {EXT4_SUPER_MAGIC, "ext4", false, false},
     {XFS_SUPER_MAGIC, "xfs", false, false},

@@ -12,7 +12,7 @@ namespace spillway::offload {
 
 /// Returns true if this is a store's header, of any version, and its checksum holds, so nothing has changed since it was written.
 bool is_whole(const StoreHeader& header);
-/// Computes the checksum that the header's writer stores in `crc`.
+/// Returns the checksum that the header's writer stores in `crc`.
 u32 crc_of(const StoreHeader& header);
 
 struct Found {

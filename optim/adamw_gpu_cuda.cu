@@ -13,7 +13,7 @@ constexpr int kThreads = kTileThreads;
 // The arguments of one launch; elements count from the begin of the first tile.
 template <class T>
 struct Launch {
-  Columns first;  // the columns of the first tile
+  Columns first;  // pointers to the arrays of the first tile
   i64 gradient_tile_bytes, weight_tile_bytes, state_tile_bytes, m_scales_begin, used_state_bytes;
   const std::byte* state;
   std::byte* new_state;

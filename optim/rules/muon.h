@@ -11,8 +11,8 @@
 
 namespace spillway::optim {
 
-/// Computes u for the first `elems` elements of a tile with a format of Rule::muon. T is the type of the arithmetic: double for f64
-/// weights, else float.
+/// Computes u (see above) for the first `elems` elements of a tile with a format of Rule::muon. T is the type of the arithmetic: double for
+/// f64 weights, else float.
 template <class T>
 void direction_tile(const StateFormat& format, const std::byte* gradient, const std::byte* state, i64 elems, const Scalars<double>& scalars,
                     bool nesterov, T* out);

@@ -109,7 +109,7 @@ std::string path_of(const nb::handle& given);
 std::string words_of(const nb::handle& given);
 /// Returns iter(given). Throws WrongType with the text `otherwise` if it is not iterable, or if it is a str or bytes.
 nb::object iterator_of(const nb::handle& given, const std::string& otherwise);
-/// Returns the name of its Python type.
+/// Returns the name of the object's Python type.
 std::string kind_of(const nb::handle& given);
 
 }  // namespace spillway::python

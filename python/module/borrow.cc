@@ -264,7 +264,7 @@ Tensor borrow(const nb::object& array, const char* argument) {
     throw WrongValue(std::string(argument) + ": expected elements at multiples of their size, got others: copy it (spillway.tensor does)");
   if (device.is_cuda()) {
     const Running running(device);  // throws if this process has no such GPU
-    wait_for_gpu(device);           // the array may have been computed on any queue
+    wait_for_gpu(device);           // the array may have been computed on any of its queues
   }
   const Tensor view = view_of(found, device, argument);
   // One owner keeps both the storage and the array whose memory it uses.
