@@ -1,10 +1,10 @@
-// A part of a text or a file. A value.
+// A range of bytes within a text or a file. It is a plain value type.
 #pragma once
 #include "base/types.h"
 
 namespace spillway {
 
-/// Bytes [begin, end).
+/// The half-open range of byte offsets [begin, end).
 struct ByteRange {
   i64 begin = 0, end = 0;
   bool operator==(const ByteRange&) const = default;

@@ -8,21 +8,22 @@
 namespace spillway {
 namespace {
 
-constexpr u32 kPolynomial = 0x82F63B78u;  // its bits reversed: the highest power is the lowest bit
+constexpr u32 kPolynomial = 0x82F63B78u;  // the polynomial with its bits reversed: the lowest bit is the coefficient of the highest power
 constexpr u32 kOne = u32{1} << 31;
 
 u32 update(u32 crc, std::span<const std::byte> bytes) {
-  constexpr size_t kMostAtOnce = size_t{1} << 30;  // the library counts in int
+  constexpr size_t kMostAtOnce = size_t{1} << 30;  // the library takes the length as an int
   while (!bytes.empty()) {
     const size_t count = std::min(bytes.size(), kMostAtOnce);
-    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // its signature forgot the const
+    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // the library's signature lacks the
+                                                                                                    // const
     crc = crc32_iscsi(data, static_cast<int>(count), crc);
     bytes = bytes.subspan(count);
   }
   return crc;
 }
 
-// Of polynomials over GF(2), modulo the CRC's.
+// Multiplies two polynomials over GF(2) modulo the CRC's polynomial.
 constexpr u32 product(u32 a, u32 b) {
   u32 sum = 0;
   for (u32 bit = kOne; bit != 0 && a != 0; bit >>= 1) {
@@ -32,7 +33,7 @@ constexpr u32 product(u32 a, u32 b) {
   return sum;
 }
 
-// x^(8 * 2^k): a CRC times it is that of the same with 2^k zero bytes behind it.
+// Element k is x^(8 * 2^k) modulo the CRC's polynomial. Multiplying a CRC by it gives the CRC of the same data followed by 2^k zero bytes.
 constexpr auto kZeroBytes = [] {
   std::array<u32, 63> powers{};
   powers[0] = kOne >> 8;

@@ -1,6 +1,6 @@
-// CRC32C (the Castagnoli polynomial, as in iSCSI, RFC 3720 B.4): the checksum of what lies on disks, in the store and in checkpoints.
-// Catches what drives, cables and memory spoil; no defence against an attacker. Thread-safe: no state. Fast where the processor has
-// pclmulqdq.
+// CRC32C (the Castagnoli polynomial, as in iSCSI, RFC 3720 B.4) is the checksum of everything stored on disk: the store and checkpoints. It
+// catches corruption by drives, cables and memory; it is no defence against an attacker. The functions have no state and are thread-safe.
+// They are fast on processors with pclmulqdq.
 #pragma once
 #include <span>
 
@@ -8,11 +8,14 @@
 
 namespace spillway {
 
+/// Returns the CRC32C of `bytes`.
 u32 crc32c(std::span<const std::byte> bytes);
 
-/// What `piece`, followed by `after` bytes (0 or more) of a block, adds to the block's checksum; the XOR over pieces that together are the
-/// block, in any order, with crc32c_of_zeros(its bytes) is crc32c(block). A CRC is linear: https://zlib.net (crc32_combine).
+/// Returns what `piece`, followed by `after` (0 or more) further bytes of a block, contributes to the block's checksum. XOR the shares of
+/// all pieces of a block, in any order, with crc32c_of_zeros(size of the block) to obtain crc32c(block). This works because a CRC is
+/// linear: https://zlib.net (crc32_combine).
 u32 crc32c_share(std::span<const std::byte> piece, i64 after);
+/// Returns the CRC32C of `bytes` zero bytes.
 u32 crc32c_of_zeros(i64 bytes);
 
 }  // namespace spillway

@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// A file descriptor with an owner, which closes it.
 #pragma once
 #include <unistd.h>
 
@@ -6,7 +6,8 @@
 
 namespace spillway {
 
-/// Closes the descriptor at its end, and so gives up a lock on it. Below 0: there is none.
+/// Owns a file descriptor and closes it in the destructor, which also releases a lock held through it. A negative number means that there
+/// is no descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -22,7 +23,7 @@ class Descriptor {
 
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
-  /// Hands it to the caller, who closes it.
+  /// Passes ownership to the caller, who must close the descriptor.
   int release() { return std::exchange(number_, -1); }
 
  private:

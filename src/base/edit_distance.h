@@ -1,11 +1,11 @@
-// How far a misspelt word is from one that is known: what "did you mean" asks. Thread-safe: a pure function.
+// Edit distance between two words, used for "did you mean" hints on misspelt names. Pure function; thread-safe.
 #pragma once
 #include <string_view>
 
 namespace spillway {
 
-/// The fewest edits that make `b` of `a`: insert, delete, replace, or swap two neighbours, no letter edited twice (optimal string
-/// alignment). Bytes are letters.
+/// Returns the fewest edits that turn `a` into `b`. An edit inserts, deletes or replaces a byte or swaps two neighbours; no byte is edited
+/// twice (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace spillway

@@ -1,20 +1,20 @@
-// The one error dialect. Whoever cannot go on throws Error(code, "[op] expected …, got …, where, how to mend it"); only src/app catches it,
-// prints it and turns the code into the exit status. Thread-safe: a value.
+// The exception type of the whole project. Code that cannot go on throws Error(code, "[op] expected …, got …, where, how to mend it"). Only
+// src/app catches it, prints it and turns the code into the exit status. It is a value type and thread-safe.
 #pragma once
 #include <stdexcept>
 #include <string>
 
 namespace spillway {
 
-/// What kind of failure it is; the number is the program's exit status.
+/// The kind of failure. The number is also the program's exit status.
 enum class ErrorCode {
-  bug = 1,      // a promise inside the program is broken
+  bug = 1,      // an internal invariant is broken
   usage = 2,    // the command line or the configuration is wrong
-  refused = 3,  // it would not fit; nothing was touched
+  refused = 3,  // the job would not fit; nothing was changed
   data = 4,     // data or checkpoint unreadable, corrupt, or newer than this program
   io = 5,       // an I/O or device failure, or memory refused by the system
   peer = 6,     // another rank died or hung
-  numbers = 7,  // the numbers failed
+  numbers = 7,  // the computation failed numerically
 };
 
 class Error : public std::runtime_error {
@@ -27,7 +27,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// Throws Error(bug) with `what` unless `holds`: for promises between rooms, in every build.
+/// Throws Error(bug) with the text `what` unless `holds`. It checks contracts between modules, in debug and release builds alike.
 inline void require(bool holds, const char* what) {
   if (!holds) throw Error(ErrorCode::bug, what);
 }

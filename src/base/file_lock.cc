@@ -51,7 +51,7 @@ std::string proc_field(long pid, int number) {
   return field;
 }
 
-// A process number that was given again has another.
+// Returns the start time of a process, in clock ticks since boot. It differs when the system has reused a process number.
 std::string start_ticks(long pid) { return proc_field(pid, 22); }
 
 struct Holder {
@@ -75,9 +75,9 @@ struct Holder {
   }
 };
 
-constexpr std::time_t kNobodyS = 60;  // a file that names nobody is being written for no longer
+constexpr std::time_t kNobodyS = 60;  // seconds after which a .holder file that names no process counts as abandoned
 
-// The file beside, at one moment.
+// A snapshot of the .holder file.
 struct Beside {
   std::string text;
   std::optional<Holder> holder;
@@ -102,7 +102,7 @@ fs::path own_name(const fs::path& file) { return fmt::format("{}.{}.{}", file.st
 }
 
 void write_own(const fs::path& own) {
-  ::unlink(own.c_str());  // a dead process had this number; what it left may be a second name of the file beside
+  ::unlink(own.c_str());  // a dead process may have left a file of this name: a hard link to the .holder file
   const int descriptor = ::open(own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (descriptor < 0) cannot_write(own, errno);
   const std::string text = Holder::self().text();
@@ -114,7 +114,8 @@ void write_own(const fs::path& own) {
   cannot_write(own, error);
 }
 
-// False: another one was quicker. NFS may have made a link whose answer is an error.
+// Creates `file` (the .holder file) as a hard link. Returns false if another process was quicker. Over NFS, link() may report an error
+// although it created the link, so the link count is checked.
 bool make(const fs::path& file) {
   const fs::path own = own_name(file);
   write_own(own);
@@ -126,7 +127,7 @@ bool make(const fs::path& file) {
   return made;
 }
 
-// Under their own names, beside the file beside.
+// Removes the temporary files of dead processes of this host, which lie next to the .holder file.
 void remove_left_by_dead(const fs::path& file) {
   const std::string begin = fmt::format("{}.{}.", file.filename().string(), host_name());
   std::vector<fs::path> left;
@@ -139,7 +140,8 @@ void remove_left_by_dead(const fs::path& file) {
   for (const fs::path& each : left) ::unlink(each.c_str());
 }
 
-// A dead holder's file goes by a rename, so that of two who see it one gets it; what was no longer the same is put back.
+// Removes a dead holder's file by renaming it first, so that only one of two processes that see it succeeds. If the renamed file turns out
+// to have changed meanwhile, it is put back.
 void remove_dead(const fs::path& file, const std::string& text) {
   const fs::path own = own_name(file);
   ::unlink(own.c_str());

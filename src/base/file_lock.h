@@ -1,8 +1,9 @@
-// A lock on a file that its holder's death gives back: flock. Where a filesystem has none (Lustre mounted without it, some NFS), a file
-// beside it, `<file>.holder`, that names host and process: a dead process of this host is told from a live one, and so is what an earlier
-// life of this Slurm job left on another host; any other holder elsewhere counts as alive. It appears whole, as the second name of a file
-// written before; one that names nobody (earlier programs made it empty first, and died) counts as alive for a minute, then as dead; one
-// that cannot be read, as alive. One thread.
+// A lock on a file that is released when its holder dies. It uses flock. On filesystems without flock (Lustre mounted without it, some NFS)
+// it creates a file `<file>.holder` next to the locked file that names the holder's host and process. A process of this host can be
+// checked, so a dead holder is told from a live one. A holder on another host counts as dead only if an earlier run of the same Slurm job
+// left it; otherwise it counts as alive. The .holder file appears complete in one step, as a hard link to a file written before. If its
+// content names no process (earlier programs created it empty first and may have died), it counts as alive for a minute and then as dead.
+// If it cannot be read, it counts as alive. A lock is for use by one thread.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,27 +13,30 @@ namespace spillway {
 
 class FileLock {
  public:
-  enum class Kind { exclusive, look };  // look: whether it is held; by flock shared until the descriptor is closed, else nothing is taken
-  /// `descriptor`: of `file`, open, and open for as long as the lock is to be held. Empty: another one has it. Error(io) when the file
-  /// beside cannot be made. What dead processes of this host left half made beside it goes.
+  enum class Kind { exclusive, look };  // look only tests for a holder: flock stays shared until close; no .holder file
+  /// Tries to take the lock without waiting. `descriptor` is an open descriptor of `file` and must stay open for as long as the lock is
+  /// held. Returns nothing if somebody else holds the lock. Throws Error(io) when the .holder file cannot be created. When it creates one,
+  /// it also removes temporary files that dead processes of this host left next to it.
   static std::optional<FileLock> take(int descriptor, const std::filesystem::path& file, Kind kind = Kind::exclusive);
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
-  /// Removes the file beside. What flock holds goes with the descriptor.
+  /// Removes the .holder file if this lock created one. A lock taken by flock is released when its descriptor is closed.
   ~FileLock();
 
-  /// Writes "host h, process p" into the file, which is a lock and nothing else, for those who find it held. Error(io).
+  /// Writes "host h, process p" into the lock file, so that others who find it locked learn who holds it. The file must serve as a lock
+  /// only, since its content is overwritten. Throws Error(io).
   void sign(int descriptor, const std::filesystem::path& file) const;
-  /// Who holds a signed lock, in these words, and whether the process is stopped, which no waiting ends. By the file beside where there is
-  /// one with a living holder. Empty when nothing is known.
+  /// Returns the holder of a signed lock as "host h, process p", and adds a remark if that process is stopped, because waiting would not
+  /// help then. A .holder file with a living holder takes precedence over the content of `file`. Returns an empty text when nothing is
+  /// known.
   static std::string holder(const std::filesystem::path& file);
 
-  /// Why it is only a file beside, in words; empty for flock.
+  /// Returns the error because of which flock could not be used and a .holder file was used instead; empty if flock worked.
   const std::string& why_not_flock() const { return why_not_; }
 
  private:
   FileLock() = default;
-  std::filesystem::path holder_;  // the file beside, when it is ours
+  std::filesystem::path holder_;  // the .holder file, if this object created it
   std::string why_not_;
 };
 

@@ -15,24 +15,24 @@
 namespace spillway {
 namespace {
 
-// These bound from above what a tree takes: a value is 16 bytes in a list that may have doubled its room, a list or an object has an allocation of its
-// own, and an object's entry has a key and a node.
+// Upper bounds of the memory of a parsed tree. A value takes 16 bytes in a list whose capacity may have doubled; a list or an object has an
+// allocation of its own; an object's entry has a key and a node.
 constexpr i64 kValueBytes = 32, kContainerBytes = 96;
 constexpr i64 kFreeBytes = 512 * kMiB, kBytesOfText = 8;
-// An object that keeps the order of its keys looks each of them up one by one.
+// nlohmann::ordered_json, which keeps the order of keys, finds a key by a linear search.
 constexpr i64 kMostOrderedKeys = 10'000;
 
 struct Scan {
   int depth = 0;
   i64 tree_bytes = 0;
-  i64 keys = 0;  // most in one object
+  i64 keys = 0;  // the largest number of keys in one object
 };
 
-// Holds for text that is no JSON as well.
+// Measures depth, memory and keys before parsing. The text need not be valid JSON.
 Scan scan(std::string_view text) {
   Scan all;
   int depth = 0;
-  std::array<i64, kMostJsonDepth + 1> keys{};  // of the object that is open at each depth
+  std::array<i64, kMostJsonDepth + 1> keys{};  // keys so far in the open object at each depth
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -57,7 +57,7 @@ Scan scan(std::string_view text) {
   return all;
 }
 
-// Thrown out of the parser when a key is repeated.
+// Thrown by the parser callback when a key is repeated.
 struct Repeated {
   std::string key;
 };
@@ -65,7 +65,7 @@ struct Repeated {
 template <class Json>
 Json parse(std::string_view text, RepeatedKeys repeated) {
   if (repeated == RepeatedKeys::keep_last) return Json::parse(text);
-  std::vector<std::set<std::string>> seen;  // of each object that is open
+  std::vector<std::set<std::string>> seen;  // keys seen so far in each open object
   const auto watch = [&](int, typename Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) seen.emplace_back();
     if (event == Json::parse_event_t::object_end) seen.pop_back();

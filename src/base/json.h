@@ -1,7 +1,7 @@
-// The one door through which JSON text becomes a tree of values, whether it comes from a file, a row of data, a flag or another rank. The
-// library behind it (nlohmann::json) copies, prints and compares trees by recursion, throws several kinds of exceptions, and needs up to
-// forty bytes of memory for each byte of text. Text that would overflow the stack or take memory out of proportion is therefore refused
-// before it is parsed. Pure functions: thread-safe.
+// The only entry point for parsing JSON text, whether it comes from a file, a row of data, a flag or another rank. The library behind it
+// (nlohmann::json) copies, prints and compares trees by recursion, throws several kinds of exceptions, and needs up to forty bytes of
+// memory for each byte of text. Text that would overflow the stack or need disproportionate memory is therefore refused before it is
+// parsed. Pure functions; thread-safe.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -9,28 +9,29 @@
 
 namespace spillway {
 
-/// How deeply lists and objects may nest. Files of models, tokenizers and runs stay below 20.
+/// The greatest nesting depth of lists and objects. Files of models, tokenizers and runs stay below 20.
 constexpr int kMostJsonDepth = 200;
 
-/// Why a text was refused.
+/// Describes why a text was refused.
 struct JsonFault {
-  size_t byte = 0;       // where it goes wrong, counted from 1; 0: the place is not known
-  std::string expected;  // "JSON", "values nested at most 200 deep": what should have been there
-  std::string detail;    // the parser's own words; may be empty
+  size_t byte = 0;       // position of the error, counted from 1; 0: not known
+  std::string expected;  // what was expected at that place, such as "JSON" or "values nested at most 200 deep"
+  std::string detail;    // the parser's own message; may be empty
 
-  /// A sentence's end: "expected JSON, which goes wrong in line 3, column 7: is it cut short?". `text` is what was parsed.
+  /// Returns the end of an error sentence: "expected JSON, which goes wrong in line 3, column 7: is it cut short?". `text` is the text that
+  /// was parsed.
   std::string in_words(std::string_view text) const;
 };
 
-/// What happens to an object in which a key occurs twice. JSON leaves it open; most libraries silently keep one.
+/// How to treat an object in which a key occurs twice. The JSON standard leaves this open; most libraries silently keep one.
 enum class RepeatedKeys { keep_last, refuse };
 
-/// The parsed text, or a value whose is_discarded() is true when the text is refused: it is no JSON, it holds a number beyond 1.8e308,
-/// lists and objects nest deeper than kMostJsonDepth, or the tree would take more than 512 MiB and eight times the text. `fault`, if given,
-/// then says why.
+/// Returns the parsed text. If the text is refused, it returns a value whose is_discarded() is true and describes the reason in `fault`, if
+/// given. A text is refused when it is not JSON, holds a number beyond 1.8e308, nests lists and objects deeper than kMostJsonDepth, or
+/// needs a tree of more than 512 MiB plus eight times the text's size; with RepeatedKeys::refuse also when an object repeats a key.
 nlohmann::json parse_json(std::string_view text, JsonFault* fault = nullptr, RepeatedKeys repeated = RepeatedKeys::keep_last);
-/// The same, with an object's keys in the order of the text; an object of more than 10,000 keys, each of which is looked for one by one, is
-/// refused as well.
+/// Parses like parse_json, but keeps an object's keys in the order of the text. It also refuses an object of more than 10,000 keys, because
+/// each key is then found by a linear search.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonFault* fault = nullptr,
                                           RepeatedKeys repeated = RepeatedKeys::keep_last);
 

@@ -1,5 +1,5 @@
-// Pointers of Git LFS (https://git-lfs.com, specification 1): a few lines of text that lie in a working copy in place of a large file until
-// `git lfs pull` fetches it. For whoever opens a file that may come from a repository. Pure functions: thread-safe.
+// Detects Git LFS pointers (https://git-lfs.com, specification 1): a few lines of text that a working copy holds in place of a large file
+// until `git lfs pull` fetches it. Readers of files that may come from a repository use it. Pure functions; thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace spillway {
 
-constexpr i64 kLfsPointerLimitBytes = 1024;  // a pointer is shorter
+constexpr i64 kLfsPointerLimitBytes = 1024;  // an upper bound of a pointer's size
 
-/// `file`: its name, for the message. `text`: the file's first bytes, or all of them. Throws Error(data) if it is a pointer: what it stands
-/// for, and the command that fetches it.
+/// Throws Error(data) if the file is a Git LFS pointer; the message tells the size of the real file and the command that fetches it. `file`
+/// is the file's name, for the message. `text` holds the file's first bytes, or all of them.
 void refuse_lfs_pointer(const std::string& file, std::string_view text);
 
 }  // namespace spillway

@@ -1,11 +1,11 @@
-// Where in a text a byte stands, as editors count. Pure.
+// Converts a byte position in a text to a line and a column, as text editors count them. Pure function.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace spillway {
 
-/// "line 3, column 7" of the `nth` byte, which counts from 1 as the errors of JSON parsers do, and so do lines and columns.
+/// Returns "line 3, column 7" for the `nth` byte of `text`. Bytes count from 1, as in the errors of JSON parsers; so do lines and columns.
 std::string line_and_column(std::string_view text, size_t nth);
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// What the standard library says of a path that it cannot look at, list or change, as an Error. Whoever has nothing better to say lets the
-// library's exception go up to where exceptions end, and it is told in this way. Pure.
+// Turns the standard library's filesystem exceptions into an Error with a readable message. Code without a better message of its own lets
+// such an exception pass to the top level, where it is converted and reported. Pure function.
 #pragma once
 #include <filesystem>
 
@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-/// Error(data) where the path is at fault: a folder on the way that may not be entered, a name that is too long, links that lead in a
-/// circle, a part that is no folder or is not there. Error(io) otherwise. Names the path, and what to do.
+/// Returns Error(data) when the path itself is at fault: a folder on the way is not accessible, a name is too long, symbolic links form a
+/// circle, a part is not a folder or does not exist. Returns Error(io) otherwise. The message names the path and what to do.
 Error error_of(const std::filesystem::filesystem_error& error);
 
 }  // namespace spillway

@@ -1,9 +1,10 @@
-// What a thread does between two looks at something that another thread is about to change.
+// A hint to the processor for busy-wait loops.
 #pragma once
 
 namespace spillway {
 
-/// Tells the processor that this is such a loop: it leaves more to the core's other thread and takes less power.
+/// Tells the processor that the caller is in a loop that polls for a change made by another thread. The core then leaves more resources to
+/// its other hardware thread and takes less power.
 inline void pause_spinning() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

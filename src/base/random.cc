@@ -18,7 +18,7 @@ constexpr u64 mix(u64 x) {
 
 constexpr u64 kGolden = 0x9e3779b97f4a7c15u;  // 2^64 / golden ratio
 
-// Eight bytes, little-endian whatever the machine, the missing ones zero.
+// Reads up to eight bytes as a little-endian word on any machine. Missing bytes are zero.
 u64 word_of(std::string_view bytes) {
   u64 word = 0;
   for (size_t i = 0; i < bytes.size(); ++i) word |= static_cast<u64>(static_cast<u8>(bytes[i])) << (8 * i);
@@ -87,7 +87,7 @@ constexpr double kF[] = {1.0,
                          1.42151175831644588870e-7,
                          2.04426310338993978564e-15};
 
-// The point above which a standard normal lies with probability `tail`, 0 < tail <= 0.5.
+// Returns the point that a standard normal variable exceeds with probability `tail`, 0 < tail <= 0.5.
 double upper_point(double tail) {
   const double q = 0.5 - tail;
   if (q <= 0.425) {

@@ -1,5 +1,5 @@
-// Counter-based random numbers (Philox 4x32-10; Salmon et al., SC 2011): a value depends on (key, counter) alone, so any tile of any tensor
-// can be drawn anywhere, in any order, by any number of threads. key = hash(seed, purpose, name, use).
+// Counter-based random numbers (Philox 4x32-10; Salmon et al., SC 2011). A value depends on (key, counter) alone, so any tile of any tensor
+// can be generated anywhere, in any order, by any number of threads. Keys are derived as hash(seed, purpose, name, use).
 #pragma once
 #include <array>
 #include <string_view>
@@ -10,12 +10,12 @@ namespace spillway {
 
 struct RandomKey {
   u64 value = 0;
-  /// A key for a narrower purpose: hash(this key, text, number).
+  /// Returns a key for a narrower purpose: hash(this key, purpose, number).
   RandomKey derive(std::string_view purpose, u64 number = 0) const;
   bool operator==(const RandomKey&) const = default;
 };
 
-/// What is mixed in by each round: two words. Whoever draws much with one key keeps them.
+/// The round keys of Philox, two words for each of its ten rounds. Callers that draw many values with one key compute them once.
 struct PhiloxRounds {
   std::array<u32, 20> words;
   constexpr explicit PhiloxRounds(RandomKey key = {}) : words() {
@@ -24,7 +24,7 @@ struct PhiloxRounds {
   }
 };
 
-/// Four 32-bit words for one 128-bit counter {high, low}. Here, because GPUs draw too.
+/// Returns the four 32-bit random words for the 128-bit counter {high, low}. It is defined in the header because CUDA kernels use it too.
 constexpr std::array<u32, 4> philox(const PhiloxRounds& rounds, u64 counter_high, u64 counter_low) {
   auto low = [](u64 x) { return static_cast<u32>(x); };
   auto high = [](u64 x) { return static_cast<u32>(x >> 32); };
@@ -39,13 +39,14 @@ constexpr std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter
   return philox(PhiloxRounds(key), counter_high, counter_low);
 }
 
-/// Uniform in [0, 1) with 53 bits, element `i` of stream `high`.
+/// Returns element `i` of stream `high`, uniform in [0, 1) with 53 random bits.
 double uniform(RandomKey key, u64 high, u64 i);
 
-/// Standard normal in fp64 by our own transform (no libm function whose last bit differs between systems), element `i`.
+/// Returns element `i` of stream `high`, standard normal in fp64. The transform uses no libm function whose last bit differs between
+/// systems.
 double normal(RandomKey key, u64 high, u64 i);
 
-/// A seeded permutation of [0, n) without a table (Feistel network with cycle walking): the image of `i`.
+/// Returns the image of `i` under a pseudo-random permutation of [0, n) that needs no table (a Feistel network with cycle walking).
 u64 permute(RandomKey key, u64 n, u64 i);
 
 }  // namespace spillway

@@ -1,5 +1,6 @@
-// The one place where threads begin. A system refuses one when the user has too many (ulimit -u), when the job's control group does
-// (pids.max), or when there is no address space for its stack; that is told in words, and whoever wanted the thread is left as he was.
+// The only place that creates threads. The system refuses a thread when the user has too many (ulimit -u), when the job's control group has
+// too many (pids.max), or when there is no address space for its stack. These functions report that as an Error and leave the caller's
+// state unchanged.
 #pragma once
 #include <system_error>
 #include <thread>
@@ -8,10 +9,10 @@
 
 namespace spillway {
 
-/// Throws Error(io): what was refused, and where the limits are looked up.
+/// Throws Error(io) that says what was refused and where to look up the limits.
 [[noreturn]] void refuse_thread(const std::system_error& error);
 
-/// A thread that runs body(). Error(io).
+/// Starts a thread that runs body(). Throws Error(io) if the system refuses it.
 template <class Body>
 std::thread start_thread(Body&& body) {
   try {
@@ -21,8 +22,8 @@ std::thread start_thread(Body&& body) {
   }
 }
 
-/// Adds `count` threads that run body(0), body(1) … When one is refused, calls `stop`, which must make those that run return, waits for all
-/// of `threads` and throws Error(io).
+/// Appends to `threads` `count` new threads that run body(0), body(1), … If the system refuses one, it calls `stop`, which must make the
+/// running ones return, joins all of `threads`, clears the list and throws Error(io).
 template <class Body, class Stop>
 void start_threads(std::vector<std::thread>& threads, int count, Body body, Stop stop) {
   threads.reserve(threads.size() + static_cast<size_t>(count));

@@ -16,10 +16,11 @@
 namespace spillway {
 namespace {
 
-// A sleeping thread takes tens of microseconds to wake, as long as a small operation runs: look around this many times first.
+// Waking a sleeping thread takes tens of microseconds, as long as a small operation runs, so a thread polls this many times before it
+// sleeps.
 constexpr int kSpins = 4000;
 
-constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // of State::round
+constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round
 
 template <class Condition>
 bool spin(Condition met) {
@@ -35,12 +36,12 @@ bool spin(Condition met) {
 struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake, finished;
-  std::atomic<bool> taken{false};  // by the one caller whose work is spread
+  std::atomic<bool> taken{false};  // set by the caller whose work the pool is running
   const std::function<void(i64, int)>* task = nullptr;
   i64 count = 0;
   std::atomic<i64> next{0};
-  // The round's number above kOpen, which is set while threads may join it, and below it how many are in it. The caller waits for these
-  // alone: one that wakes late, or that the machine gives no time, is not missed.
+  // A packed counter: the bits above kOpen hold the round's number, kOpen is set while workers may join the round, and the bits below count
+  // the workers inside. The caller waits only for workers that joined, so it does not wait for one that wakes late or gets no CPU time.
   std::atomic<u64> round{0};
   std::atomic<bool> stop{false};
   std::exception_ptr error;

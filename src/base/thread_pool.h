@@ -1,5 +1,5 @@
-// A rank's compute threads. Work is handed over as numbered tasks whose limits depend on the shape of the work alone, so results never
-// depend on how many threads there are; which thread runs which task does not matter. One caller at a time per pool; the caller works too.
+// The compute threads of a rank. Work is split into numbered tasks whose limits depend on the shape of the work alone, so results do not
+// depend on the number of threads or on which thread runs which task. A pool serves one caller at a time, and the calling thread works too.
 // Worker threads keep denormals (no flush-to-zero).
 #pragma once
 #include <functional>
@@ -11,7 +11,7 @@ namespace spillway {
 
 class ThreadPool {
  public:
-  /// `threads` compute threads in all, the caller of run() included; at least 1.
+  /// Creates a pool of `threads` (at least 1) compute threads, counting the caller of run().
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -19,11 +19,12 @@ class ThreadPool {
 
   int threads() const;
 
-  /// Calls task(i, thread) once for each i in [0, count), thread in [0, threads()); returns when all are done. The first exception thrown
-  /// by a task is rethrown here after the others have finished. A run() inside a task, or from a second caller, runs serially in place.
+  /// Calls task(i, thread) once for each i in [0, count), with thread in [0, threads()), and returns when all calls are done. Rethrows the
+  /// first exception of a task after the others have finished. If run() is called from inside a task or by a second caller, it runs its
+  /// tasks serially on the calling thread.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task);
 
-  /// The same without other threads: each task in order on thread 0, the first exception rethrown after the last.
+  /// Runs the tasks without other threads: each in order, as thread 0. Rethrows the first exception after the last task.
   static void run_in_place(i64 count, const std::function<void(i64 task, int thread)>& task);
 
   /// Cuts [0, n) into pieces of `grain` (the last may be short) and calls body(begin, end) for each.

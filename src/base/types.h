@@ -1,4 +1,4 @@
-// Fixed-width integers by their short names, and the two roundings every room needs.
+// Short names for fixed-width integers, two rounding functions and the binary size units.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -36,7 +36,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// The digits (and at most one point) at the front of `text`, which is shortened by them.
+// Removes the digits (and any decimal points) from the front of `text` and returns them.
 std::string_view take_number(std::string_view& text) {
   const size_t n = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, n);
@@ -56,7 +56,7 @@ std::optional<i64> times(std::string_view number, i64 unit) {
   return value < 0x1p63 ? std::optional(static_cast<i64>(value)) : std::nullopt;
 }
 
-// "1-12:00:00" and "12:00:00" as seconds.
+// Converts "1-12:00:00" or "12:00:00" to seconds.
 std::optional<i64> clock_s(std::string_view text) {
   i64 days = 0;
   const auto number = [](std::string_view digits, i64& value) {
@@ -113,7 +113,7 @@ std::string format_bytes(i64 bytes) {
   constexpr std::array kNames = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   double value = static_cast<double>(bytes) / kKiB;
-  while (value >= 1023.5) {  // what would be printed as 1024 is one of the next
+  while (value >= 1023.5) {  // a value that would be printed as 1024 moves to the next unit
     value /= 1024;
     ++unit;
   }

@@ -1,5 +1,6 @@
-// Sizes and times as users write and read them. `K M G T` with or without `iB` are powers of 1024, `KB MB GB TB` of 1000; a bare number is
-// an error. Times: `30s 30m 2h`, `1-12:00:00`. Errors: Error(usage) that names `what`, the text and an example.
+// Parses and formats sizes and times as users write them. `K M G T` with or without `iB` are powers of 1024, `KB MB GB TB` powers of 1000;
+// a bare number is an error. Times look like `30s 30m 2h` or `1-12:00:00`. Errors are Error(usage) and name the flag, the text and an
+// example.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,13 +9,13 @@
 
 namespace spillway {
 
-/// "640MiB" -> 671088640. `what` is the flag's name for the message.
+/// Returns the number of bytes: "640MiB" gives 671088640. `what` names the flag in the error message.
 i64 parse_bytes(std::string_view text, std::string_view what);
-/// Seconds.
+/// Returns a time in seconds. `what` names the flag in the error message.
 i64 parse_duration_s(std::string_view text, std::string_view what);
-/// "640.0 MiB", "12 B": four significant digits at most, powers of 1024.
+/// Returns a size in powers of 1024 with at most four significant digits: "640.0 MiB", "12 B".
 std::string format_bytes(i64 bytes);
-/// "1 h 04 min", "3.2 s", "850 ms".
+/// Returns a readable time: "1 h 04 min", "3.2 s", "850 ms".
 std::string format_duration(double seconds);
 
 }  // namespace spillway

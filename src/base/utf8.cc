@@ -5,7 +5,8 @@
 namespace spillway {
 namespace {
 
-/// The bytes a sequence of this first byte has, and what its second byte may be; 0 if no sequence begins so.
+/// Describes the sequences that begin with a certain byte: their length and the range of their second byte. A length of 0 means that no
+/// sequence begins with that byte.
 struct Lead {
   int bytes = 0;
   unsigned second_from = 0x80, second_to = 0xBF;

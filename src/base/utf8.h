@@ -1,5 +1,5 @@
-// UTF-8: reading and writing code points, and what becomes of bytes that are not UTF-8 (Unicode 15, section 3.9: each maximal part of a
-// sequence that cannot go on becomes one U+FFFD). Pure functions.
+// Reads and writes UTF-8 code points and repairs broken UTF-8. Each maximal part of a sequence that cannot be completed becomes one U+FFFD
+// (Unicode 15, section 3.9). Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,24 +10,25 @@ namespace spillway {
 
 inline constexpr std::string_view kReplacementText = "\xEF\xBF\xBD";
 
-/// What stands at the beginning of some bytes (at least one): a character, or a broken sequence of `bytes` bytes. `unfinished`: broken only
-/// because the bytes end.
+/// The first unit of a byte string: either a character or a broken sequence, `bytes` long. `unfinished` means that the sequence is broken
+/// only because the input ends.
 struct Utf8Unit {
   char32_t code = 0xFFFD;
   int bytes = 1;
   bool valid = false, unfinished = false;
 };
+/// Decodes the first unit of `bytes`, which must not be empty.
 Utf8Unit utf8_unit(std::string_view bytes);
 
-/// Whether all of it is UTF-8: no overlong forms, no surrogates.
+/// Returns whether all bytes are valid UTF-8, without overlong forms and surrogates.
 bool is_utf8(std::string_view bytes);
 bool is_ascii(std::string_view bytes);
-/// How many bytes at the end are a character's beginning that more bytes may complete: 0 to 3.
+/// Returns how many bytes at the end (0 to 3) are the beginning of a character that more bytes may complete.
 int unfinished_utf8(std::string_view bytes);
-/// Broken sequences replaced by U+FFFD.
+/// Returns the text with each broken sequence replaced by U+FFFD.
 std::string replace_broken_utf8(std::string_view bytes);
 
-/// The code point at `at` of valid UTF-8; moves `at` behind it.
+/// Returns the code point at offset `at` of valid UTF-8 and moves `at` behind it.
 inline char32_t next_code(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t lead = byte(0);
@@ -44,7 +45,7 @@ inline char32_t next_code(std::string_view text, size_t& at) {
   return at += 4, code;
 }
 
-/// Where the last character of valid, not empty UTF-8 begins.
+/// Returns the offset of the last character of a nonempty, valid UTF-8 text.
 inline size_t last_character(std::string_view text) {
   size_t at = text.size() - 1;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
