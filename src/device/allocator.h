@@ -1,4 +1,5 @@
-// Who hands out memory for tensors: a MemoryPool (real memory under a budget) or an Arena (a planned slab inside one).
+// The interface of memory allocators for tensors: a MemoryPool (real memory under a budget) or an Arena (a slab of planned size inside
+// one).
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -9,10 +10,10 @@ namespace spillway {
 
 class Allocator;
 
-/// Every piece of memory begins at a multiple of this, so that SIMD loads, registered I/O buffers' sub-ranges and CUDA copies are aligned.
+/// Every piece of memory is aligned to this many bytes, as SIMD loads, sub-ranges of registered I/O buffers and CUDA copies require.
 constexpr i64 kAllocationAlignment = 256;
 
-/// RAII for one piece of memory; gives it back on destruction. `data` is null for zero bytes and on the meta device.
+/// Owns one piece of memory and returns it to its allocator on destruction. `data` is null for zero bytes and on the meta device.
 class Allocation {
  public:
   Allocation() = default;
@@ -23,7 +24,7 @@ class Allocation {
   void reset();
 
   std::byte* data() const { return data_; }
-  i64 offset() const { return offset_; }  // within the owner's slab; 0 for a pool
+  i64 offset() const { return offset_; }  // offset within the owner's slab; 0 for a pool
   i64 bytes() const { return bytes_; }
 
  private:
@@ -36,7 +37,8 @@ class Allocation {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// `what` says for what, in the out-of-memory message. Throws Error(refused) over the budget, Error(io) when the system has no more.
+  /// Allocates `bytes`; `what` names the purpose in the out-of-memory message. Throws Error(refused) if the budget is exceeded and
+  /// Error(io) if the system has no more memory.
   virtual Allocation allocate(i64 bytes, const char* what) = 0;
 
  private:

@@ -33,7 +33,7 @@ Allocation Arena::allocate(i64 bytes, const char* what) {
   return Allocation(this, base_ ? base_ + at : nullptr, at, bytes);
 }
 
-// The gap it leaves becomes one with its neighbours.
+// Adjacent free pieces are merged.
 void Arena::release(std::byte*, i64 offset, i64 bytes) noexcept {
   i64 size = rounded(bytes);
   used_bytes_ -= size;

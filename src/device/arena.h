@@ -1,6 +1,6 @@
-// A slab with a deterministic first-fit allocator: the same sequence of requests gives the same offsets, with memory under it or without
-// (base == nullptr: the meta device). So a dry run of a block on the meta device tells the exact bytes the real run needs, fragmentation
-// included. Used by one thread at a time.
+// A slab with a deterministic first-fit allocator. The same sequence of requests gives the same offsets, whether there is memory behind it
+// or not (base == nullptr: the meta device). A dry run of a block on the meta device therefore tells exactly how many bytes the real run
+// needs, fragmentation included. An arena is used by one thread at a time.
 #pragma once
 #include <map>
 
@@ -10,16 +10,16 @@ namespace spillway {
 
 class Arena final : public Allocator {
  public:
-  /// Without memory; grows as asked. peak_bytes() afterwards is the size the slab must have.
+  /// Creates an arena without memory that grows as requested. Afterwards peak_bytes() is the size that the slab must have.
   Arena() = default;
-  /// Over [base, base + bytes).
+  /// Creates an arena over the memory [base, base + bytes).
   Arena(std::byte* base, i64 bytes) : base_(base), capacity_(bytes) {}
 
-  /// Throws Error(bug) when the slab is too small: the plan promised that it is not.
+  /// Throws Error(bug) when the slab is too small, since the plan computed its size beforehand.
   Allocation allocate(i64 bytes, const char* what) override;
 
   i64 used_bytes() const { return used_bytes_; }
-  /// Highest end of any piece handed out since construction.
+  /// Returns the highest end offset of any piece allocated since construction.
   i64 peak_bytes() const { return peak_bytes_; }
 
  private:
@@ -27,8 +27,8 @@ class Arena final : public Allocator {
 
   std::byte* base_ = nullptr;
   i64 capacity_ = -1;        // -1: unbounded
-  std::map<i64, i64> gaps_;  // offset -> bytes; none reaches end_
-  i64 end_ = 0;              // of the last piece
+  std::map<i64, i64> gaps_;  // free pieces, offset -> bytes; none reaches end_
+  i64 end_ = 0;              // end offset of the last piece in use
   i64 used_bytes_ = 0, peak_bytes_ = 0;
 };
 

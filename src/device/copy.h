@@ -1,11 +1,12 @@
-// Copies between places in memory that are larger than caches: what moves between the device and host memory, where both are memory of the
-// CPU. Stores pass the caches by: the destination is not read before it is written, and caches keep what is computed with. Thread-safe.
+// Copies for memory regions larger than the caches, such as offloaded data on the CPU backend, where device memory and host memory are both
+// memory of the CPU. Non-temporal stores bypass the caches: the destination is not read before it is written, and the caches keep the data
+// of the computation. Thread-safe.
 #pragma once
 #include "base/types.h"
 
 namespace spillway {
 
-/// Spread over the threads of the current stream; done on return. The regions must not overlap.
+/// Copies with the threads of the current stream and returns when the copy is complete. The regions must not overlap.
 void copy_past_caches(std::byte* to, const std::byte* from, i64 bytes);
 
 }  // namespace spillway

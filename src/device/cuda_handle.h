@@ -1,6 +1,6 @@
-// What is made by the CUDA runtime and must be given back, as one small template and one alias for each kind; and the translation of its
-// errors into ours. Included only where CUDA is there (device/ and *_cuda.*). A handle belongs to the device that was current when it was
-// made; it is moved, never copied, and used by one thread at a time.
+// RAII handles for objects of the CUDA runtime (one small template and an alias for each kind), and the translation of CUDA errors into
+// Error. It is included only where CUDA is available (device/ and *_cuda.*). A handle belongs to the device that was current when it was
+// created. It can be moved but not copied, and is used by one thread at a time.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// Throws Error(io) naming `call` unless `status` is success. An error of earlier asynchronous work may surface at any later call.
+/// Throws Error(io) naming `call` unless `status` is success. Any call may report an error of earlier asynchronous work.
 inline void cuda_check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   throw Error(ErrorCode::io, std::string("[cuda] expected ") + call + " to succeed, got " + cudaGetErrorName(status) + " (" +
@@ -33,7 +33,7 @@ class CudaHandle {
   }
   ~CudaHandle() { reset(); }
 
-  /// Gives it back now. The status is dropped: whoever waits on the work sees its error there.
+  /// Destroys the object now. The status is ignored, because whoever waits for the work sees its error there.
   void reset() {
     if (handle_) static_cast<void>(kDestroy(std::exchange(handle_, nullptr)));
   }
@@ -47,14 +47,14 @@ class CudaHandle {
 using CudaStream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
 using CudaEvent = CudaHandle<cudaEvent_t, cudaEventDestroy>;
 
-/// A stream of the current device that does not wait for the legacy default stream.
+/// Creates a stream on the current device that does not synchronize with the legacy default stream.
 inline CudaStream make_cuda_stream() {
   cudaStream_t stream = nullptr;
   cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   return CudaStream(stream);
 }
 
-/// An event of the current device that orders work and keeps no time.
+/// Creates an event on the current device that orders work and does not measure time.
 inline CudaEvent make_cuda_event() {
   cudaEvent_t event = nullptr;
   cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");

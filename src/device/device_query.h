@@ -1,7 +1,8 @@
-// Which NVIDIA GPUs this process could use, as facts: nothing here throws, a missing driver or GPU is a sentence in `problem`. Called by
-// the app before it chooses a device, and by tests that need a GPU. One implementation with CUDA, one without; libcuda is never linked, so
-// the program starts where there is no driver. Thread-safe. Opening a GPU makes its context (some 500 MiB of its memory, which free_bytes
-// no longer counts), in which whoever waits for the GPU sleeps; the calling thread's current device stays as it was.
+// Lists the NVIDIA GPUs that this process could use. Nothing here throws; a missing driver or GPU is reported as a sentence in `problem`.
+// The app calls it before it chooses a device, as do tests that need a GPU. There is one implementation with CUDA and one without; libcuda
+// is never linked, so the program starts where there is no driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB
+// of its memory (free_bytes no longer counts them) and lets threads sleep while they wait for the GPU. The calling thread's current device
+// does not change.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,23 +13,23 @@
 namespace spillway {
 
 struct GpuFacts {
-  int index = 0;  // as in Device::cuda(index): the visible ones, from 0
+  int index = 0;  // as in Device::cuda(index): visible GPUs are counted from 0
   std::string name;
-  std::string bus;  // where it is plugged in, as the driver says it: which GPU of the node this is
+  std::string bus;  // PCI address as "domain:bus:device" in decimal; tells which GPU of the node this is
   i64 total_bytes = 0;
   i64 free_bytes = 0;
   int compute_capability = 0;  // major * 10 + minor: 90 for Hopper
-  std::string problem;         // empty: this build can run here
-  std::string unique;          // the driver's UUID in hexadecimal: of slices of one GPU (MIG), in one place, each has its own
+  std::string problem;         // why this build cannot run here; empty if it can
+  std::string unique;          // the driver's UUID in hexadecimal; each MIG slice of one GPU has its own
 };
 
 struct GpuReport {
   std::vector<GpuFacts> gpus;
-  std::string problem;  // why there are none; empty when there are some
+  std::string problem;  // why no GPU was found; empty if some were
 };
 
-/// Opens all, or `one` of them alone (modulo their number): a process leaves others' memory alone, and those of exclusive mode to their
-/// users. Of the others free_bytes is 0, and the problem says that nobody looked.
+/// Opens all GPUs, or only GPU `one` (modulo their number), so that a process neither takes memory on GPUs of other ranks nor disturbs
+/// users of GPUs in exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that nobody looked.
 GpuReport query_gpus(std::optional<int> one = {});
 
 }  // namespace spillway

@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-// Never launched: whether the runtime finds code of it for a GPU tells whether this build's kernels can run there.
+// Never launched. If the runtime finds code of this kernel for a GPU, this build's kernels can run there.
 __global__ void probe() {}
 
 std::string describe(cudaError_t status) {
@@ -21,7 +21,7 @@ std::string problem_of_count(cudaError_t status) {
   return "the CUDA runtime cannot count GPUs: " + describe(status);
 }
 
-// Needs the GPU to be current.
+// Reads the free memory and checks that this build has code for the GPU, which must be current.
 std::string problem_of_use(GpuFacts& gpu) {
   size_t free_bytes = 0, total_bytes = 0;
   if (const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes); status != cudaSuccess) {
@@ -36,7 +36,7 @@ std::string problem_of_use(GpuFacts& gpu) {
   return "";
 }
 
-// Waiting for a GPU is left to its interrupt: the cores have other things to do.
+// Opens the GPU so that threads that wait for it sleep until its interrupt and leave their cores free.
 cudaError_t open(int index) {
   const cudaError_t status = cudaInitDevice(index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
   return status == cudaSuccess ? cudaSetDevice(index) : status;
@@ -63,7 +63,7 @@ GpuFacts facts_of(int index, bool opened) {
   } else {
     gpu.problem = opened ? problem_of_use(gpu) : "nobody looked at it";
   }
-  static_cast<void>(cudaGetLastError());  // a problem told here is not to be found again by somebody else's call
+  static_cast<void>(cudaGetLastError());  // the problem is reported here, so a later call must not find it again
   return gpu;
 }
 
@@ -76,8 +76,8 @@ GpuReport query_gpus(std::optional<int> one) {
     return {{}, problem_of_count(status)};
   }
   if (count == 0) return {{}, problem_of_count(cudaErrorNoDevice)};
-  // On a thread of its own, which makes GPUs current as it likes. To make the caller's current again would open it: since CUDA 12
-  // cudaSetDevice makes a context, half a GiB of a GPU that another rank may have for itself.
+  // The query runs on its own thread, which may change its current GPU freely. Restoring the caller's current GPU would open that GPU:
+  // since CUDA 12, cudaSetDevice creates a context, which takes half a GiB of a GPU that another rank may need for itself.
   GpuReport report;
   start_thread([&] {
     for (int i = 0; i < count; ++i) report.gpus.push_back(facts_of(i, !one || *one % count == i));

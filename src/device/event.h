@@ -1,5 +1,5 @@
-// The end of something asynchronous. Whoever starts asynchronous work hands out its Event; an error inside the work travels in it and is
-// rethrown at wait(), never lost. Copies share one state. All members are thread-safe.
+// The completion of asynchronous work. Whoever starts asynchronous work returns an Event for it; an error inside the work is stored in the
+// Event and rethrown by wait(), so it is never lost. Copies share one state. All members are thread-safe.
 #pragma once
 #include <exception>
 #include <memory>
@@ -9,28 +9,29 @@ namespace spillway {
 
 class Event {
  public:
-  /// A pending event; exactly one of set() and fail() must follow.
+  /// Creates a pending event; exactly one call of set() or fail() must follow.
   Event();
-  /// An event that has already happened.
+  /// Returns an event that has already happened.
   static Event done();
-  /// What something else knows of, a GPU's driver for one: asked whenever the event is.
+  /// A completion known to something else, such as a GPU's driver, which is queried whenever the event is.
   class Awaited {
    public:
     virtual ~Awaited() = default;
     virtual bool ready() const = 0;
-    /// As Event::wait().
+    /// Blocks until done and rethrows errors, as Event::wait() does.
     virtual void wait() const = 0;
   };
-  /// Neither set() nor fail() it.
+  /// Returns an event that forwards to `awaited`. Do not call set() or fail() on it.
   static Event of(std::shared_ptr<const Awaited> awaited);
-  /// Ready when all parts are; wait() then rethrows the first failed part's error, in the order given. Neither set() nor fail() it.
+  /// Returns an event that is ready when all parts are. Its wait() waits for all parts and then rethrows the error of the first failed one,
+  /// in the order given. Do not call set() or fail() on it.
   static Event all(std::vector<Event> parts);
 
   void set();
   void fail(std::exception_ptr error);
 
   bool ready() const;
-  /// Blocks until set; rethrows what the work threw. May be called often and from several threads.
+  /// Blocks until the event has happened and rethrows the error of the work, if any. May be called repeatedly and from several threads.
   void wait() const;
 
  private:

@@ -1,27 +1,29 @@
-// Copies between a GPU and host memory that is page-locked in pieces. The driver refuses a copy of host memory that crosses from one locked
-// piece into another, or into what is not locked: such memory "must be either entirely registered … or not registered at all" (CUDA runtime
-// API, cudaMemcpyAsync). So pieces end at addresses that everybody knows, and copies are cut there. Included by *cuda.cc alone.
+// Copies between a GPU and host memory that is page-locked (pinned) in pieces. The driver refuses a copy whose host memory crosses from one
+// locked piece into another or into unlocked memory: such memory "must be either entirely registered … or not registered at all" (CUDA
+// runtime API, cudaMemcpyAsync). Pieces therefore end at fixed addresses (multiples of the piece size), and copies are cut there. Only
+// *cuda.cc files include this header.
 #pragma once
 #include <cstdint>
 
 #include "base/units.h"
 
-struct CUstream_st;  // cudaStream_t's
+struct CUstream_st;  // the struct behind cudaStream_t
 
 namespace spillway {
 
-/// The driver takes time and memory for each locked piece, and refuses some that are too long.
+/// The size of a locked piece. The driver takes time and memory for each piece, and refuses some that are too long.
 constexpr i64 kLockedPieceBytes = kGiB;
 
-/// From `at` to the end of the piece it would lie in.
+/// Returns the number of bytes from `at` to the end of the piece that contains it.
 inline i64 rest_of_piece(const std::byte* at) {
   return kLockedPieceBytes - static_cast<i64>(reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kLockedPieceBytes));
 }
 
-/// Put on the queue, of the calling thread's GPU. Error(io). Counted in gpu_waits() where it is not page-locked.
+/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked, each piece counts in gpu_waits().
+/// Throws Error(io).
 void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* queue);
 
-/// Until all that is on the queue is done; counted in gpu_waits() unless it is. Error(io).
+/// Blocks until all work on `queue` is done. Counts in gpu_waits() unless it was done already. Throws Error(io).
 void wait_for_gpu_queue(CUstream_st* queue);
 void count_gpu_wait();
 

@@ -13,7 +13,7 @@ std::vector<std::string> gpu_places() {
     const bool known = cudaGetDeviceProperties(&p, gpu) == cudaSuccess;
     places.push_back(known ? fmt::format("{:04x}:{:02x}:{:02x}.0", p.pciDomainID, p.pciBusID, p.pciDeviceID) : "");
   }
-  static_cast<void>(cudaGetLastError());  // a problem here is told by whoever opens it
+  static_cast<void>(cudaGetLastError());  // whoever opens the GPU reports the problem
   return places;
 }
 

@@ -1,40 +1,40 @@
-// A queue of work for a GPU (a CUDA stream), and copies on it. Two versions, as device_query.h: without CUDA none can be made. Errors of
-// the driver are Error(io), also those of work put on the queue before. Thread-safe: whoever puts work on it at the same time does so in
-// some order.
+// A queue of work for a GPU (a CUDA stream), and copies and events on it. There is a version with CUDA and one without, in which no queue
+// can be created. Driver errors, including those of work queued earlier, are Error(io). Thread-safe: work that several threads queue at the
+// same time is executed in some order.
 #pragma once
 #include <memory>
 
 #include "device/device.h"
 #include "device/event.h"
 
-struct CUstream_st;  // cudaStream_t's
-struct CUevent_st;   // cudaEvent_t's
+struct CUstream_st;  // the struct behind cudaStream_t
+struct CUevent_st;   // the struct behind cudaEvent_t
 
 namespace spillway {
 
 class GpuEvent;
 
-/// Blocks of urgent work take multiprocessors that come free before those of other queues.
+/// The priority of a queue. Thread blocks of urgent work get multiprocessors that become free before those of other queues.
 enum class Urgency { plain, urgent };
 
 class GpuQueue {
  public:
-  /// Error(usage) in a build without CUDA.
+  /// Creates a queue on `gpu`. Throws Error(usage) in a build without CUDA.
   explicit GpuQueue(Device gpu, Urgency urgency = Urgency::plain);
   ~GpuQueue();
   GpuQueue(const GpuQueue&) = delete;
   GpuQueue& operator=(const GpuQueue&) = delete;
 
   CUstream_st* handle() const { return handle_; }
-  /// Until all that is on it is done.
+  /// Blocks until all work on the queue is done.
   void wait() const;
-  /// Between any memory of the GPU and the host. Done when the queue has come to it.
+  /// Puts a copy on the queue, between any memory of the GPU and the host. It is executed when the queue reaches it.
   void copy(std::byte* to, const std::byte* from, i64 bytes) const;
-  /// What is put on it from now on begins when that has happened.
+  /// Makes work that is queued from now on start only after `event` has happened.
   void wait_for(const GpuEvent& event) const;
-  /// What is put on it from now on begins when all that is on `other` now is done.
+  /// Makes work that is queued here from now on start only after all present work of `other` is done.
   void follow(const GpuQueue& other) const;
-  /// When all that is on it now is done. The queue outlives whoever asks.
+  /// Returns an event that happens when all present work of the queue is done. The queue must outlive the event's users.
   Event moment() const;
 
  private:
@@ -42,11 +42,12 @@ class GpuQueue {
   struct Idle;
   const Device gpu_;
   CUstream_st* handle_ = nullptr;
-  std::shared_ptr<Idle> idle_;  // events that no moment needs any more
+  std::shared_ptr<Idle> idle_;  // reusable events that no moment needs any more
 };
 
-/// A moment on a queue: when all that is on it at record() is done. Recorded again it is another moment; whoever waits for the one before
-/// still does. Thread-safety: one thread records, others wait for what was recorded before they were told of it.
+/// A point on a queue: the moment when all work queued before record() is done. Recording again replaces the point, but threads that wait
+/// for the previous one still do so. Thread safety: one thread records; others may wait for a recording that they were told of after it was
+/// made.
 class GpuEvent {
  public:
   explicit GpuEvent(Device gpu);
@@ -56,9 +57,9 @@ class GpuEvent {
 
   void record(const GpuQueue& queue) const;
   bool ready() const;
-  /// The calling thread, until it has happened.
+  /// Blocks the calling thread until the event has happened.
   void wait() const;
-  /// Both have happened.
+  /// Returns the seconds between two events, both of which must have happened.
   double seconds_since(const GpuEvent& earlier) const;
   CUevent_st* handle() const { return handle_; }
 
@@ -66,13 +67,14 @@ class GpuEvent {
   CUevent_st* handle_ = nullptr;
 };
 
-/// How often threads of this process stood still for a GPU: waited for a queue or an event that work stood before, or copied host memory
-/// that is not page-locked, which the driver does not do beside them.
+/// Returns how often threads of this process stalled for a GPU: they waited for a queue or an event with unfinished work, or copied host
+/// memory that is not page-locked, which the driver does synchronously.
 i64 gpu_waits();
 
-/// Makes the GPU the calling thread's; nothing for a CPU.
+/// Makes the GPU the current one of the calling thread; does nothing for a CPU.
 void use_device(Device device);
-/// The same while one lives; then the one that was is current again, as the other libraries of a process expect (unless nobody uses it).
+/// Makes a GPU current for as long as the object lives. Then it restores the previous one, as other libraries in the process expect (unless
+/// nobody has opened that one).
 class CurrentDevice {
  public:
   explicit CurrentDevice(Device device);
@@ -81,13 +83,13 @@ class CurrentDevice {
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
-  int before_ = -1;  // none to go back to
+  int before_ = -1;  // the GPU to restore; -1: none
 };
 
-/// Of the calling thread's GPU: the queue that libraries put work on unless they are told another (CUDA's legacy default stream; PyTorch's
-/// too), so that what they and we do to the same memory is done in order. Ranks have queues of their own. Null in a build without CUDA.
+/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work of ours
+/// and of other libraries on the same memory is thus ordered. Ranks have queues of their own. Null in a build without CUDA.
 CUstream_st* common_gpu_queue();
-/// Until all that is on any queue of the GPU is done, of whatever library of this process.
+/// Blocks until all work on all queues of the GPU is done, whichever library of this process queued it.
 void wait_for_gpu(Device gpu);
 
 }  // namespace spillway

@@ -15,8 +15,8 @@ void use_device(Device device) {
 
 namespace {
 
-// Whether somebody has: since CUDA 12 cudaSetDevice() opens a GPU, half a GiB of its memory ("CUDA Driver API 13.0,
-// cuDevicePrimaryCtxGetState").
+// Returns whether this process has opened the GPU. Since CUDA 12, cudaSetDevice() opens a GPU, which takes half a GiB of its memory, so
+// that is checked first ("CUDA Driver API 13.0, cuDevicePrimaryCtxGetState").
 bool is_open(int gpu) {
   using GetState = int (*)(int gpu, unsigned* flags, int* active);
   static const auto* const driver = new SharedLibrary({"libcuda.so.1"});
@@ -71,7 +71,7 @@ class GpuQueue::Moment final : public Event::Awaited {
 
   const GpuEvent& event() const { return *event_; }
   bool ready() const override { return event_->ready(); }
-  // What stood before it may have failed, which the queue knows.
+  // Work before the event may have failed; the queue's status tells.
   void wait() const override {
     use_device(gpu_);
     event_->wait();
@@ -106,7 +106,7 @@ GpuQueue::~GpuQueue() {
 void GpuQueue::wait() const { wait_for_gpu_queue(handle_); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
-  use_device(gpu_);  // a thread that was never given one would wake another GPU
+  use_device(gpu_);  // a thread that selected no GPU would open GPU 0
   put_gpu_copy(to, from, bytes, handle_);
 }
 
@@ -134,7 +134,7 @@ void GpuEvent::record(const GpuQueue& queue) const { cuda_check(cudaEventRecord(
 bool GpuEvent::ready() const {
   const cudaError_t status = cudaEventQuery(handle_);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // that it is not ready is no error
+    static_cast<void>(cudaGetLastError());  // "not ready" is not an error
     return false;
   }
   cuda_check(status, "cudaEventQuery");

@@ -1,6 +1,6 @@
-// The only source of memory: a name, a hard budget, and the table of what is held. One per (rank, tier). On the CPU backend the "device" is
-// a pool of host memory with a budget of its own. Thread-safe. Memory comes page-aligned from its source, zero when fresh if that is the
-// system, and goes back there when released; sizes are exact.
+// The only source of memory. A pool has a name, a hard budget and a table of what is allocated; there is one per rank and tier. On the CPU
+// backend the "device" is a pool of host memory with its own budget. Thread-safe. Memory is page-aligned; fresh memory from the system is
+// zero. Released memory goes back to the source. Sizes are rounded up to pages, without other overhead.
 // Invariant: used_bytes() <= peak_bytes() <= budget_bytes().
 #pragma once
 #include <limits>
@@ -17,7 +17,7 @@ constexpr i64 kUnlimited = std::numeric_limits<i64>::max();
 
 class MemoryPool final : public Allocator {
  public:
-  /// `help`: the sentence that ends an out-of-memory message, for example "raise --device-memory".
+  /// `help` is the sentence that ends an out-of-memory message, for example "raise --device-memory".
   MemoryPool(std::string name, i64 budget_bytes, std::string help = "", std::unique_ptr<MemorySource> source = system_memory());
   ~MemoryPool() override;
 
@@ -27,10 +27,10 @@ class MemoryPool final : public Allocator {
   i64 budget_bytes() const { return budget_bytes_; }
   i64 used_bytes() const;
   i64 peak_bytes() const;
-  /// "for what: bytes" a line, largest first.
+  /// Returns one line "purpose: bytes" for each purpose, largest first.
   std::string table() const;
 
-  /// The pool of code that was given none (tests, examples): no budget, lives as long as the process.
+  /// Returns the pool for code that was given none (tests, examples). It has no budget and lives as long as the process.
   static MemoryPool& heap();
 
  private:

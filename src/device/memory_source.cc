@@ -20,7 +20,7 @@ void unmap(std::byte* at, i64 bytes) {
   if (bytes > 0) ::munmap(at, static_cast<size_t>(bytes));
 }
 
-// 2 MiB-aligned memory advised to huge pages, by mapping too much and giving the ends back.
+// Returns 2 MiB-aligned memory advised to use huge pages. It maps too much and unmaps the ends.
 std::byte* map_huge(i64 bytes) {
   std::byte* wide = map_pages(bytes + kHugePage);
   if (!wide) return nullptr;
@@ -34,7 +34,7 @@ std::byte* map_huge(i64 bytes) {
 class SystemMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {
-    if (bytes > std::numeric_limits<i64>::max() - kHugePage) return map_pages(bytes);  // the system says what it thinks of that
+    if (bytes > std::numeric_limits<i64>::max() - kHugePage) return map_pages(bytes);  // let the system refuse it
     return bytes >= kHugePage ? map_huge(bytes) : map_pages(bytes);
   }
   void give_back(std::byte* at, i64 bytes) noexcept override { unmap(at, bytes); }

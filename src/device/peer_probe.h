@@ -1,6 +1,6 @@
-// Whether the GPUs of this node reach each other's memory, found out by copying a little between each two of them: where an IOMMU or PCIe's
-// ACS stands between two GPUs, such copies hang or lose their bytes, though the driver says that they work. A process of its own copies and
-// is killed when it does not come back, so that no GPU of the caller's hangs. Two versions, as device_query.h.
+// Tests whether the GPUs of this node can reach each other's memory, by small copies between every two of them. If an IOMMU or PCIe ACS
+// stands between two GPUs, such copies hang or lose data although the driver says that they work. A child process makes the copies and is
+// killed if it hangs, so that no GPU of the caller hangs. There is a version with CUDA and one without.
 #pragma once
 #include <string>
 
@@ -8,14 +8,16 @@ namespace spillway {
 
 struct PeerReport {
   int gpus = 0;
-  int reached = 0;      // of the ordered pairs of them: those between which the driver allows copies and the bytes came
-  std::string problem;  // what went wrong between which two, or without GPUs that the driver hangs; empty: nothing did
-  // Between all that are linked (by NVLink: the GPUs know each other's atomics, as none do over PCIe) the bytes came; there is such a pair.
+  int reached = 0;      // ordered pairs of GPUs for which the driver allows copies and the data arrived
+  std::string problem;  // what went wrong and between which GPUs, or that the driver hangs (then gpus is 0); empty: nothing
+  // True if there are linked pairs and no copy between linked GPUs failed. Linked means by NVLink, recognised by native peer atomics, which
+  // PCIe lacks.
   bool links_work = false;
 };
 
-/// Forks: before this process has used a GPU, and with no other thread that holds a lock. A copy hangs that takes longer than the
-/// time-out; so does the driver that takes longer to find its GPUs and open them. Where nothing can be found out the report is empty.
+/// Runs the test in a forked process. Call it before this process uses a GPU and while no other thread holds a lock. A copy that takes
+/// longer than `timeout_s` counts as hanging, and so does a driver that takes longer than `start_s` to find and open its GPUs. The report
+/// is empty where nothing can be found out.
 PeerReport probe_peers(double timeout_s = 10, double start_s = 60);
 
 }  // namespace spillway

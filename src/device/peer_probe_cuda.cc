@@ -19,13 +19,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = size_t{1} << 20;
 
-// What the prober tells: of a pair first that its copy begins, then how it ended.
+// A message of the child process. For each pair it first says that the copy begins, then how it ended.
 struct Told {
   enum class What { gpus, begins, no_access, reached, lost, failed, links_end } what;
-  int from, to;  // of `gpus` the first is their number
+  int from, to;  // a pair of GPUs; for `gpus`, `from` holds their number
 };
 
-// Of the prober, which ends without giving anything back: the system takes it all.
+// The code of the child process. It frees nothing on exit, because the system reclaims everything.
 class Prober {
  public:
   explicit Prober(int pipe) : pipe_(pipe) {}
@@ -41,7 +41,7 @@ class Prober {
   }
 
  private:
-  // Those that are linked first: what hangs between others says nothing of them.
+  // Probes either the linked or the other pairs. Linked ones come first, so that a hang between others does not hide their result.
   void probe_all(int gpus, bool links) const {
     for (int from = 0; from < gpus; ++from) {
       for (int to = 0; to < gpus; ++to) {
@@ -62,7 +62,7 @@ class Prober {
     std::vector<unsigned char> sent(kBytes), got(kBytes);
     for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<unsigned char>((i * 7 + static_cast<size_t>(from) * 16 + 1) % 251 + 1);
     void *source = nullptr, *target = nullptr;
-    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // in their order
+    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // evaluated in this order
       return std::ranges::all_of(calls, [](cudaError_t status) { return status == cudaSuccess; });
     };
     if (!all_well({cudaSetDevice(to), cudaMalloc(&target, kBytes), cudaMemcpy(target, got.data(), kBytes, cudaMemcpyHostToDevice),
@@ -87,7 +87,7 @@ class Prober {
   const int pipe_;
 };
 
-// What comes in time, else nothing: of a prober that hangs or is gone.
+// Receives one message in time. Returns false if the child process hangs or has ended (`gone`).
 bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
   auto* to = reinterpret_cast<char*>(&told);
@@ -104,7 +104,7 @@ bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
   return true;
 }
 
-// A prober in the driver's hands may take its time to die: it is left to.
+// Kills the child process. It may take long to die inside the driver; after 10 s it is left alone.
 void end(pid_t prober) {
   static_cast<void>(::kill(prober, SIGKILL));
   for (int turn = 0; turn < 1000 && ::waitpid(prober, nullptr, WNOHANG) == 0; ++turn)
@@ -137,7 +137,7 @@ PeerReport probe_peers(double timeout_s, double start_s) {
   if (prober == 0) {
     ::close(ends[0]);
     Prober(ends[1]).run();
-    static_cast<void>(::raise(SIGKILL));  // nothing of the parent's is to be ended here
+    static_cast<void>(::raise(SIGKILL));  // skips the exit handlers inherited from the parent process
   }
   ::close(ends[1]);
   PeerReport report;

@@ -19,9 +19,9 @@
 namespace spillway {
 namespace {
 
-// More do not make the kernel's zeroing and the driver's pinning any faster.
+// More threads do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
-constexpr i64 kTouchedBytes = 64 * kMiB;  // by one thread at a time
+constexpr i64 kTouchedBytes = 64 * kMiB;  // touched by one thread at a time
 constexpr i64 kHostPage = 4 * kKiB;
 
 struct Piece {
@@ -42,10 +42,10 @@ void run_on_cores(const std::vector<int>& cores) {
   for (const int core : cores) {
     if (core < CPU_SETSIZE) CPU_SET(core, &set);
   }
-  sched_setaffinity(0, sizeof set, &set);  // where it is forbidden memory lies where it may
+  sched_setaffinity(0, sizeof set, &set);  // if this is forbidden, memory lies wherever the present cores put it
 }
 
-// The first problem of those of several threads.
+// Keeps the first problem that any of several threads reports.
 class Problem {
  public:
   bool none() const { return !there_; }
@@ -82,7 +82,7 @@ class PinnedMemory final : public MemorySource {
   }
 
  private:
-  // Why not; all of it or nothing.
+  // Locks all of the memory or nothing. Returns why it could not; empty on success.
   std::string lock(std::byte* at, i64 bytes) const {
     const std::vector<Piece> pieces = pieces_of(at, bytes);
     std::vector<char> locked(pieces.size(), 0);
@@ -131,7 +131,7 @@ class PinnedMemory final : public MemorySource {
     }
   }
 
-  // So that the pages are there, near the GPU, when the driver walks them one after the other.
+  // Touches all pages so that they exist, near the GPU, before the driver walks them one after the other.
   template <class Done>
   void touch(std::byte* at, i64 bytes, const Done& done) const {
     on_threads(ceil_div(bytes, kTouchedBytes), [&](i64 n) {
@@ -141,7 +141,7 @@ class PinnedMemory final : public MemorySource {
     });
   }
 
-  // Each of so many once, on threads with the GPU: one that was never given one would open another.
+  // Calls body(0) … body(count - 1) once each on worker threads. Each thread selects the GPU first; otherwise CUDA would open GPU 0.
   template <class Body>
   void on_threads(i64 count, const Body& body) const {
     std::atomic<i64> next = 0;
@@ -165,7 +165,7 @@ class PinnedMemory final : public MemorySource {
 
   const Pinning pinning_;
   const std::unique_ptr<MemorySource> pages_ = system_memory();
-  std::map<std::byte*, bool> locked_;  // whether it is
+  std::map<std::byte*, bool> locked_;  // for each allocation, whether it is locked
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A named stretch of the calling thread's work, seen by NVIDIA's profilers (NVTX 3, which costs next to nothing where none runs). Two
-// versions: nothing without CUDA. Ranges of a thread nest.
+// A named range of the calling thread's work that NVIDIA's profilers show (NVTX 3, which costs next to nothing when no profiler runs).
+// Without CUDA it does nothing. Ranges of a thread nest.
 #pragma once
 #include <string>
 

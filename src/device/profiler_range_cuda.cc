@@ -5,7 +5,7 @@
 
 namespace spillway {
 
-// NVTX starts itself at the first call, by its own means, which two threads may not do at once.
+// NVTX initialises itself at the first call in a way that is not thread-safe, so a static variable guards it.
 ProfilerRange::ProfilerRange(const std::string& name) {
   [[maybe_unused]] static const bool started = (nvtxInitialize(nullptr), true);
   nvtxRangePushA(name.c_str());

@@ -1,5 +1,5 @@
-// A library opened at run time, so that the program starts where it is missing: what only some machines have, such as CUDA's libraries or
-// the plug-in for MPI. Closed with its owner, who must outlive every use of what was found in it.
+// A library opened at run time, so that the program starts on machines without it, for example CUDA's libraries or the MPI plug-in. The
+// destructor closes it, so the object must outlive every use of functions found in it.
 #pragma once
 #include <string>
 #include <utility>
@@ -9,23 +9,24 @@ namespace spillway {
 
 class SharedLibrary {
  public:
-  /// Whether libraries opened later find its symbols (RTLD_GLOBAL).
+  /// Says whether libraries opened later can use its symbols (RTLD_GLOBAL).
   enum class Symbols { its_own, shared };
 
   SharedLibrary() = default;
-  /// The first of `names` that can be opened with all it needs: paths, or file names for the loader to find (LD_LIBRARY_PATH, ld.so.conf).
+  /// Opens the first of `names` that can be loaded with all its dependencies. Names are paths, or file names for the loader to find
+  /// (LD_LIBRARY_PATH, ld.so.conf).
   explicit SharedLibrary(const std::vector<std::string>& names, Symbols symbols = Symbols::its_own);
   SharedLibrary(SharedLibrary&& other) noexcept { *this = std::move(other); }
   SharedLibrary& operator=(SharedLibrary&& other) noexcept;
   ~SharedLibrary();
 
   explicit operator bool() const { return handle_ != nullptr; }
-  /// Under which it was opened.
+  /// Returns the name under which it was opened.
   const std::string& name() const { return name_; }
-  /// Why not under the names before it, in the loader's words, each with its name: one for each that was tried in vain.
+  /// Returns the loader's message for each name that was tried in vain, in order.
   const std::vector<std::string>& problems() const { return problems_; }
 
-  /// The address of a function or variable of it, null if it has none of this name. Of an open one.
+  /// Returns the address of a function or variable of an open library, or null if there is none of this name.
   void* find(const char* symbol) const;
 
  private:

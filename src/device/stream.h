@@ -1,16 +1,17 @@
-// What code needs to run: the device, the threads it may use and the memory it may take. One per rank and lane, made by whoever drives the
-// computation and put in force for the calling thread by StreamScope; ops and kernels ask for Stream::current(). There is no process-wide
-// current stream: ranks may be threads. A thread that was given none computes serially on the CPU with memory from MemoryPool::heap().
+// The execution context of code: the device, the threads it may use and the allocator of its memory. The code that drives a computation
+// makes one per rank and lane and makes it current for the calling thread with StreamScope; ops and kernels call Stream::current(). There
+// is no process-wide current stream, because ranks may be threads. A thread without a stream computes serially on the CPU with memory from
+// MemoryPool::heap().
 #pragma once
 #include "base/thread_pool.h"
 #include "device/allocator.h"
 #include "device/device.h"
 
-struct CUstream_st;  // cudaStream_t's
+struct CUstream_st;  // the struct behind cudaStream_t
 
 namespace spillway {
 
-/// Where a GPU may multiply f32 on its tensor cores, which take 10 of the 23 bits behind an operand's point.
+/// Whether a GPU may use tensor cores for f32 products. They keep only 10 of the 23 fraction bits of each operand.
 struct Tf32 {
   bool matmul = false, conv = false;
 };
@@ -18,14 +19,14 @@ struct Tf32 {
 struct Stream {
   Device device;
   ThreadPool* threads = nullptr;  // null: serial
-  Allocator* memory = nullptr;    // never null in a stream in force
-  CUstream_st* queue = nullptr;   // of a GPU: what kernels and copies are put on, to be done in order, later
+  Allocator* memory = nullptr;    // never null in a current stream
+  CUstream_st* queue = nullptr;   // for a GPU: the queue on which kernels and copies are executed in order
   Tf32 tf32;
 
   bool is_meta() const { return device.is_meta(); }
-  /// ThreadPool::run, serial without a pool.
+  /// Works like ThreadPool::run; serial without a pool.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task) const;
-  /// ThreadPool::for_ranges, serial without a pool.
+  /// Works like ThreadPool::for_ranges; serial without a pool.
   void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body) const;
   int thread_count() const { return threads ? threads->threads() : 1; }
 

@@ -1,15 +1,16 @@
-// Copies and zeros on the device of the stream in force: a CPU's by its threads, done on return; a GPU's on its queue, between any memory
-// of the GPU and the host. Thread-safe.
+// Copies and zero fills on the device of the current stream. On a CPU its threads do them, and they are done on return. On a GPU they go on
+// its queue; copies work between any memory of the GPU and the host. Thread-safe.
 #pragma once
 #include "base/types.h"
 
 namespace spillway {
 
-/// Done on return, and after everything that the queue held. The regions must not overlap.
+/// Copies and returns when the copy is complete; on a GPU it comes after everything queued before. The regions must not overlap.
 void transfer(std::byte* to, const std::byte* from, i64 bytes);
-/// On a GPU put on the queue; both regions stay as they are until it is done. Host memory should be page-locked: else it waits.
+/// Copies; on a GPU it only queues the copy, and both regions must stay unchanged until it is done. Host memory should be page-locked,
+/// otherwise the call waits.
 void put_transfer(std::byte* to, const std::byte* from, i64 bytes);
-/// On a GPU put on the queue.
+/// Fills with zeros; on a GPU it only queues the fill.
 void fill_zeros(std::byte* at, i64 bytes);
 
 }  // namespace spillway

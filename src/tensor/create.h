@@ -1,6 +1,6 @@
-// New tensors by what they hold, on the device of the stream in force, in PyTorch's words (empty, zeros and copies: tensor.h). A number is
-// rounded to the type to the nearest (bf16 and f16: of its f32). Random ones are a function of the key and the element's place alone,
-// whatever the device, the number of threads and what was drawn before: a key for each tensor (RandomKey{seed}.derive("name")).
+// Creates new tensors on the device of the current stream, with PyTorch's names (empty, zeros and copies are in tensor.h). Numbers are
+// rounded to the nearest value of the dtype (bf16 and f16 are rounded from the f32 value). Random values depend only on the key and the
+// element's index, not on the device, the number of threads or earlier draws; use one key per tensor (RandomKey{seed}.derive("name")).
 #pragma once
 #include <initializer_list>
 #include <vector>
@@ -10,22 +10,25 @@
 
 namespace spillway {
 
-/// All `value`. Throws Error(usage), as the others here, where an int type or bool cannot hold a value.
+/// Returns a tensor filled with `value`. Like the other functions here, it throws Error(usage) if an integer type or bool cannot hold a
+/// value.
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
-/// The values in row-major order: tensor_of({1, 2, 3, 4}, {2, 2}). Throws Error(usage) unless there is one for each element.
+/// Returns a tensor with the given values in row-major order: tensor_of({1, 2, 3, 4}, {2, 2}). Throws Error(usage) unless there is one
+/// value for each element.
 Tensor tensor_of(std::initializer_list<double> values, const Shape& shape, DType dtype = DType::f32);
-/// begin + i step below `end` (above it, of a negative step), computed in fp64: ceil((end - begin) / step) of them, [N].
+/// Returns begin + i * step for all i while the value is below `end` (above it, if step is negative), computed in fp64. The shape is [N]
+/// with N = ceil((end - begin) / step).
 Tensor arange(double begin, double end, double step = 1, DType dtype = DType::f32);
-/// Standard normal.
+/// Returns standard normal values.
 Tensor randn(const Shape& shape, RandomKey key, DType dtype = DType::f32);
-/// Uniform in [lowest, highest).
+/// Returns values uniform in [lowest, highest).
 Tensor uniform(const Shape& shape, RandomKey key, double lowest = 0, double highest = 1, DType dtype = DType::f32);
 
-/// The number of that type that lies there, widened.
+/// Reads the number of type `dtype` stored at `at` and converts it to double.
 double load_wide(const std::byte* at, DType dtype);
-/// The elements of a view of any type and any strides, widened, in row-major order; on the meta device none. Of a GPU's tensor the stream
-/// in force must be that GPU's; it is waited for.
+/// Returns the elements of a view of any type and any strides as doubles in row-major order. A meta tensor gives an empty list. For a GPU
+/// tensor the current stream must belong to that GPU; the call waits for it.
 std::vector<double> values_of(const Tensor& t);
 
 }  // namespace spillway

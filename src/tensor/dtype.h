@@ -1,6 +1,6 @@
-// Element types by their field names. bf16 and f16 are storage types: kernels widen what they load, compute in Wide<T> and round what they
-// store, to the nearest, of two as near the even one, with denormals and infinities. Of bf16 that is done with integers everywhere; of f16
-// (IEEE 754 binary16) by what the processor has for it, which gives the same bits (a GPU's NaN alone is another).
+// Element types and their conversions. bf16 and f16 are storage types: kernels widen what they load, compute in Wide<T> and round what they
+// store to the nearest value, ties to even, with denormals and infinities. bf16 is converted with integer arithmetic everywhere. f16 (IEEE
+// 754 binary16) uses the processor's instructions where it has them, which give the same bits, except that a GPU produces another NaN.
 #pragma once
 #include <bit>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace spillway {
 
 enum class DType : u8 { f32, f64, bf16, f16, int32, int64, uint8, boolean };
 
-/// 2-byte storage of a bfloat16 / IEEE half.
+/// The 2-byte storage of a bfloat16 or IEEE half-precision number.
 struct BFloat16 {
   u16 bits;
 };
@@ -38,22 +38,22 @@ constexpr i64 size_of(DType t) {
   return 0;
 }
 
-/// Rounded when stored: two bytes wide.
+/// Returns whether the type is a 2-byte floating type, to which values are rounded when they are stored.
 constexpr bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
 
 constexpr bool is_floating(DType t) { return t == DType::f32 || t == DType::f64 || is_half(t); }
 
-/// What sums, statistics and weight gradients of tensors of this type have: f64 of f64, f32 of every other.
+/// Returns the type of sums, statistics and weight gradients of tensors of type `t`: f64 for f64, f32 for every other type.
 constexpr DType wide_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-/// The type to compute in.
+/// The type in which kernels compute with values of type T.
 template <class T>
 using Wide = std::conditional_t<kIsHalf<T>, float, T>;
 
-/// f16 by integers and fp32 additions. NaN stays NaN, quiet, with the upper bits of its payload.
+/// Converts f16 to f32 with integer operations and fp32 additions. A NaN becomes a quiet NaN with the upper bits of its payload.
 constexpr float widen_f16(u16 half) {
   const u32 sign = (half & 0x8000u) << 16, magnitude = (half & 0x7fffu) << 13, exponent = magnitude & 0x0f800000u;
   if (exponent == 0x0f800000u) return std::bit_cast<float>(sign | 0x70000000u | magnitude | (magnitude > exponent ? 0x400000u : 0));
@@ -65,8 +65,8 @@ constexpr u16 round_f16(float x) {
   const auto sign = static_cast<u16>((bits >> 16) & 0x8000u);
   const auto with_sign = [sign](u32 half) { return static_cast<u16>(sign | half); };
   if (magnitude > 0x7f800000u) return with_sign(0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  if (magnitude >= 0x47800000u) return with_sign(0x7c00u);  // from 2^16 on; what is nearer to it than to the largest gets there below
-  // Below the normals: the sum's last bit is the smallest denormal.
+  if (magnitude >= 0x47800000u) return with_sign(0x7c00u);  // from 2^16 on: infinity; the last line rounds to it too
+  // The result is denormal: the last bit of this sum is the smallest f16 denormal.
   if (magnitude < 0x38800000u) return with_sign(std::bit_cast<u32>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u);
   return with_sign((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13);
 }
@@ -88,7 +88,7 @@ constexpr Wide<T> widen(T x) {
   }
 }
 
-/// To the nearest T, ties to even; NaN stays NaN, quiet.
+/// Rounds to the nearest T, ties to even. A NaN becomes a quiet NaN.
 template <class T>
 constexpr T narrow(Wide<T> x) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -108,7 +108,7 @@ constexpr T narrow(Wide<T> x) {
   }
 }
 
-/// "f32", "bool" …
+/// Returns the type's name: "f32", "bool", …
 std::string_view to_string(DType t);
 
 template <class T>

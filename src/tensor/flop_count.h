@@ -1,11 +1,11 @@
-// How many floating-point operations the products that are asked for take: matrices, attention, convolutions and experts, two for each
-// multiplication that is added up. Asked on the meta device nothing is computed, and the count is the same. What is element by element does
-// not count, as is usual. Per thread.
+// Counts the floating-point operations of matrix products, attention, convolutions and experts: two for each multiply-add. Element-wise
+// operations do not count, as is usual. On the meta device nothing is computed, but the count is the same. Counting is per thread.
 #pragma once
 
 namespace spillway {
 
-/// Counts on the thread that made it while it lives; those within it count in it too.
+/// Counts the operations of the thread that created it for as long as it lives. Operations within a nested FlopCount count in the outer one
+/// too.
 class FlopCount {
  public:
   FlopCount();
@@ -20,7 +20,7 @@ class FlopCount {
   double flops_ = 0;
 };
 
-/// Said by a kernel's front, where it is asked for.
+/// Adds `flops` to all active counts of the calling thread. A kernel's entry function calls it.
 void count_flops(double flops);
 
 }  // namespace spillway

@@ -11,9 +11,9 @@
 namespace spillway {
 namespace {
 
-constexpr i64 kEdge = 3;  // shown of each end of an axis that is shortened
+constexpr i64 kEdge = 3;  // elements shown at each end of an axis that is shortened
 
-// One way to write all numbers of a tensor, so that columns stand below each other: PyTorch's.
+// Chooses one format for all numbers of a tensor, as PyTorch does, so that columns line up.
 class NumberText {
  public:
   NumberText(const std::vector<double>& values, DType dtype) : dtype_(dtype) {
@@ -48,7 +48,7 @@ class NumberText {
 
 struct Shown {
   const Shape& shape;
-  const std::vector<double>& values;  // all, row by row
+  const std::vector<double>& values;  // all elements in row-major order
   bool shortened = values.size() > static_cast<size_t>(kShownWhole);
 
   bool left_out(int axis, i64 i) const { return shortened && i >= kEdge && i < shape[axis] - kEdge; }
@@ -57,7 +57,7 @@ struct Shown {
     for (int i = axis + 1; i < shape.rank(); ++i) elems *= shape[i];
     return elems;
   }
-  // Those of what begins at element `first`, from `axis` on.
+  // Collects the numbers that will be shown of the part that begins at element `first`, from `axis` on.
   void collect(int axis, i64 first, std::vector<double>& numbers) const {
     if (axis == shape.rank()) return numbers.push_back(values[static_cast<size_t>(first)]);
     for (i64 i = 0; i < shape[axis]; ++i) {

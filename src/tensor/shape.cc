@@ -23,7 +23,7 @@ size_t Shape::index(int i) const {
 i64 Shape::elems() const {
   i64 n = 1;
   for (i64 extent : extents()) {
-    // Below 2^59 elements the bytes of any element type fit 64 bits, so callers may multiply on.
+    // With fewer than 2^59 elements the size in bytes fits 64 bits for any element type, so callers may multiply without a check.
     if (__builtin_mul_overflow(n, extent, &n) || n > i64{1} << 59) {
       throw Error(ErrorCode::bug, "[shape] " + to_string(*this) + " has more than 2^59 elements");
     }

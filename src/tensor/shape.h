@@ -1,4 +1,5 @@
-// Extents of a tensor, at most 6 of them, held in place (no heap). 64-bit: tensors of more than 2^31 elements are ordinary here.
+// The extents of a tensor, at most 6 of them, stored inline without heap memory. They are 64-bit because tensors of more than 2^31 elements
+// are common here.
 #pragma once
 #include <array>
 #include <initializer_list>
@@ -16,7 +17,7 @@ class Shape {
   explicit Shape(std::span<const i64> extents);
 
   int rank() const { return rank_; }
-  /// Negative i counts from the end. Throws Error(bug) out of range.
+  /// Returns extent `i`; a negative `i` counts from the end. Throws Error(bug) if it is out of range.
   i64 operator[](int i) const { return extents_[index(i)]; }
   void set(int i, i64 extent) { extents_[index(i)] = extent; }
   i64 elems() const;
@@ -29,7 +30,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// "[2, 3]".
+/// Returns the extents as text: "[2, 3]".
 std::string to_string(const Shape& shape);
 
 }  // namespace spillway

@@ -7,8 +7,8 @@
 namespace spillway {
 namespace {
 
-// Versions of all storages come from one counter: a storage that borrows now from one lender and now from another never shows a version
-// twice.
+// Versions of all storages come from one counter, so that a storage that borrows from different lenders in turn never shows the same
+// version twice.
 u64 next_version() {
   static std::atomic<u64> last = 0;
   return last.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -1,8 +1,8 @@
-// The bytes behind tensors. A storage's identity outlives its residency: one made by `vacant` is filled and dropped in place by whoever
-// moves bytes (parallel/), an owning one is dropped and refilled, and every view of it, those saved on a tape too, is right again
-// afterwards. Not thread-safe by itself: fill and drop are ordered against readers by the Program. Invariant: data() is valid exactly while
-// resident(). Whoever writes values that a tape may have saved says so (written()), and the tape refuses to differentiate with them; moving
-// the same values away and back, as offload and recomputation do, is not a change.
+// The bytes behind tensors. A storage keeps its identity while its bytes come and go: one made by `vacant` is filled and dropped in place
+// by the code that moves bytes (parallel/), an owning one is dropped and refilled, and every view of it, including those saved on a tape,
+// is valid again afterwards. Fill and drop are not thread-safe; the Program orders them against readers. Invariant: data() is valid exactly
+// while resident(). Code that changes values which a tape may have saved calls written(), and the tape then refuses to differentiate with
+// them. Moving the same values away and back, as offload and recomputation do, is not a change.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -14,17 +14,18 @@ namespace spillway {
 
 class Storage {
  public:
-  /// Owns its memory until destroyed or dropped; refill() gives it new memory.
+  /// Creates a storage that owns its memory until it is destroyed or dropped. After drop(), refill() gives it new memory.
   static std::shared_ptr<Storage> owning(Device device, Allocation memory);
-  /// Holds `bytes` only while filled.
+  /// Creates a storage of size `bytes` that has memory only between fill() and drop().
   static std::shared_ptr<Storage> vacant(Device device, i64 bytes);
 
-  /// `data` must stay valid for bytes() until drop(); ignored on the meta device. Throws Error(bug) if already resident.
+  /// Makes the storage resident at `data`, which must stay valid for bytes() until drop(). On the meta device `data` is ignored. Throws
+  /// Error(bug) if it is already resident or owning.
   void fill(std::byte* data);
-  /// As fill(), with memory that belongs to `lender`, which is kept until drop(): what is written through either counts for both. The
-  /// values are other ones than before, so this counts as a change.
+  /// Works like fill(), but with memory that belongs to `lender`, which is kept alive until drop(). A change reported by written() on
+  /// either storage counts for both. Since the values differ from earlier ones, borrowing counts as a change.
   void borrow(std::shared_ptr<Storage> lender, std::byte* data);
-  /// Of an owning storage that was dropped; `memory` is of bytes().
+  /// Gives new memory of size bytes() to an owning storage that was dropped.
   void refill(Allocation memory);
   void drop();
 
@@ -32,12 +33,13 @@ class Storage {
   i64 bytes() const { return bytes_; }
   bool resident() const { return resident_; }
   bool owning() const { return owning_; }
-  /// Null on the meta device; throws Error(bug) when not resident.
+  /// Returns the bytes; null on the meta device. Throws Error(bug) when not resident.
   std::byte* data() const;
 
-  /// The values were changed in place: what was computed from the old ones can no longer be differentiated. From any thread.
+  /// Records that the values were changed in place, so that results computed from the old values can no longer be differentiated. May be
+  /// called from any thread.
   void written();
-  /// A number that grows with every written() and borrow(), as PyTorch's version counter does.
+  /// Returns a number that grows with every written() and borrow(), like PyTorch's version counter.
   u64 version() const;
 
  private:
@@ -47,7 +49,7 @@ class Storage {
   Allocation memory_;
   std::byte* data_ = nullptr;
   bool resident_ = false, owning_ = false;
-  std::shared_ptr<Storage> lender_;  // of borrowed memory
+  std::shared_ptr<Storage> lender_;  // the storage that owns the memory, if it is borrowed
   std::atomic<u64> version_ = 0;
 };
 

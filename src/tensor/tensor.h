@@ -1,5 +1,5 @@
-// A view of a Storage: offset, shape, strides, element type. Cheap to copy, no maths, no tape. Strides count elements. Most kernels want
-// contiguous views and say so; the view functions here never copy.
+// A view of a Storage: offset, shape, strides and element type. It is cheap to copy and has neither mathematical operations nor a tape.
+// Strides count elements. Most kernels require contiguous views and check for them. The view functions here never copy.
 #pragma once
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace spillway {
 class Tensor {
  public:
   Tensor() = default;  // undefined
-  /// A contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if it does not fit.
+  /// Creates a contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if it does not fit.
   Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
@@ -28,28 +28,29 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   bool is_contiguous() const;
 
-  /// First element. Null on the meta device. Throws Error(bug) on a dtype mismatch or when the storage is not resident.
+  /// Returns a pointer to the first element; null on the meta device. Throws Error(bug) on a dtype mismatch or when the storage is not
+  /// resident.
   template <class T>
   T* data() const {
     check_dtype(DTypeOf<T>::value);
     return reinterpret_cast<T*>(raw());
   }
   std::byte* raw() const;
-  /// The elements of a contiguous view; empty on the meta device.
+  /// Returns the elements of a contiguous view; empty on the meta device.
   template <class T>
   std::span<T> span() const {
     require_contiguous();
     T* first = data<T>();
     return {first, first ? static_cast<size_t>(elems()) : 0};
   }
-  /// The one element of a one-element tensor, as double; 0 on the meta device. Of a GPU it is waited for.
+  /// Returns the value of a one-element tensor as double; 0 on the meta device. For a GPU tensor it waits for the GPU.
   double item() const;
 
-  Tensor reshape(const Shape& shape) const;                   // same element count, contiguous only
-  Tensor reinterpret(const Shape& shape, DType dtype) const;  // the same bytes, contiguous only
+  Tensor reshape(const Shape& shape) const;                   // same number of elements; contiguous views only
+  Tensor reinterpret(const Shape& shape, DType dtype) const;  // reinterprets the same bytes; contiguous views only
   Tensor permute(std::initializer_list<int> axes) const;
   Tensor transpose(int a, int b) const;
-  Tensor slice(int axis, i64 begin, i64 end) const;  // [begin, end) of one axis
+  Tensor slice(int axis, i64 begin, i64 end) const;  // restricts one axis to [begin, end)
 
  private:
   void check_dtype(DType wanted) const;
@@ -60,16 +61,16 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/// Uninitialised, contiguous, from the stream in force. `what` names it in an out-of-memory message.
+/// Returns an uninitialised contiguous tensor in memory of the current stream. `what` names it in an out-of-memory message.
 Tensor empty(const Shape& shape, DType dtype, const char* what = "tensor");
-/// All zero.
+/// Returns a tensor filled with zeros.
 Tensor zeros(const Shape& shape, DType dtype, const char* what = "tensor");
-/// A copy of `values`.
+/// Returns a tensor on the device of the current stream with a copy of `values` in row-major order.
 template <class T>
 Tensor tensor_of(std::span<const T> values, const Shape& shape);
-/// A copy of a contiguous view on the device of the stream in force; of a GPU's tensor the stream must be that GPU's.
+/// Copies a contiguous view to the device of the current stream. For a GPU tensor the stream must belong to that GPU.
 Tensor to_current_device(const Tensor& t, const char* what = "tensor");
-/// A copy in host memory, there on return; of a GPU's tensor the stream in force must be that GPU's.
+/// Copies a contiguous view to host memory; the copy is complete on return. For a GPU tensor the current stream must belong to that GPU.
 Tensor to_host(const Tensor& t);
 
 }  // namespace spillway
