@@ -17,7 +17,7 @@ namespace {
 
 thread_local AnomalyGuard* innermost = nullptr;
 
-// Whether no exponent has all its bits, which NaN and the infinities have.
+// Returns whether no number has all exponent bits set, as NaN and the infinities have.
 template <class Bits>
 bool all_finite(const Tensor& t, Bits exponent) {
   const auto* bits = reinterpret_cast<const Bits*>(t.raw());
@@ -100,7 +100,7 @@ std::string headline(const std::string& where, const char* pass, const char* op,
                      layer);
 }
 
-// What is counted on: a mask's infinities, which the op hands on.
+// Returns whether the result's infinities come from a mask that the op received as input.
 bool are_of_a_mask(const Tensor& output, std::span<const Variable> inputs) {
   if (look_at(output).nans > 0) return false;
   for (const Variable& input : inputs) {

@@ -1,7 +1,7 @@
-// Which op made the first number that is not finite, as PyTorch's detect_anomaly.
+// Finds the op that produced the first number that is not finite, like PyTorch's detect_anomaly.
 //   AnomalyGuard guard;
 //   run(model, context).backward();      throws Error(numbers) that names the op
-// Every result of an op is read for it, forward and backward, by the CPU: of a GPU's each is waited for and copied. No number changes.
+// The CPU reads every result of an op, forward and backward; results on a GPU are waited for and copied. The guard changes no number.
 #pragma once
 #include <map>
 #include <span>
@@ -12,16 +12,16 @@
 
 namespace spillway::autograd {
 
-/// While one lives, each op that runs forward on the thread that made it, and each whose backward runs there, must give finite numbers:
-/// else Error(numbers) says on several lines which op did not, forward or backward, behind which layer, of which shape its result is, where
-/// in it the first such number lies, and between which numbers all that it was made of lies. A NaN always counts; an infinity does not
-/// where the op read infinities that are no parameter's, or was told to write them: those of a mask. Layers are named if the guard lived
-/// in forward too. Of several the innermost is asked. Not across threads.
+/// While a guard lives, every op that runs forward or backward on the thread that created it must produce finite numbers. Otherwise
+/// Error(numbers) reports on several lines which op failed, in forward or backward, in or after which layer, the shape of its result, the
+/// place of the first bad number in it, and the range of each input. A NaN always counts. An infinity does not count if the op read
+/// infinities other than a parameter's (those of a mask) or was told to write them. Layers are named only if the guard also lived during
+/// forward. If guards are nested, the innermost one is used. Each guard belongs to one thread.
 class AnomalyGuard {
  public:
   struct Options {
-    std::string where;     // what the report begins with: "step 7, block 2"
-    bool backward = true;  // false: what flows back is not read. A loss scale may make infinities of it that its owner expects
+    std::string where;     // the beginning of the report: "step 7, block 2"
+    bool backward = true;  // false: gradients are not checked, because a loss scale may make expected infinities
   };
   AnomalyGuard() : AnomalyGuard(Options()) {}
   explicit AnomalyGuard(Options options);
@@ -29,23 +29,25 @@ class AnomalyGuard {
   AnomalyGuard(const AnomalyGuard&) = delete;
   AnomalyGuard& operator=(const AnomalyGuard&) = delete;
 
-  /// The thread's innermost; null: none.
+  /// Returns the thread's innermost guard; null if there is none.
   static AnomalyGuard* current();
-  /// What is in that memory is the parameter of this name: an op that reads it is in the layer "<name>" less ".weight".
+  /// Records that `memory` holds the parameter of this name. An op that reads it belongs to the layer whose name is the parameter's without
+  /// ".weight".
   void name(const Storage& memory, const std::string& parameter) { names_[&memory] = parameter; }
 
-  /// Throws the report. Else which layer the op is in (" in L") or comes after (" after L"); empty if none has been named.
+  /// Checks an op's result and throws the report if it is not finite. Otherwise returns the layer that the op is in (" in L") or comes
+  /// after (" after L"); empty if no layer has been named.
   std::string check_output(const char* op, const Tensor& output, std::span<const Variable> inputs, bool infinities);
-  /// What an op's backward has made of `gradient`, by input, and of what forward saved.
+  /// The results of an op's backward (gradients by input), with the output's gradient and the tensors saved by forward that it used.
   struct Made {
     const char* op;
-    const std::string& layer;  // as check_output() gave it
+    const std::string& layer;  // as returned by check_output()
     std::vector<std::pair<size_t, Tensor>> gradients;
     const Tensor& gradient;
     std::vector<Tensor> saved;
   };
   bool checks_backward() const { return options_.backward; }
-  /// Throws the report.
+  /// Throws the report if one of the gradients is not finite.
   void check_gradients(const Made& made) const;
 
  private:

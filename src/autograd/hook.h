@@ -1,14 +1,16 @@
-// Looking at, or changing, a gradient on its way back through a variable. Of a parameter's gradient as a whole: nn::EagerParameters.
+// Hooks that observe or change a gradient as it flows back through a variable. For the whole gradient of a parameter see
+// nn::EagerParameters.
 #pragma once
 #include "autograd/tape.h"
 
 namespace spillway::autograd {
 
-/// Gets the gradient, contiguous, and returns what flows on: it, or another of its shape and dtype. It must not write into what it gets.
+/// Receives the contiguous gradient and returns the gradient to pass on: the same tensor or another of the same shape and dtype. It must
+/// not write into the tensor that it receives.
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 
-/// x itself, whose gradient passes through `hook` when backward comes here, once for each use of what is returned added up. Throws
-/// Error(bug) in backward when the hook returns another shape or dtype.
+/// Returns x as a new variable. In backward, the gradients of all its uses are added and the sum passes through `hook` once before it goes
+/// on to x. Throws Error(bug) in backward when the hook returns another shape or dtype.
 Variable with_hook(const Variable& x, GradientHook hook);
 
 }  // namespace spillway::autograd

@@ -1,9 +1,10 @@
-// Looking without recording, as PyTorch's no_grad. (Without a tape nothing is recorded either: Context::tape null.)
+// Turns off recording, like PyTorch's no_grad. (Nothing is recorded without a tape either: see Context::tape.)
 #pragma once
 
 namespace spillway::autograd {
 
-/// While one lives nothing is recorded on the thread that made it: every op's output is a constant. Not across threads.
+/// While an object lives, nothing is recorded on the thread that created it: the output of every op is a constant. Other threads are not
+/// affected.
 class NoGrad {
  public:
   NoGrad();

@@ -1,4 +1,4 @@
-// Where the time of a pass goes, op by op, on a CPU: a GPU's ops have not run when they are recorded.
+// Measures how the time of a pass is spread over ops. It works on a CPU only, since a GPU's ops have not run yet when they are recorded.
 //   OpTimes times;
 //   { OpClock clock(times); run(model, context).backward(); }
 #pragma once
@@ -16,12 +16,12 @@ struct OpTime {
   double seconds = 0, flops = 0;  // FlopCount
   i64 calls = 0;
 };
-/// By the op's name: the function it stands in.
+/// Times by the op's name, which is the name of the function that records it.
 using OpTimes = std::map<std::string, OpTime, std::less<>>;
 
-/// While one lives, what passes on the thread that made it is added to `times`, up to each op that is recorded or whose backward has run:
-/// an op is recorded right behind its computing, so that what lies before it is its own. Of several the innermost counts. `times` must
-/// outlive it. Not across threads.
+/// While a clock lives, the time that passes on the thread that created it is added to `times` each time an op is recorded or its backward
+/// has run. An op is recorded right after it computes, so the time before belongs to it. If clocks are nested, only the innermost counts.
+/// `times` must outlive the clock. Each clock belongs to one thread.
 class OpClock {
  public:
   explicit OpClock(OpTimes& times);
@@ -29,9 +29,9 @@ class OpClock {
   OpClock(const OpClock&) = delete;
   OpClock& operator=(const OpClock&) = delete;
 
-  /// The thread's innermost; null: none.
+  /// Returns the thread's innermost clock; null if there is none.
   static OpClock* current();
-  /// What has passed since the op before, or since this was made, was `op`'s.
+  /// Assigns the time since the previous op, or since the clock was created, to `op`.
   void ran(const char* op);
 
  private:

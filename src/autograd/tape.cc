@@ -23,7 +23,7 @@ Tensor one(const Tensor& like) {
   return seed;
 }
 
-thread_local int no_grad = 0;  // NoGrads alive on this thread
+thread_local int no_grad = 0;  // number of NoGrad objects alive on this thread
 
 bool held_alone(const Tensor& t) { return t.storage().use_count() == 1; }
 
@@ -57,7 +57,7 @@ Tensor Backward::target(int input) {
   return addends_.back().second;
 }
 
-// A parameter's stays in the sink's memory.
+// A parameter's gradient stays in the sink's memory and is added separately.
 Tensor Backward::take_others(int input) {
   const i32 id = wanted(input);
   require(id >= 0, "[backward] an input that needs no gradient has none from others");
@@ -72,7 +72,7 @@ void Backward::pass(int input, Tensor gradient) {
   require(gradient.shape() == slot.shape && gradient.is_contiguous(),
           "[backward] a passed gradient must be contiguous and of the input's shape");
   const bool fresh = slot.parameter >= 0 && !slot.gradient.defined();
-  if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // a sink's memory is written, never aliased
+  if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // memory of a sink is written, never aliased
     kernels::copy(gradient, target(input));
   } else if (!slot.gradient.defined()) {
     slot.gradient = std::move(gradient);
@@ -91,7 +91,8 @@ Tensor Backward::saved(SavedTensor ticket) const {
   return saved.tensor;
 }
 
-// Adds what came second to what came first. A gradient that others hold (it was passed on) is not written: a new one takes its place.
+// Adds further gradients to the first one of each slot. If something else refers to the first gradient (it was passed on), it is not
+// written; the sum goes to a new tensor.
 void Backward::finish() {
   for (auto& [id, addend] : addends_) {
     Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
@@ -135,7 +136,7 @@ Variable Tape::parameter(Tensor value, u32 parameter, u8 use) {
   return {std::move(value), this, entry->second, true};
 }
 
-// One op fewer will contribute to the slot; a parameter's last one hands the gradient over.
+// Counts one contributing op as finished. After the last one, a parameter's gradient is handed to the sink.
 void Tape::contributed(i32 id) {
   Slot& slot = slots_[static_cast<size_t>(id)];
   if (--slot.pending > 0 || slot.parameter < 0 || !slot.gradient.defined()) return;
@@ -150,13 +151,13 @@ void Tape::seed(const Variable& y, Tensor dy) {
     require(y.value.elems() == 1, "[tape] backward without a gradient wants a variable of one element");
     dy = one(y.value);
   }
-  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // y.value may have been dropped
+  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // y.value may no longer be resident
   require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
           "[tape] the gradient must be contiguous and of the variable's shape and dtype");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
 }
 
-// Only what y was computed from is looked at: PyTorch does not ask for the rest either.
+// Only tensors that y was computed from are checked; PyTorch does not check others either.
 void Tape::check_unmodified(const Variable& y) const {
   if (std::ranges::none_of(saved_, &Saved::modified)) return;
   std::vector<bool> reached(slots_.size());

@@ -1,13 +1,14 @@
-// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse, at once or in two parts:
-// the inputs' gradients, which somebody waits for, and later those of the parameters (Qi et al., Zero Bubble Pipeline Parallelism, 2023).
-// Several tapes may be alive at once (one per block and micro-batch in flight); a tape is used by one thread at a time. Invariants:
-//   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor: whatever it needs from forward goes through save(), which
-//      is the door where activations spill, and is freed as soon as the op's backward has run, its last part if there are two.
-//   2. A parameter's gradient goes to the GradientSink, whole, in wide_dtype of the parameter, exactly once for each (parameter, use);
-//      other gradients have the type of what they are gradients of. Gradients of several uses are added in reverse order of use.
-//   3. A gradient tensor is written in place only while nobody else holds it.
-//   4. Saved values that were changed since (Storage::written) are never differentiated with: backward then throws before it has handed any
-//      gradient over. What lies behind a SavedTensorDoor is the door's own.
+// Reverse-mode differentiation. A Tape records ops while they run forward; backward() replays them in reverse, either in one pass or in two
+// parts: the gradients of the inputs, which another pipeline stage waits for, and later those of the parameters (Qi et al., Zero Bubble
+// Pipeline Parallelism, 2023). Several tapes may be alive at once (one per block and micro-batch in flight); a tape is used by one thread
+// at a time. Invariants:
+//   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor. Whatever it needs from forward goes through save(), which
+//      is where activations may be offloaded, and is freed as soon as the op's backward has run (its last part if there are two).
+//   2. A parameter's gradient is handed to the GradientSink once it is complete, exactly once per (parameter, use), in wide_dtype of the
+//      parameter. Other gradients have the type of their tensor. Gradients of several uses are added in reverse order of use.
+//   3. A gradient tensor is written in place only while nothing else refers to it.
+//   4. Saved values that were changed since (Storage::written) are never used: backward then throws before it has handed over any gradient.
+//      Tensors behind a SavedTensorDoor are the responsibility of the door.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -22,12 +23,12 @@ namespace spillway::autograd {
 
 class Tape;
 
-/// A tensor with a place on a tape, or a constant (slot < 0). Cheap to copy.
+/// A tensor with a slot on a tape, or a constant (slot < 0). Cheap to copy.
 struct Variable {
   Tensor value;
   Tape* tape = nullptr;
   i32 slot = -1;
-  bool weight = false;  // lies in a parameter's own storage: an op that saves it keeps nothing
+  bool weight = false;  // the value is a parameter's own storage, so saving it takes no memory
 
   Variable() = default;
   Variable(Tensor constant) : value(std::move(constant)) {}  // NOLINT: a tensor is a constant variable
@@ -35,27 +36,27 @@ struct Variable {
   bool needs_gradient() const { return slot >= 0; }
   const Shape& shape() const { return value.shape(); }
   DType dtype() const { return value.dtype(); }
-  /// The eager way: seeds this one-element variable with 1 and runs the tape.
+  /// Runs backward from this one-element variable with a gradient of 1.
   void backward() const;
 };
 
-/// Where finished parameter gradients go.
+/// Receives finished parameter gradients.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  /// Contiguous memory of the parameter's shape and of `dtype`, which is wide_dtype of the parameter's (f32 for bf16), to be written whole:
-  /// its old contents do not count.
+  /// Returns contiguous memory for a gradient, of the parameter's shape and of `dtype`, which is wide_dtype of the parameter's (f32 for
+  /// bf16). The caller overwrites all of it, whatever its old contents.
   virtual Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) = 0;
-  /// The target holds the finished gradient of this tape.
+  /// Tells the sink that the target now holds the finished gradient of this tape.
   virtual void done(u32 parameter, u8 use) = 0;
 };
 
-/// What becomes of a saved tensor between forward and backward. The default keeps it.
+/// Decides what happens to a saved tensor between forward and backward, for example offloading. Without a door the tape keeps the tensor.
 class SavedTensorDoor {
  public:
   virtual ~SavedTensorDoor() = default;
   virtual u64 pack(Tensor saved) = 0;
-  /// Called once for each packed tensor, in reverse order of need.
+  /// Returns a packed tensor. It is called once for each packed tensor, in the order in which backward needs them (the last ops first).
   virtual Tensor unpack(u64 packed) = 0;
 };
 
@@ -63,25 +64,27 @@ struct SavedTensor {
   i32 ticket = -1;
 };
 
-/// What an op's backward sees.
+/// The interface that an op's backward function uses.
 class Backward {
  public:
-  /// Gradient of the op's output: contiguous, its shape.
+  /// Returns the gradient of the op's output, contiguous and of its shape.
   const Tensor& gradient() const { return gradient_; }
-  /// In this part: of a backward in two, an op of both has a call for each.
+  /// Returns whether input `input` needs a gradient in this part. In a backward in two parts, an op with gradients in both parts is called
+  /// once for each.
   bool needs(int input) const;
-  /// The input part has run this op before.
+  /// Returns whether the input part has already run this op.
   bool again() const;
-  /// Where to write the gradient of input `input`, whole; contiguous, its shape; of its type, of a parameter wide_dtype of it. Only if
-  /// needs(input).
+  /// Returns the memory to which the op writes the whole gradient of input `input`: contiguous, of the input's shape, in its type or, for a
+  /// parameter, in wide_dtype of it. Call it only if needs(input).
   Tensor target(int input);
-  /// target(input) where needs(input), else an undefined tensor.
+  /// Returns target(input) if needs(input), else an undefined tensor.
   Tensor target_if_needed(int input) { return needs(input) ? target(input) : Tensor(); }
-  /// For an op that adds while it computes: the gradient that input `input` has from others, undefined if none or if it must be left. The
-  /// op then writes the sum of both to target(), which is another tensor. Only if needs(input), before target().
+  /// Returns the gradient that input `input` already has from other uses, for an op that can add it while it computes. The op then writes
+  /// the sum to target(), which is another tensor. The result is undefined if there is none or if it must be added separately. Call it only
+  /// if needs(input), and before target().
   Tensor take_others(int input);
-  /// Instead of target(): hands over a tensor that already is the gradient (it may be gradient() itself or a view of it). One of bf16 is
-  /// widened for a parameter.
+  /// Passes on a tensor that already is the gradient, instead of target(). It may be gradient() itself or a view of it. For a parameter, a
+  /// bf16 gradient is widened.
   void pass(int input, Tensor gradient);
   Tensor saved(SavedTensor ticket) const;
 
@@ -90,14 +93,14 @@ class Backward {
   enum class Part : u8 { whole, input, weight };
   Backward(Tape& tape, Part part, const std::vector<i32>& inputs, const Tensor& gradient)
       : tape_(tape), part_(part), inputs_(inputs), gradient_(gradient) {}
-  /// The input's slot, -1 if it gets no gradient in this part.
+  /// Returns the input's slot, or -1 if it gets no gradient in this part.
   i32 wanted(int input) const;
   void finish();
   Tape& tape_;
   const Part part_;
   const std::vector<i32>& inputs_;
   const Tensor& gradient_;
-  std::vector<std::pair<i32, Tensor>> addends_;  // slot -> a further gradient to add to the one it has
+  std::vector<std::pair<i32, Tensor>> addends_;  // slot -> another gradient to add to the one it has
 };
 
 using BackwardFunction = std::function<void(Backward&)>;
@@ -108,28 +111,30 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// A leaf whose gradient is kept on the tape: take_gradient().
+  /// Creates a leaf whose gradient stays on the tape until take_gradient().
   Variable input(Tensor value);
-  /// A leaf whose gradient goes to the sink. The same (parameter, use) is one leaf however often it is asked for.
+  /// Creates a leaf whose gradient goes to the sink. Repeated calls for the same (parameter, use) return the same leaf.
   Variable parameter(Tensor value, u32 parameter, u8 use = 0);
-  /// A parameter that is not trained: a constant.
+  /// Returns a parameter that is not trained, as a constant.
   static Variable frozen(Tensor value) { return {std::move(value), nullptr, -1, true}; }
 
-  /// Runs all recorded ops in reverse from `y`. `dy` undefined means 1 (one-element y). The tape is empty of ops afterwards; gradients of
-  /// input() leaves stay until taken. Throws Error(bug) if y is not on this tape; Error(usage), with no gradient handed over, if a tensor
-  /// that was saved for it has been modified in place, as PyTorch does.
+  /// Runs all recorded ops in reverse from `y`. An undefined `dy` means 1 (y must then have one element). Afterwards the tape holds no ops;
+  /// gradients of input() leaves stay until taken. Throws Error(bug) if y is not on this tape. As in PyTorch, it throws Error(usage), with
+  /// no gradient handed over, if a tensor saved for backward has been modified in place.
   void backward(const Variable& y, Tensor dy = {});
-  /// The same bits in two calls: this one gives the input() leaves their gradients and keeps what the parameters' need, of each op that has
-  /// one its output's gradient and its saved tensors;
+  /// The first of two calls that together give the same bits as backward(). It computes the gradients of the input() leaves and keeps what
+  /// the parameter gradients need: for each op with parameters its saved tensors and the gradient of its output.
   void backward_input(const Variable& y, Tensor dy = {});
-  /// and this one, once and at any later time, hands these over. Nothing is recorded on the tape between the two.
+  /// The second call computes the parameter gradients and hands them over. It is called once, at any later time; nothing may be recorded on
+  /// the tape between the two calls.
   void backward_weight();
-  /// backward_weight() has something to do.
+  /// Returns whether backward_weight() has something to do.
   bool has_weight_part() const { return !deferred_.empty(); }
-  /// Undefined if nothing flowed to x.
+  /// Returns the gradient of x and removes it from the tape; undefined if no gradient reached x.
   Tensor take_gradient(const Variable& x);
 
-  /// Bytes of saved tensors not yet used up, here or behind the door; parameters are not counted, a tensor saved by two ops counts twice.
+  /// Returns the bytes of saved tensors that are still needed, in memory or behind the door. Parameters are not counted; a tensor saved by
+  /// two ops counts twice.
   i64 saved_bytes() const { return saved_bytes_; }
 
  private:
@@ -139,23 +144,23 @@ class Tape {
     Shape shape;
     DType dtype;
     Tensor gradient;
-    int pending = 0;  // ops still to contribute
+    int pending = 0;  // number of ops that still contribute a gradient
     i64 parameter = -1;
     u8 use = 0;
     DType gradient_dtype() const { return parameter >= 0 ? wide_dtype(dtype) : dtype; }
   };
   struct Node {
-    std::vector<i32> inputs;  // slots, -1: constant
+    std::vector<i32> inputs;  // slots of the inputs; -1: constant
     i32 output = -1;
     std::vector<i32> tickets;
     BackwardFunction backward;
-    Tensor gradient;      // of the output, once it is whole
-    const char* op = "";  // what an AnomalyGuard and an OpClock call it
-    std::string layer;    // likewise; empty without one
+    Tensor gradient;      // gradient of the output, once it is complete
+    const char* op = "";  // the op's name for an AnomalyGuard and an OpClock
+    std::string layer;    // the op's layer for an AnomalyGuard; empty without one
   };
   struct Saved {
     Tensor tensor;
-    u64 packed = 0;  // behind the door its ticket there, here the version of the tensor's storage when it was saved
+    u64 packed = 0;  // behind the door: its ticket there; otherwise the version of the tensor's storage when it was saved
     bool at_door = false;
     i64 counted_bytes = 0;
     bool modified() const { return !at_door && tensor.defined() && tensor.storage()->version() != packed; }
@@ -175,18 +180,18 @@ class Tape {
   SavedTensorDoor* door_;
   std::vector<Slot> slots_;
   std::vector<Node> nodes_;
-  std::vector<Node> deferred_;  // to backward_weight(), in its order
+  std::vector<Node> deferred_;  // ops that wait for backward_weight(), in its order
   std::vector<Saved> saved_;
   std::map<std::pair<u32, u8>, i32> parameters_;
   i64 saved_bytes_ = 0;
 };
 
-/// Records one op. Usage, right under the op's forward:
+/// Records one op. Usage, right below the op's forward code:
 ///   Recorder r({x, w});
 ///   auto saved_x = r.save(x);
 ///   return r.output(y, [=](Backward& b) { … b.saved(saved_x) … b.target(0) … });
-/// When no input needs a gradient nothing is saved or recorded and the output is a constant. `op`: what an AnomalyGuard (anomaly.h) and an
-/// OpClock (op_clock.h) call it, the function it stands in; it outlives the tape.
+/// When no input needs a gradient, nothing is saved or recorded and the output is a constant. `op` is the op's name for an AnomalyGuard
+/// (anomaly.h) and an OpClock (op_clock.h), by default the name of the calling function; the string must outlive the tape.
 class Recorder {
  public:
   Recorder(std::initializer_list<Variable> inputs, const char* op = __builtin_FUNCTION())
@@ -194,7 +199,7 @@ class Recorder {
   explicit Recorder(std::span<const Variable> inputs, const char* op = __builtin_FUNCTION());
   bool recording() const { return tape_ != nullptr; }
   SavedTensor save(const Variable& v);
-  /// The op was told to write infinities: they are no anomaly.
+  /// Says that the op was told to write infinities, so that they are no anomaly.
   void expect_infinities() { infinities_ = true; }
   Variable output(Tensor value, BackwardFunction backward);
 
@@ -204,7 +209,7 @@ class Recorder {
   Tape* tape_ = nullptr;
   std::vector<i32> inputs_;
   std::vector<i32> tickets_;
-  std::vector<Variable> guarded_;  // the inputs, where an AnomalyGuard lives
+  std::vector<Variable> guarded_;  // the inputs, if an AnomalyGuard is active
 };
 
 }  // namespace spillway::autograd
