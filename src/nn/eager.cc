@@ -46,7 +46,7 @@ void EagerParameters::adopt(u32 id, const Tensor& memory) {
   memory_[id] = memory;
 }
 
-// All or none: where the memory there ends, everything is where it was.
+// Moves all parameters or none: if memory at the destination runs out, everything stays where it was.
 void EagerParameters::move(const std::function<Tensor(const Tensor&)>& moved) {
   std::vector<Tensor> there;
   for (const auto& parameter : parameters_) there.push_back(moved(parameter->value()));
@@ -73,7 +73,7 @@ Tensor EagerParameters::gradient(u32 parameter, u8 use) const {
 
 Tensor EagerParameters::gradient(u32 parameter) const {
   Tensor sum;
-  bool own = false;  // a gradient kept for one use is never written here
+  bool own = false;  // false while `sum` is a stored gradient, which must not be written
   for (auto entry = gradients_.lower_bound({parameter, 0}); entry != gradients_.end() && entry->first.first == parameter; ++entry) {
     if (!sum.defined()) {
       sum = entry->second;

@@ -1,9 +1,10 @@
-// The plain eager way, for those whose model fits: every parameter of a Sequential gets real memory, all blocks run on one tape,
-// loss.backward(), read the gradients, change the weights. Used by tests, examples and whoever wants no plan; a rank's trainer does not.
+// Training without a plan, for models that fit in memory: every parameter of a Sequential gets memory, all blocks run on one tape, and the
+// caller runs loss.backward(), reads the gradients and changes the weights. Tests, examples and small programs use it; the trainer of a
+// rank does not.
 //   EagerParameters weights(model);  models::fill(model, source);
 //   Tape tape(&weights);  context.tape = &tape;
 //   run(model, context).backward();
-//   weights.gradient(id) …            (eager/optimizer.h makes steps of them)
+//   weights.gradient(id) …            (eager/optimizer.h updates weights with them)
 // Not thread-safe. Invariant: while it lives, the storage of every parameter of the model is resident.
 #pragma once
 #include <map>
@@ -14,42 +15,43 @@ namespace spillway::nn {
 
 class EagerParameters final : public autograd::GradientSink {
  public:
-  /// Memory (zero) for every parameter from the stream in force; their storages must be vacant.
+  /// Allocates zeroed memory for every parameter of the model from the current stream. The parameters' storages must be vacant.
   explicit EagerParameters(const Sequential& model) : EagerParameters(model.parameters) {}
-  /// Of parameters that are in no model, whose ids become their places in the list: `tape.parameter(p->value(), p->id)` is a variable.
+  /// Allocates memory for parameters that belong to no model. Their ids become their positions in the list, so `tape.parameter(p->value(),
+  /// p->id)` gives a variable.
   explicit EagerParameters(std::vector<std::shared_ptr<Parameter>> parameters);
   ~EagerParameters() override;
   EagerParameters(const EagerParameters&) = delete;
   EagerParameters& operator=(const EagerParameters&) = delete;
 
-  /// The gradient since the last forget(): backward passes add up in the order they ran, then the uses of a shared parameter in block
-  /// order; f32 of a bf16 parameter. Undefined if nothing flowed there.
+  /// Returns the gradient accumulated since the last forget(). Backward passes are added in the order in which they ran, then the uses of a
+  /// shared parameter in block order. It is f32 for a bf16 parameter, and undefined if no gradient reached the parameter.
   Tensor gradient(u32 parameter) const;
-  /// Of one use alone.
+  /// Returns the gradient of one use alone.
   Tensor gradient(u32 parameter, u8 use) const;
-  /// Backward passes that it is the sum of.
+  /// Returns the number of backward passes summed in the gradient.
   i64 passes(u32 parameter) const;
-  /// Lets go of all gradients (zero_grad), or of one parameter's; of those too that a backward pass which threw left unfinished.
+  /// Drops all gradients (zero_grad) or those of one parameter, including unfinished ones of a backward pass that threw.
   void forget();
   void forget(u32 parameter);
-  /// From now on called with each gradient when a backward pass has finished it, once for each use, before it is added to those before; it
-  /// may write into it. Empty: no more.
+  /// Sets a hook that is called with each gradient when a backward pass has finished it, once for each use, before it is added to earlier
+  /// ones. The hook may write into the gradient. An empty hook turns this off.
   using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
   void on_gradient(Hook hook) { hook_ = std::move(hook); }
 
-  /// The memory that a parameter lies in, which outlives this.
+  /// Returns the memory that holds a parameter. It may outlive this object.
   const Tensor& memory(u32 parameter) const { return memory_.at(parameter); }
-  /// From now on the parameter lies in `memory`, contiguous, of its shape, type and device, perhaps another program's, and has the values
-  /// that are there. Throws Error(usage) on any other.
+  /// Makes the parameter use `memory`, perhaps owned by another library, and the values in it from now on. The memory must be contiguous
+  /// and of the parameter's shape, type and device; otherwise throws Error(usage).
   void adopt(u32 parameter, const Tensor& memory);
 
-  /// By id; those that are frozen are what PyTorch calls buffers, or without requires_grad.
+  /// Returns all parameters by id. Frozen ones correspond to PyTorch's buffers or to parameters without requires_grad.
   const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }
-  /// Error(usage) if there is none of that name.
+  /// Returns the parameter of this name. Throws Error(usage) if there is none.
   const std::shared_ptr<Parameter>& parameter(const std::string& name) const;
 
-  /// All values to the device of the stream in force, a GPU, or from the GPU of that stream to the host, or none where that throws for want
-  /// of memory. Gradients are let go of.
+  /// Move all values to the GPU of the current stream, or from that GPU to the host. If memory runs out they throw and nothing has moved.
+  /// Gradients are dropped.
   void to_current_device();
   void to_host();
 
@@ -63,10 +65,10 @@ class EagerParameters final : public autograd::GradientSink {
   std::vector<Tensor> memory_;  // by parameter id
   Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
-  std::map<Key, i64> passes_;  // of gradients_
+  std::map<Key, i64> passes_;  // number of passes summed in each entry of gradients_
 };
 
-/// All blocks in order: the sum of the token losses, or the logits (Mode::generate).
+/// Runs all blocks in order and returns the sum of the token losses, or the logits with Mode::generate.
 Variable run(const Sequential& model, const Context& context);
 
 }  // namespace spillway::nn

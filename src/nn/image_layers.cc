@@ -13,7 +13,7 @@ std::shared_ptr<Parameter> statistic(const std::string& name, i64 channels, DTyp
   return parameter;
 }
 
-// Checked before the parameters are made.
+// Returns the input channels of one group. It is a function of its own so that the check comes before the parameters are created.
 i64 inputs_of_group(i64 inputs, i64 outputs, i64 groups) {
   require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0, "[conv2d] expected channels that the groups divide");
   return inputs / groups;

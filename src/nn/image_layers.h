@@ -1,5 +1,5 @@
-// Layers of image models, as layers.h: each holds its parameters, lists them in the order it reads them, and computes through ops/. Names
-// and initial values are PyTorch's. Images are [N, C, H, W].
+// Layers of image models. As in layers.h, each holds its parameters, lists them in the order in which it reads them, and computes through
+// ops/. Names and initial values are PyTorch's. Images are [N, C, H, W].
 #pragma once
 #include "nn/layers.h"
 #include "ops/conv.h"
@@ -9,27 +9,27 @@ namespace spillway::nn {
 
 using ops::Pair;
 
-/// Weight and bias start uniform within 1/sqrt(C / groups kh kw), unless Options say otherwise.
+/// A 2-D convolution. Weight and bias start uniform within 1/sqrt(C / groups kh kw) of zero, unless Options say otherwise.
 class Conv2d {
  public:
   struct Options {
     Pair stride = 1, padding = 0, dilation = 1;
     i64 groups = 1;
     bool bias = true;
-    double std = 0;     // above 0: weights start normal, the bias at zero
-    i64 positions = 1;  // output pixels (Parameter::positions)
+    double std = 0;     // above 0: weights start normal with this deviation, the bias at zero
+    i64 positions = 1;  // number of output pixels (Parameter::positions)
   };
   Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context) const;
   void list(ParameterList& parameters) const;
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_;  // bias_ null: none
+  std::shared_ptr<Parameter> weight_, bias_;  // bias_ is null if there is none
   ops::ConvOptions options_;
 };
 
-/// In Mode::train by the statistics of the micro-batch, which the running ones (Parameter::statistic) follow; in other modes, or when these
-/// are frozen, by the running ones.
+/// Batch normalization. Mode::train uses the statistics of the micro-batch and updates the running ones (Parameter::statistic) towards
+/// them. Other modes, and frozen statistics, use the running ones.
 class BatchNorm2d {
  public:
   static constexpr double kEps = 1e-5;
@@ -57,7 +57,7 @@ struct AdaptiveAvgPool2d {
   Variable operator()(const Variable& x, const Context&) const { return ops::adaptive_avg_pool2d(x, size); }
 };
 
-/// [N, C, H, W] as [N, C H W].
+/// Reshapes [N, C, H, W] to [N, C H W].
 Variable flatten(const Variable& x);
 
 }  // namespace spillway::nn

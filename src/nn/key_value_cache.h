@@ -1,6 +1,6 @@
-// Keys and values of the positions that rows of text have had so far, block by block: what attention looks at again instead of computing
-// it again. A block's memory is taken when it first comes, in the order in which blocks come, so that a dry run on the meta device tells
-// the bytes. Used by one thread. Legend: B rows, T new positions, Hkv key/value heads, D head width.
+// The key/value cache of text generation. It keeps the keys and values of all previous positions of each row, block by block, so that
+// attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta device tells the
+// bytes. Used by one thread. Shape letters: B rows, T new positions, Hkv key/value heads, D head width.
 #pragma once
 #include <map>
 
@@ -15,18 +15,21 @@ class KeyValueCache {
     Tensor k, v;
   };
 
+  /// Where the cached keys and values are stored.
   enum class Lies : u8 {
-    here,      // where attention reads it
-    elsewhere  // in host memory: a block's comes into memory of the stream in force for the time of its attention, all its positions' worth
+    here,      // in the memory that attention reads
+    elsewhere  // offloaded to host memory; a block's whole cache is copied to current-stream memory during its attention
   };
-  /// Of so many rows and positions, in `stream`'s memory, which outlives it.
+  /// Creates a cache for `rows` rows of up to `positions` positions in the memory of `stream`, which must outlive the cache.
   KeyValueCache(Stream stream, i64 rows, i64 positions, Lies lies = Lies::here)
       : stream_(stream), rows_(rows), positions_(positions), lies_(lies) {}
 
   i64 positions() const { return positions_; }
-  /// The coming positions begin here; what lies before is kept, what lies behind forgotten. Error(bug) outside 0..positions.
+  /// Sets the position at which the next tokens begin. Earlier positions are kept, later ones are discarded. Throws Error(bug) outside
+  /// 0..positions.
   void seek(i64 begin);
-  /// Takes in a block's k and v [B, T, Hkv, D]; all up to them, as views [B, begin + T, Hkv, D]. Error(bug) beyond the positions.
+  /// Appends a block's k and v [B, T, Hkv, D] and returns all keys and values including them, as views [B, begin + T, Hkv, D]. Throws
+  /// Error(bug) beyond `positions`.
   Both extend(u16 block, const Tensor& k, const Tensor& v);
 
  private:
@@ -36,15 +39,16 @@ class KeyValueCache {
   const i64 rows_, positions_;
   const Lies lies_;
   i64 begin_ = 0;
-  std::map<u16, Both> blocks_;  // [B, positions, Hkv, D]
+  std::map<u16, Both> blocks_;  // buffers [B, positions, Hkv, D] of each block
 };
 
-/// Where the context has a cache: k and v after those of all positions before, as its block left them; else they themselves.
+/// If the context has a cache, with_cached() appends k and v to it and returns the keys and values of all positions so far; otherwise it
+/// returns k and v.
 struct KeysAndValues {
   Variable k, v;
 };
 KeysAndValues with_cached(const Context& context, const Variable& k, const Variable& v);
-/// Of all these keys in their documents, for the mask; undefined where a row is one document.
+/// Returns the positions of all these keys within their documents, for the attention mask. Undefined if each row is one document.
 Tensor mask_positions(const Context& context);
 
 }  // namespace spillway::nn

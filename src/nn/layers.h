@@ -1,6 +1,6 @@
-// Small layers that blocks are made of: each holds its parameters, lists them in the order it reads them, and computes through ops/. Not
-// Modules themselves. Names are Hugging Face's: `name` is the layer's, the parameter adds ".weight" or ".bias". Immutable: thread-safe.
-// Legend: V = rows of a table, C = channels, I = inputs, O = outputs.
+// Small layers from which blocks are built. Each holds its parameters, lists them in the order in which it reads them, and computes through
+// ops/. They are not Modules themselves. Names are Hugging Face's: `name` is the layer's, and parameters append ".weight" or ".bias".
+// Layers are immutable and thread-safe. Shape letters: V = rows of a table, C = channels, I = inputs, O = outputs.
 #pragma once
 #include "nn/module.h"
 #include "ops/linear.h"
@@ -9,7 +9,7 @@ namespace spillway::nn {
 
 using ParameterList = std::vector<ParameterUse>;
 
-/// What the layers list, in order: a block's parameters().
+/// Returns the parameters of the given layers in order, as a block's parameters() needs them.
 template <class... Layers>
 ParameterList listed(const Layers&... layers) {
   ParameterList parameters;
@@ -17,19 +17,20 @@ ParameterList listed(const Layers&... layers) {
   return parameters;
 }
 
-/// What is added to a layer of products by two thin ones (Hu et al., arXiv:2106.09685): scale * dropped(x) A^T B^T with A[rank, I], drawn
-/// as PyTorch draws a layer's weight, and B[O, rank], zero at first.
+/// A low-rank adapter (LoRA; Hu et al., arXiv:2106.09685). It adds scale * dropped(x) A^T B^T to the output of a linear layer. A[rank, I]
+/// is initialised like a weight of PyTorch's Linear, B[O, rank] with zeros.
 struct Lora {
-  i64 rank = 0;  // 0: nothing
+  i64 rank = 0;  // 0: no adapter
   double scale = 1, dropout = 0;
 };
 
-/// Drops a share of x[B, ...] in Mode::train; x itself otherwise. `name` tells its mask from those of other places.
+/// Sets a fraction `share` of x[B, ...] to zero in Mode::train; otherwise returns x itself. `name` makes its mask differ from those of
+/// other layers.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
   Variable operator()(const Variable& x, const Context& context) const;
-  /// The share in force: 0 but in Mode::train.
+  /// Returns the fraction that is dropped: 0 except in Mode::train.
   double share(const Context& context) const { return context.mode == Mode::train ? share_ : 0; }
   RandomKey key(const Context& context) const { return context.random.derive("dropout").derive(name_); }
 
@@ -38,35 +39,35 @@ class Dropout {
   double share_;
 };
 
-/// y[..., O] = (residual +) x[..., I] w (+ b), and what `lora` adds.
+/// A linear layer: y[..., O] = (residual +) x[..., I] w (+ b), plus the output of the adapter `lora`.
 class Linear {
  public:
   struct Options {
-    bool bias = true;  // starts at zero
+    bool bias = true;  // the bias starts at zero
     ops::WeightLayout layout = ops::WeightLayout::out_in;
-    double std = 0.02;     // of the initial weights
-    bool uniform = false;  // instead: weight and bias as PyTorch draws them by default (uniform_by_inputs)
+    double std = 0.02;     // standard deviation of the initial weights
+    bool uniform = false;  // initialises weight and bias as PyTorch does by default (uniform_by_inputs), not by std
     Lora lora;             // parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
-    kernels::WeightFormat format = kernels::WeightFormat::plain;  // of the weight
-    bool to_classes = false;                                      // its outputs are of classes, not features
+    kernels::WeightFormat format = kernels::WeightFormat::plain;  // storage format of the weight
+    bool to_classes = false;                                      // outputs are classes, not features
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;
   void list(ParameterList& parameters) const;
-  /// Of the product alone.
+  /// Returns the weight and bias without the adapter.
   ops::LinearWeights weights(const Context& context) const;
   bool has_lora() const { return a_ != nullptr; }
   bool is_plain() const { return weight_->is_plain(); }
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null: none
+  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null: there is none
   ops::WeightLayout layout_;
   double lora_scale_;
   Dropout lora_dropout_;
 };
 
-/// ids -> rows of weight[V, C]. Its weight may be shared with a head, whose use is then 1. `padding_row` (-1: none) gets no gradient from
-/// this use, as nn.Embedding's padding_idx in PyTorch.
+/// Looks up rows of weight[V, C] by id. A head may share the weight; its use is then number 1. `padding_row` (-1: none) gets no gradient
+/// from this layer, like padding_idx of PyTorch's nn.Embedding.
 class Embedding {
  public:
   Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std, i64 padding_row = -1);
@@ -79,7 +80,7 @@ class Embedding {
   i64 padding_row_;
 };
 
-/// Over the last axis, with gain and bias.
+/// Layer normalization over the last axis, with gain and bias.
 class LayerNorm {
  public:
   LayerNorm(const std::string& name, i64 channels, DType dtype, double eps);
@@ -91,7 +92,7 @@ class LayerNorm {
   double eps_;
 };
 
-/// Over the last axis, with gain: the weight plus `gain_offset`, which starts at 1.
+/// RMS normalization over the last axis. The gain is the weight plus `gain_offset` and starts at 1.
 class RmsNorm {
  public:
   RmsNorm(const std::string& name, i64 channels, DType dtype, double eps, double gain_offset = 0);

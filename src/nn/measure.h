@@ -1,5 +1,5 @@
-// What a model is and needs, found out without any memory: it is made and run once, forward and backward, on the meta device, which knows
-// shapes alone. For the eager way; a plan knows more (spillway plan).
+// Measures a model's size and needs without allocating memory: it is built and run once, forward and backward, on the meta device, which
+// tracks shapes alone. It is for training without a plan; `spillway plan` tells more.
 #pragma once
 #include <functional>
 
@@ -8,16 +8,16 @@
 namespace spillway::nn {
 
 struct ModelSize {
-  i64 parameters = 0, trained_parameters = 0;    // elements, a shared one counted once
-  i64 parameter_bytes = 0, gradient_bytes = 0;   // gradients: one for each trained parameter, f32 of bf16 and f16
-  i64 kept_bytes = 0;                            // what lies between forward and backward
-  i64 peak_bytes = 0;                            // the most that activations take at once, those of backward among them
+  i64 parameters = 0, trained_parameters = 0;    // elements; a shared parameter counts once
+  i64 parameter_bytes = 0, gradient_bytes = 0;   // a gradient for each trained parameter, f32 for bf16 and f16
+  i64 kept_bytes = 0;                            // activations kept from forward to backward
+  i64 peak_bytes = 0;                            // the largest size of activations at one time, gradients of activations included
   double forward_flops = 0, backward_flops = 0;  // FlopCount
-  std::string text() const;                      // one line for each
+  std::string text() const;                      // a text with one line for each kind
 };
 
-/// Of the model that `build` makes, for a micro-batch of so many rows of so many positions (images: 1), on a CPU or as a GPU would have it.
-/// `build` runs with the meta device in force: it must not look at values.
+/// Measures the model that `build` returns, for a micro-batch of `rows` rows of `positions` positions (1 for images), on a CPU or as it
+/// would be on a GPU. `build` runs with the meta device current, so it must not read values.
 ModelSize measure(const std::function<Sequential()>& build, i64 rows, i64 positions, Device::Kind on = Device::Kind::cpu);
 
 }  // namespace spillway::nn

@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::unordered_map<std::string_view, const Parameter*>;
 
-// Either a parameter of the model itself, or a new one whose name is free.
+// Returns true for a parameter that the model already has and false for a new one. Refuses a new parameter whose name is taken.
 bool is_known(const Names& names, const Parameter& parameter) {
   const auto found = names.find(parameter.name);
   if (found != names.end() && found->second != &parameter) refuse(parameter, "expected a name of its own, got that of another parameter");
