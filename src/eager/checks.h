@@ -1,4 +1,4 @@
-// What an eager optimizer refuses before it moves anything. Values; thread-safe.
+// The argument checks of an eager optimizer, made before it changes anything. Pure functions; thread-safe.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace spillway::eager {
 
-/// Throws Error(usage) on a setting that is not finite or outside of what PyTorch takes: a learning rate or weight decay below 0, a beta
-/// outside of [0, 1).
+/// Throws Error(usage) if a setting is not finite or outside the range that PyTorch accepts, such as a negative learning rate or weight
+/// decay, or a beta outside [0, 1).
 void check_settings(const optim::RuleSettings& settings);
-/// Likewise on a learning rate alone.
+/// Throws Error(usage) if the learning rate is negative or not finite.
 void check_learning_rate(double rate);
-/// Throws Error(usage) if a parameter is there twice: a step would move it twice.
+/// Throws Error(usage) if a parameter is listed twice, because a step would update it twice.
 void check_once(const std::vector<std::shared_ptr<nn::Parameter>>& parameters);
 
 }  // namespace spillway::eager

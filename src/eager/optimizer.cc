@@ -48,10 +48,10 @@ const std::byte* at(const Tensor& t, i64 bytes) { return t.bytes() > 0 ? t.raw()
 
 Tensor on_host(const Tensor& t) { return t.device().is_cuda() ? to_host(t) : t; }
 
-// The CPU with the threads of the stream in force.
+// Returns a CPU stream with the threads of the current stream.
 Stream on_cpu() { return {Device::cpu(), Stream::current().threads, &MemoryPool::heap()}; }
 
-// The numbers of a tile's part, or of the weights, from element `begin` on; those behind the end are 0.
+// Returns the numbers of one tile from element `begin` on; those behind the end are 0.
 std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 begin) {
   std::array<double, kTileElems> tile{};
   const i64 count = std::min(kTileElems, std::ssize(numbers) - begin);
@@ -59,10 +59,10 @@ std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 b
   return tile;
 }
 
-// parts[p] are all elements' numbers of part p; none: zeros.
+// Writes an optimizer state. parts[p] holds the numbers of part p for all elements; an empty part means zeros.
 void write_state(const optim::StateFormat& format, i64 elems, const std::array<std::vector<double>, 4>& parts, const Tensor& bytes) {
   if (bytes.bytes() == 0) return;
-  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // all of it zero: gaps too
+  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // zero, gaps between tiles included
   std::vector<std::byte> weight(static_cast<size_t>(format.weight_tile_bytes()));
   std::array<std::array<double, kTileElems>, 4> tile;
   std::array<std::span<const double>, 4> shown;
@@ -77,7 +77,7 @@ void write_state(const optim::StateFormat& format, i64 elems, const std::array<s
   transfer(bytes.raw(), host.data(), bytes.bytes());
 }
 
-// Adafactor's, one after the other, which lie in the tiles in parts; on the CPU, as all of it.
+// Returns Adafactor's factors in one list; in the state each tile holds a part of them. The state must be on the CPU.
 std::vector<double> factors_of(const nn::Parameter& parameter, const optim::StateFormat& format, const Tensor& bytes) {
   std::vector<double> all(static_cast<size_t>(tiles_of(parameter.elems()) * format.factors));
   for (i64 t = 0; t < tiles_of(parameter.elems()); ++t) {
@@ -97,7 +97,7 @@ void write_factors(const optim::StateFormat& format, std::vector<double> all, co
   }
 }
 
-// What Muon orthogonalizes, of a matrix in the gradient's type.
+// Gathers the matrix that Muon orthogonalizes, in the gradient's type.
 void gather_direction(const optim::StateFormat& format, const Tensor& gradient, const Tensor& state, const optim::Scalars<double>& scalars,
                       bool nesterov, std::byte* out) {
   Stream::current().run(tiles_of(gradient.elems()), [&](i64 t, int) {
@@ -140,7 +140,8 @@ Optimizer::Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& se
   }
 }
 
-// A running statistic goes a share of the way to the passes' mean: sgd, in which the mean's distance is the gradient with a decay of -1.
+// A running statistic moves a fraction of the way towards the mean of the passes. That equals SGD with the mean as the gradient, a negative
+// rate and a weight decay of -1.
 optim::RuleSettings Optimizer::rule_for(const nn::Parameter& parameter) const {
   if (parameter.statistic) return optim::SgdSettings{.lr = -nn::kStatisticMomentum, .weight_decay = -1};
   return parameter.is_matrix() ? settings_ : beside_matrices(settings_);
@@ -185,7 +186,7 @@ void Optimizer::step(double gradient_scale) {
   }
 }
 
-// Whole tiles where they lie; what is behind them in a tile of its own, filled up with a gap.
+// Updates whole tiles in place. The remaining elements are copied to a tile of their own, whose end is a gap.
 void Optimizer::update(const nn::Parameter& parameter, const Tensor& gradient, const Tensor& value, State& state,
                        double gradient_scale) const {
   const optim::StateFormat& format = state.format;
@@ -353,7 +354,7 @@ void Optimizer::load(const std::filesystem::path& file) {
                           ": it is of other parameters too");
   for (size_t i = 0; i < parameters_.size(); ++i) {
     std::array<std::vector<double>, 4> parts;
-    parts[kMaster] = values_of(parameters_[i]->value());  // where it is no part of the state
+    parts[kMaster] = values_of(parameters_[i]->value());  // used if the master weights are not part of the state
     std::vector<double> factors;
     for (const Part& part : parts_of(*parameters_[i], states_[i])) {
       std::vector<double> read(static_cast<size_t>(part.shape.elems()));

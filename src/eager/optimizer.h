@@ -1,11 +1,11 @@
-// Every update rule of optim as an optimizer of the eager way, in PyTorch's words:
+// Optimizers for training without a plan: every update rule of optim, with an interface like PyTorch's:
 //   Optimizer optimizer(weights, optim::AdamSettings{.lr = 1e-3, .decoupled_weight_decay = true});
 //   optimizer.zero_grad();  loss.backward();  optimizer.step();
-// The same kernels as a planned step's: weights of f32 and f64 are their own master, those of bf16 and f16 have an fp32 one; moments are
-// f32 (f64). As in PyTorch weight decay meets every parameter of the list, and one without a gradient is left out: for other rates of some
-// parameters make an optimizer for them. Running statistics (batch norm's) are moved by their own rule (nn::Parameter::statistic) and are
-// in no norm. On the CPU or a GPU, whose stream must then be in force; Muon and Adafactor, which step a parameter as a whole, then keep its
-// state in host memory and step it there. Not thread-safe.
+// It uses the same kernels as a planned step. f32 and f64 weights are their own master weights, bf16 and f16 weights have fp32 masters, and
+// moments are f32 (f64 for f64). As in PyTorch, weight decay applies to every parameter of the list, and a parameter without a gradient is
+// skipped; make another optimizer for parameters with other rates. Running statistics (of batch norm) follow their own rule
+// (nn::Parameter::statistic) and do not count in the gradient norm. It works on the CPU or on a GPU, whose stream must then be current.
+// Muon and Adafactor, which update a parameter as a whole, keep their state in host memory and update there. Not thread-safe.
 #pragma once
 #include <filesystem>
 
@@ -18,26 +18,28 @@ namespace spillway::eager {
 class Optimizer {
  public:
   using Parameters = std::vector<std::shared_ptr<nn::Parameter>>;
-  /// Of all that are not frozen, or of `parameters`, all of them `weights`' own. Masters begin at the values that there are: fill the
-  /// weights before. `weights` must outlive it. Throws Error(usage) on a frozen parameter, on one that is listed twice, and on settings
-  /// that PyTorch does not take either or that are not finite.
+  /// Creates an optimizer for all parameters that are not frozen, or for `parameters`, which must belong to `weights`. Master weights start
+  /// from the present values, so fill the weights first. `weights` must outlive the optimizer. Throws Error(usage) for a frozen parameter,
+  /// one that is listed twice, and settings that are not finite or that PyTorch rejects.
   Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings);
   Optimizer(nn::EagerParameters& weights, const optim::RuleSettings& settings, Parameters parameters);
 
-  /// Moves each parameter that has a gradient by it times `gradient_scale` (a clip factor, 1 / loss scale).
+  /// Updates each parameter that has a gradient, using the gradient times `gradient_scale` (a clip factor or 1 / loss scale).
   void step(double gradient_scale = 1);
-  /// Lets go of their gradients.
+  /// Drops the gradients of the optimizer's parameters.
   void zero_grad();
-  /// Over their gradients as they are. optim::clip_factor(gradient_norm(), 1) is what clip_grad_norm_(…, 1) scales by.
+  /// Returns the norm of the parameters' gradients, unscaled. optim::clip_factor(gradient_norm(), 1) is the factor that clip_grad_norm_(…,
+  /// 1) scales by.
   double gradient_norm() const;
-  /// Of the steps from now on (optim/schedule.h); at first the settings' own. Throws Error(usage) on one below 0 or not finite.
+  /// Sets the learning rate of the following steps (optim/schedule.h); it starts as given in the settings. Throws Error(usage) if it is
+  /// negative or not finite.
   void set_learning_rate(double rate);
   double learning_rate() const { return learning_rate_; }
   const Parameters& parameters() const { return parameters_; }
 
-  /// Masters, moments and counts, as a safetensors file by PyTorch's names ("wte.weight.exp_avg"), which load() takes back to the bit; the
-  /// weights are not in it (models::save). The file is written beside its place and replaces what is there when it is whole. load throws
-  /// Error(data) on one of other parameters, shapes or another rule.
+  /// Save and load master weights, moments and step counts as a safetensors file with PyTorch's names ("wte.weight.exp_avg"); load()
+  /// restores them bit for bit. The weights are not included (see models::save). The file is written under a temporary name and replaces an
+  /// existing one when complete. load() throws Error(data) on a file for other parameters, shapes or another rule.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
 
@@ -49,7 +51,7 @@ class Optimizer {
   };
   struct Part {
     std::string name;
-    int number;  // of optim::StatePart
+    int number;  // an optim::StatePart
     DType dtype;
     Shape shape;
   };
@@ -62,7 +64,7 @@ class Optimizer {
   const optim::RuleSettings settings_;
   const Parameters parameters_;
   double learning_rate_;
-  std::vector<State> states_;  // of each of them
+  std::vector<State> states_;  // the state of each parameter
 };
 
 }  // namespace spillway::eager
