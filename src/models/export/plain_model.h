@@ -1,5 +1,5 @@
-// A trained model as it is exported, whatever the format: adapters added to the weights, averages in their place, names and shapes those of
-// the model without adapters. Nothing is read before it is asked for. Thread-safe after construction.
+// A trained model as it is exported, whatever the format. Adapters are merged into the weights and averages replace them; names and shapes
+// are those of the model without adapters. Weights are read only on request. Thread-safe after construction.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -12,20 +12,21 @@ namespace spillway::models {
 
 class PlainModel {
  public:
-  /// `from`: the folder of the model's weights. `adapter`: a PEFT folder whose adapters `config` has. `averages`: a safetensors file whose
-  /// tensors NAME.ema stand in the place of those parameters (weights.h). Throws Error(data) when a folder does not hold the model's.
+  /// `from` is the folder of the model's weights, `adapter` a PEFT folder with the adapters that `config` describes, and `averages` a
+  /// safetensors file whose tensors NAME.ema replace those parameters (weights.h). Throws Error(data) when a folder does not hold the
+  /// model's weights.
   PlainModel(const ModelConfig& config, const std::filesystem::path& from, const std::optional<std::filesystem::path>& adapter = {},
              const std::optional<std::filesystem::path>& averages = {});
 
   const ModelConfig& config() const { return config_; }
-  const nn::Sequential& model() const { return model_; }  // f32, vacant
+  const nn::Sequential& model() const { return model_; }  // f32; storages are vacant
   const WeightSource& weights() const { return *weights_; }
-  /// Element type in the folder of its weights.
+  /// Returns the parameter's element type in the folder of the weights.
   DType stored_dtype(const nn::Parameter& parameter) const { return stored_->stored_dtype(parameter); }
 
  private:
   ModelConfig config_;
-  nn::Sequential model_, adapted_;  // the latter: with adapters, where there are any
+  nn::Sequential model_, adapted_;  // adapted_ has the adapters, if there are any
   std::unique_ptr<FolderWeights> stored_;
   std::unique_ptr<WeightSource> weights_;
 };

@@ -11,7 +11,7 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPieceBytes = kMiB;  // held at once by each thread
+constexpr i64 kPieceBytes = kMiB;  // buffer of each thread
 
 }  // namespace
 

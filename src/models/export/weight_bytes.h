@@ -1,4 +1,4 @@
-// A parameter's values as a file holds them: what the writers of export formats share.
+// Converts a parameter's values to the bytes of a file. Shared by the writers of export formats.
 #pragma once
 #include <functional>
 
@@ -6,14 +6,14 @@
 
 namespace spillway::models {
 
-/// "fp32", "fp64", "bf16", "fp16". Throws Error(usage) on another.
+/// Returns the type named "fp32", "fp64", "bf16" or "fp16". Throws Error(usage) on another name.
 DType exported_dtype(const std::string& name);
 
-/// Takes bytes that stand from `offset` on within a parameter.
+/// Receives bytes of a parameter and their offset in it.
 using WriteBytes = std::function<void(i64 offset, std::span<const std::byte> bytes)>;
 
-/// Hands all bytes of the parameter to `write`, as WeightSource::read_as() gives them, at most a MiB at once. The threads of the stream in
-/// force call `write` at the same time, in any order.
+/// Passes all bytes of the parameter to `write`, as WeightSource::read_as() returns them, at most a MiB at once. The threads of the current
+/// stream call `write` concurrently and in any order.
 void write_bytes(const WeightSource& source, const nn::Parameter& parameter, DType dtype, const WriteBytes& write);
 
 }  // namespace spillway::models
