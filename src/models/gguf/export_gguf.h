@@ -1,5 +1,5 @@
-// Writes a language model as one GGUF file, which llama.cpp and what is built on it read: weights, what config.json says, the tokenizer.
-// Streamed; equal weights give equal bytes.
+// Writes a language model as one GGUF file for llama.cpp and programs based on it: weights, configuration and tokenizer. The file is
+// streamed; equal weights give equal bytes.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -13,12 +13,12 @@ namespace spillway::models {
 
 struct GgufExport {
   i64 tensors = 0;
-  std::vector<std::string> notes;  // what llama.cpp will not have of the model, in words for the user
+  std::vector<std::string> notes;  // sentences for the user about what llama.cpp will lack of the model
 };
 
-/// `dtype`: "fp32", "fp16", "bf16", "q8_0"; empty: bf16 of what is stored so, else fp16. Tensors of one dimension, gains and routers are
-/// fp32. Errors: Error(usage) on another dtype, or a model that
-/// llama.cpp has not or not with these numbers; Error(data) on numbers that the type does not hold, or from the folders; Error(io).
+/// Exports the model to `file`. `dtype` is "fp32", "fp16", "bf16" or "q8_0"; without it, tensors stored as bf16 stay bf16 and others become
+/// fp16. Tensors of one dimension, gains and routers are always fp32. Throws Error(usage) on another dtype or a model that llama.cpp lacks
+/// or would compute differently, Error(data) on numbers that the type cannot hold or on errors of the folders, and Error(io).
 GgufExport export_gguf(const PlainModel& model, const std::string& name, const GgufTokenizer& tokenizer, const std::filesystem::path& file,
                        const std::optional<std::string>& dtype);
 

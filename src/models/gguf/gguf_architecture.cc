@@ -78,7 +78,7 @@ void check_rope(const ModelConfig& c) {
   expect(s.kind != Kind::yarn || s.whole_pairs, "yarn with truncate", "yarn without it");
 }
 
-// What of a layer lies where, by the names behind "model.layers.N." and "transformer.h.N.".
+// Our and llama.cpp's names of the parts of a layer, without "model.layers.N." or "transformer.h.N.".
 struct Name {
   std::string_view ours, theirs;
 };
@@ -125,7 +125,7 @@ std::optional<std::string> found(const std::array<Name, N>& names, std::string_v
   return {};
 }
 
-// Of a parameter's name without its last part, which is weight or bias in both.
+// Returns llama.cpp's name for a module. `module` is a parameter's name without its last part, which is weight or bias in both programs.
 std::string renamed(const ModelConfig& c, std::string_view module) {
   if (const auto whole = found(kWholeNames, module)) return *whole;
   const std::string_view prefix = c.family == Family::gpt2 ? "transformer.h." : "model.layers.";
@@ -143,10 +143,12 @@ std::string renamed(const ModelConfig& c, std::string_view module) {
   throw Error(ErrorCode::bug, fmt::format("[gguf] no name for {}", module));
 }
 
-// What a query is to be multiplied by, where llama.cpp knows another scale of the scores than the config says: 1 of all published models.
+// Returns the factor of the queries that makes up for a scale of the attention scores that llama.cpp assumes and the configuration does not
+// have. It is 1 for all published models.
 double query_factor(const ModelConfig& c) {
   if (!is_gemma(c) || c.query_scalar <= 0) return 1;
-  const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // layers of the model of 27 billion, by which it is known there
+  const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // layers of the 27B model, by which llama.cpp recognises it
+                                                             // model
   const auto divided = static_cast<double>(c.layers == largest ? c.width / c.heads : c.head_dim);
   return std::sqrt(divided / c.query_scalar);
 }
@@ -209,7 +211,7 @@ std::vector<GgufPart> gguf_parts(const ModelConfig& c, const nn::Sequential& mod
       parts[at->second].parts.push_back(p.get());
     }
   }
-  // llama.cpp's OLMo 2 has no tied head.
+  // llama.cpp's OLMo 2 does not support a tied head, so the embedding is written twice.
   if (c.family == Family::olmo2 && c.tied_head) {
     parts.push_back(parts[by_name.at("token_embd.weight")]);
     parts.back().name = "output.weight";

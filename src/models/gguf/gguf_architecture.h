@@ -1,5 +1,5 @@
-// Which of llama.cpp's architectures a model is, and how its parameters lie there: names, stacked experts, the order of rows, what is added
-// to a gain. A model whose numbers llama.cpp would not give is refused by what it differs in. Pure.
+// Maps a model to one of llama.cpp's architectures and its parameters to tensors of a GGUF file: names, stacked experts, the order of rows,
+// offsets added to gains. A model that llama.cpp would compute differently is refused; the message names the difference. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,29 +10,31 @@
 
 namespace spillway::models {
 
-/// A tensor of the file, and what it is made of.
+/// A tensor of the GGUF file and the parameters that it is made of.
 struct GgufPart {
   enum class Order { as_it_is, interleaved, transposed };
   std::string name;
-  std::vector<const nn::Parameter*> parts;  // of one shape; several are stacked
-  Order order = Order::as_it_is;            // interleaved: element i of a head's first half lies beside that of the second
-  double added = 0, factor = 1;             // (x + added) factor is written
+  std::vector<const nn::Parameter*> parts;  // all of one shape; several are stacked
+  Order order = Order::as_it_is;            // interleaved: elements i of both halves of a head are adjacent
+  double added = 0, factor = 1;             // (x + added) * factor is written
   bool always_f32 = false;
 
-  /// The fastest first.
+  /// Returns the extents in ggml's order, the fastest-varying first.
   std::vector<i64> extents() const;
 };
 
-/// "llama". Error(usage), "[export] --format gguf: expected …, got …".
+/// Returns the architecture's name, such as "llama". Throws Error(usage), "[export] --format gguf: expected …, got …", if llama.cpp cannot
+/// compute the model exactly.
 const char* gguf_architecture(const ModelConfig& config);
 
-/// In the model's order. Of a model that gguf_architecture() knows.
+/// Returns the tensors in the model's order, for a model that gguf_architecture() accepts.
 std::vector<GgufPart> gguf_parts(const ModelConfig& config, const nn::Sequential& model);
 
-/// Layers of a window come in periods of which the last one has none: how long these are.
+/// Returns the length of the periods in which layers alternate: all layers of a period have a window, except the last. Returns 0 if there
+/// is no such period.
 i64 gguf_window_period(const ModelConfig& config);
 
-/// What each frequency of rotary positions is divided by, where the file says it so.
+/// Returns the divisors of the rotary frequencies, if the file stores them (rope_type llama3); otherwise an empty list.
 std::vector<float> gguf_rope_factors(const ModelConfig& config);
 
 }  // namespace spillway::models

@@ -8,12 +8,12 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kAlignment = 32;  // what a file without general.alignment has
+constexpr i64 kAlignment = 32;  // the default for files without general.alignment
 constexpr size_t kMostWaiting = size_t{1} << 20;
 constexpr i64 kMostBehind = 64 * kMiB;
 constexpr u32 kVersion = 3;
 
-// Types of metadata.
+// The type numbers of metadata values.
 constexpr u32 kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9;
 
 template <class T>
@@ -156,7 +156,8 @@ void GgufWriter::pad() {
   put(std::span(kZeros).first(static_cast<size_t>((kAlignment - end_ % kAlignment) % kAlignment)));
 }
 
-// What is written goes to the disk at once and, some way behind, leaves the page cache, where a model's pages would push out others'.
+// Writes the waiting bytes and starts their transfer to the disk. Some way behind, written pages are dropped from the page cache, where a
+// large model would displace the pages of other programs.
 void GgufWriter::flush() {
   const auto bytes = static_cast<i64>(waiting_.size());
   if (bytes == 0) return;

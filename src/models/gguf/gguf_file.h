@@ -1,5 +1,5 @@
-// The container of llama.cpp's models, GGUF version 3 (ggml's docs/gguf.md): metadata by key, the tensors' names, extents and types, then
-// their bytes one after the other. Written as it comes, whatever the size. One thread.
+// Writes GGUF version 3, the file format of llama.cpp's models (ggml's docs/gguf.md): metadata by key, then names, extents and types of the
+// tensors, then their bytes one after the other. The file is streamed, whatever its size. Used by one thread.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace spillway::models {
 
-/// ggml's numbers of element types.
+/// Element types, with ggml's numbers.
 enum class GgufType : u32 { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
 const char* to_string(GgufType type);
-/// Bytes of so many elements, whole blocks of them.
+/// Returns the bytes of `elems` elements, which must be whole blocks of the type.
 i64 gguf_bytes(GgufType type, i64 elems);
 
-/// Keys and values in the order in which they are added.
+/// The metadata of a file: keys and values in the order in which they are added.
 class GgufMetadata {
  public:
   void add(std::string_view key, u32 value);
@@ -40,7 +40,7 @@ class GgufMetadata {
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;
-  std::vector<i64> extents;  // the fastest first, as ggml counts them
+  std::vector<i64> extents;  // the fastest-varying first, as in ggml
   i64 elems() const;
   i64 bytes() const { return gguf_bytes(type, elems()); }
 };
@@ -48,9 +48,10 @@ struct GgufTensor {
 class GgufWriter {
  public:
   GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
-  /// The next bytes of the tensors, which come in the order given; write() never crosses the end of one. Error(io).
+  /// Writes the next bytes of the tensors, which follow in the order given to the constructor. One call must not cross the end of a tensor.
+  /// Throws Error(io).
   void write(std::span<const std::byte> bytes);
-  /// Throws Error(bug) unless every byte was written. What was written is on stable storage on return.
+  /// Finishes the file; on return it is on stable storage. Throws Error(bug) unless every byte was written.
   void finish();
   i64 file_bytes() const { return end_; }
 
@@ -60,10 +61,10 @@ class GgufWriter {
   void flush();
 
   data::File file_;
-  std::vector<i64> left_;  // bytes of each tensor that are to come
+  std::vector<i64> left_;  // bytes of each tensor that are still to be written
   size_t tensor_ = 0;
   std::vector<std::byte> waiting_;
-  i64 sent_ = 0, at_ = 0, end_ = 0;  // of the file: up to here out of the page cache; written; with what waits
+  i64 sent_ = 0, at_ = 0, end_ = 0;  // file offsets: dropped from the page cache up to here; written; end including the waiting bytes
 };
 
 }  // namespace spillway::models

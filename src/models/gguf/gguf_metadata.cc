@@ -9,7 +9,7 @@
 namespace spillway::models {
 namespace {
 
-// llama.cpp's numbers of what a file mostly holds.
+// Returns llama.cpp's number for the type of most tensors in a file.
 u32 file_type(GgufType weights) {
   switch (weights) {
     case GgufType::f32:
@@ -24,7 +24,7 @@ u32 file_type(GgufType weights) {
   return 0;
 }
 
-// Keys of one architecture.
+// Adds metadata keys with the prefix of one architecture.
 class Keys {
  public:
   Keys(const char* architecture, GgufMetadata& metadata) : prefix_(std::string(architecture) + "."), metadata_(metadata) {}
@@ -50,7 +50,7 @@ void add_rope(const ModelConfig& c, Keys& keys) {
   keys.real("rope.scaling.factor", s.factor);
   if (!yarn) return;
   if (c.family != Family::phi3) keys.whole("rope.scaling.original_context_length", s.original_positions);
-  // llama.cpp multiplies by 0.1 ln(factor) + 1, and by what stands here.
+  // llama.cpp multiplies by 0.1 ln(factor) + 1 and by this value.
   const double usual = s.factor > 1 ? 0.1 * std::log(s.factor) + 1 : 1;
   if (std::abs(s.attention_factor - usual) > 1e-9) keys.real("rope.scaling.attn_factor", s.attention_factor / usual);
   keys.real("rope.scaling.yarn_beta_fast", s.beta_fast);

@@ -1,4 +1,4 @@
-// What GGUF says of a model beside its weights.
+// Writes the part of a GGUF file that describes the model: configuration and tokenizer.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,17 +10,18 @@
 
 namespace spillway::models {
 
-/// Of a model that gguf_architecture() knows; `notes` gets what llama.cpp will leave out.
+/// Adds the configuration of a model that gguf_architecture() accepts. Appends to `notes` sentences about what llama.cpp will ignore.
 void add_gguf_config(const ModelConfig& config, const std::string& name, GgufType weights, GgufMetadata& metadata,
                      std::vector<std::string>& notes);
 
-/// The folder with a model's tokenizer, or that its 256 tokens are bytes; or neither.
+/// The source of the tokenizer: a model folder, or 256 tokens that are the bytes, or neither.
 struct GgufTokenizer {
   std::optional<std::filesystem::path> folder;
   bool bytes = false;
-  std::vector<i64> more_ends = {};  // tokens that end a text beside those of config.json
+  std::vector<i64> more_ends = {};  // tokens that end a text, besides those of config.json
 };
-/// `notes` gets what llama.cpp will do otherwise. Error(data): files that cannot be read, or more tokens than the model has.
+/// Adds the tokenizer. Appends to `notes` sentences about what llama.cpp will do differently. Throws Error(data) if files cannot be read or
+/// the tokenizer has more tokens than the model.
 void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenizer, GgufMetadata& metadata, std::vector<std::string>& notes);
 
 }  // namespace spillway::models

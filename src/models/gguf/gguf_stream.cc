@@ -16,19 +16,19 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPieceElems = 1 << 18;  // encoded by a thread at once; whole blocks of Q8_0
-constexpr i64 kHeldElems = 1 << 24;   // in memory at once, beyond one piece
+constexpr i64 kPieceElems = 1 << 18;  // encoded by a thread at once; a multiple of the Q8_0 block
+constexpr i64 kHeldElems = 1 << 24;   // limit of the elements held in memory, unless one piece is larger
 
-// Turns the values of a tensor into bytes of its type: pieces side by side, on the threads of the stream in force, written in order.
+// Encodes the values of a tensor in its type. The threads of the current stream encode pieces in parallel; the pieces are written in order.
 class Encoder {
  public:
-  /// Makes a piece's values; called on any thread.
+  /// Produces the values of a piece; called on any thread.
   using Values = std::function<void(i64 piece, std::vector<float>& values)>;
 
   Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer)
       : part_(part), type_(type), source_(source), writer_(writer) {}
 
-  /// `elems`: the most that a piece has.
+  /// Encodes and writes `pieces` pieces of at most `elems` elements each.
   void put(i64 pieces, i64 elems, const Values& values) {
     const Stream& stream = Stream::current();
     const i64 at_once = std::clamp<i64>(kHeldElems / elems, 1, 2 * stream.thread_count());
@@ -44,14 +44,14 @@ class Encoder {
     }
   }
 
-  /// Elements [begin, begin + out.size()) of the parameter, as they are written.
+  /// Reads elements [begin, begin + out.size()) of the parameter, with offset and factor applied.
   void read(const nn::Parameter& p, i64 begin, std::span<float> out) const {
     if (part_.added == 0 && part_.factor == 1) return source_.read_as(p, begin, DType::f32, std::as_writable_bytes(out));
     std::vector<double> wide(out.size());
     source_.read(p, begin, wide);
     std::ranges::transform(wide, out.begin(), [&](double x) { return static_cast<float>((x + part_.added) * part_.factor); });
   }
-  /// The same of a matrix read as its transpose, rows [begin, begin + count) of that.
+  /// Reads rows [begin, begin + count) of a matrix's transpose.
   void read_transposed(const nn::Parameter& p, i64 begin, i64 count, std::span<float> out) const {
     const auto values = [&](i64 from, std::span<double> wide) { source_.read(p, from, wide); };
     data::read_transposed(p.shape[0], p.shape[1], values, begin, count, out);
@@ -100,10 +100,10 @@ void put_range(const nn::Parameter& p, Encoder& encoder) {
   });
 }
 
-// Element 2j of a head is its element j, and 2j + 1 its element head_dim / 2 + j.
+// Returns the source row of output row i: output element 2j of a head is its element j, and 2j + 1 its element head_dim / 2 + j.
 i64 interleaved(i64 i, i64 head_dim) { return i / head_dim * head_dim + i % 2 * (head_dim / 2) + i % head_dim / 2; }
 
-// Of what has one dimension all is one piece.
+// Writes a parameter with interleaved rows. A one-dimensional parameter is a single piece.
 void put_interleaved(const nn::Parameter& p, i64 head_dim, Encoder& encoder) {
   const i64 rows = p.shape[0], columns = p.elems() / rows;
   const i64 rows_at_once = columns == 1 ? rows : std::max<i64>(1, kPieceElems / columns);

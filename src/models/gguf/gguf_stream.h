@@ -1,12 +1,13 @@
-// A tensor's bytes as GGUF holds them, out of the parameters that it is made of, encoded in pieces on the threads of
-// the stream in force, with at most some 100 MiB of them in memory at once.
+// Writes a tensor of a GGUF file from the parameters that it is made of. Pieces are encoded by the threads of the current stream, with at
+// most some 100 MiB in memory at once.
 #pragma once
 #include "models/gguf/gguf_architecture.h"
 #include "models/weights.h"
 
 namespace spillway::models {
 
-/// Error(data), naming the tensor, where a number does not fit the type: infinite in f16, or none that Q8_0 has.
+/// Writes the whole tensor. Throws Error(data) naming the parameter when a number does not fit the type: a finite number that overflows in
+/// f16, or one that Q8_0 cannot represent.
 void write_gguf_tensor(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source, GgufWriter& writer);
 
 }  // namespace spillway::models

@@ -1,5 +1,5 @@
-// The tokenizer as llama.cpp knows it: "gpt2" is byte-level BPE with the name of a rule that cuts words, "llama" is SentencePiece's BPE,
-// which merges by the scores of what comes out.
+// Writes the tokenizer in llama.cpp's form. Its kind "gpt2" is byte-level BPE with the name of a pre-tokenization rule. Its kind "llama" is
+// SentencePiece's BPE, which merges by the scores of the resulting tokens.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,11 +20,11 @@ namespace {
 
 using nlohmann::json;
 
-// llama.cpp's kinds of tokens.
+// llama.cpp's token types.
 constexpr i32 kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
 constexpr std::string_view kMetaspace = "\u2581";
 
-// Rules by which words are cut, under the names that llama.cpp has for them.
+// Pre-tokenization rules that llama.cpp knows, and their names there.
 struct Rule {
   std::string_view name, pattern;
 };
@@ -36,7 +36,7 @@ constexpr std::string_view kTekken =
 constexpr std::string_view kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Null is as good as absent.
+// Returns a boolean of the object. Other values, such as null, count as absent.
 bool flag(const json& object, const char* key, bool otherwise) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
@@ -46,7 +46,7 @@ std::string text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The steps of a pre-tokenizer, sequences made flat.
+// Appends the steps of a pre-tokenizer to `into`, with nested sequences flattened.
 void flatten(const json& step, std::vector<json>& into) {
   if (!step.is_object()) return;
   if (text(step, "type") != "Sequence") return into.push_back(step);
@@ -58,7 +58,7 @@ std::string pattern_of(const json& step) {
   return found != step.end() ? text(*found, "Regex") : "";
 }
 
-// Empty where llama.cpp has no name for it.
+// Returns llama.cpp's name of a pre-tokenization rule; empty if it has none.
 std::string rule_of(const std::vector<json>& steps, bool ignore_merges) {
   const json& last = steps.back();
   if (flag(last, "use_regex", true)) {
@@ -106,7 +106,8 @@ class TokenizerKeys {
   }
 
  private:
-  // The default one, and others under their names, in which llama.cpp's converter allows letters and digits alone.
+  // Adds the default chat template, and others with their names. llama.cpp's converter allows only letters and digits in names, so other
+  // characters are replaced.
   void add_chat_templates() {
     std::vector<std::string> names;
     for (const std::string& name : data::chat_template_names(folder_)) {
@@ -146,7 +147,7 @@ class TokenizerKeys {
     metadata_.add("tokenizer.ggml.model", "llama");
     metadata_.add("tokenizer.ggml.pre", "default");
     add_tokens();
-    // The earlier a merge, the higher the score; of what no merge makes it plays no part.
+    // An earlier merge gets a higher score. Tokens that no merge produces get a lower score than all others.
     std::vector<float> scores(static_cast<size_t>(config_.vocabulary), 0.0f);
     std::vector<bool> scored(scores.size());
     float next = 0;
@@ -192,7 +193,7 @@ class TokenizerKeys {
     const auto known = [&](std::optional<i64> id) { return id && *id < config_.vocabulary ? id : std::nullopt; };
     const data::Around& around = tokenizer_->around();
     auto begin = named.begin_of_text ? std::optional<i64>(*named.begin_of_text) : known(config_.begin_token);
-    // llama.cpp puts one token before a text, which is what the model was trained with.
+    // llama.cpp puts one begin token before a text, so it must be the one that the model was trained with.
     if (around.before.size() == 1) begin = around.before.front();
     std::optional<i64> end;
     if (named.end_of_text) end = *named.end_of_text;
@@ -209,7 +210,7 @@ class TokenizerKeys {
     ends.insert(ends.end(), more_ends_.begin(), more_ends_.end());
     for (const i64 id : ends) {
       if (id == end || !known(id)) continue;
-      put("eot", id);  // a second one; llama.cpp finds more by their names
+      put("eot", id);  // llama.cpp takes one additional end token; it finds others by their names
       break;
     }
     put("unknown", unknown_token());
@@ -222,13 +223,13 @@ class TokenizerKeys {
 
   bool is_byte_level() const { return !steps_.empty() && text(steps_.back(), "type") == "ByteLevel"; }
 
-  // Byte-level BPE has none, whatever is called so.
+  // Returns the unknown token. Byte-level BPE has none, whatever the file says.
   std::optional<i64> unknown_token() const {
     const auto id = is_byte_level() ? std::nullopt : tokenizer_->id_of(text(file_["model"], "unk_token"));
     return id ? std::optional<i64>(*id) : std::nullopt;
   }
 
-  // Whether a text gets a space before it.
+  // Returns whether the tokenizer puts a space before a text.
   bool begins_with_space() const {
     const std::vector<i32> ids = tokenizer_->encode("a");
     return !ids.empty() && tokenizer_->token(ids.front()).starts_with(kMetaspace);
@@ -260,10 +261,10 @@ class TokenizerKeys {
   std::unique_ptr<data::Tokenizer> tokenizer_;
   json file_;
   std::vector<json> steps_;
-  std::vector<i32> types_;  // by token
+  std::vector<i32> types_;  // by token id
 };
 
-// Bytes are a byte-level BPE that merges nothing.
+// Adds a tokenizer of single bytes as a byte-level BPE without merges.
 void add_bytes(GgufMetadata& metadata) {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(data::byte_character(static_cast<char>(byte)));

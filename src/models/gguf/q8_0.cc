@@ -21,7 +21,7 @@ bool encode_q8_0(std::span<const float> values, std::span<std::byte> bytes) {
     const float scale = largest / 127;
     const u16 half = round_f16(scale);
     if ((half & 0x7c00) == 0x7c00) return false;
-    // Of the smallest numbers, whose scale has no finite inverse, nothing is left in f16 either.
+    // For the smallest numbers the scale has no finite inverse; they would become zero in f16 as well.
     const float inverse = scale == 0 || std::isinf(1 / scale) ? 0 : 1 / scale;
     std::memcpy(bytes.data(), &half, sizeof half);
     for (size_t i = 0; i < kElems; ++i) bytes[sizeof half + i] = static_cast<std::byte>(static_cast<i8>(std::round(values[i] * inverse)));
