@@ -16,13 +16,13 @@ Value axis_between(Graph& g, const Value& begin_1, const Value& end_1) {
   return g.node("Range", {scalar(begin_1), scalar(end_1), g.integer(1)});
 }
 
-// [N, heads D] -> [B, heads, T, D].
+// Reshapes [N, heads D] to [B, heads, T, D].
 Value heads_of(Graph& g, const Positions& positions, const Value& x, i64 heads, i64 head_dim) {
   const Value shape = g.node("Concat", {positions.rows_and_length, g.integers({heads, head_dim})}, {{"axis", i64{0}}});
   return g.node("Transpose", {g.node("Reshape", {x, shape})}, {{"perm", std::vector<i64>{0, 2, 1, 3}}});
 }
 
-// Of x[B, H, T, D] the pairs (i, i + R/2) of the first R elements of a head.
+// Rotates x[B, H, T, D]: the pairs (i, i + R/2) of the first R elements of each head.
 Value turned_by(Graph& g, const Value& x, const std::pair<Value, Value>& turns, i64 elements, i64 head_dim) {
   const auto& [cosines, sines] = turns;
   const Value first = slice(g, x, 3, 0, elements / 2), second = slice(g, x, 3, elements / 2, elements);
@@ -97,7 +97,7 @@ Value attention(Graph& g, Positions& positions, const Queries& queries, i64 laye
   k = with_past(g, k, layer, "key");
   const Value v = with_past(g, heads_of(g, positions, queries.v, c.kv_heads, D), layer, "value");
 
-  // Heads that share keys lie side by side: [B, K, G, T, D] by [B, K, 1, D, S].
+  // Query heads that share keys are adjacent: [B, K, G, T, D] is multiplied by [B, K, 1, D, S].
   const Value q_BKGTD = g.node("Mul", {reshape(g, q, {0, c.kv_heads, group, -1, D}), g.number(scale)});
   const Value k_BK1DS = g.node("Unsqueeze", {g.node("Transpose", {k}, {{"perm", std::vector<i64>{0, 1, 3, 2}}}), g.integers({2})});
   const Value scores = softcapped(g, wide(g, g.node("MatMul", {q_BKGTD, k_BK1DS})), c.attention_softcap);

@@ -1,6 +1,6 @@
 #include "models/onnx/models.h"
 
-// Legend: N = tokens, C = width, E = experts, K = experts of a token, M = tokens of one expert.
+// Shape letters: N = tokens, C = width, E = experts, K = experts per token, M = tokens of one expert.
 namespace spillway::models::onnx {
 namespace {
 
@@ -26,7 +26,7 @@ Value expert_mlp(Graph& g, const Value& x_MC, const std::string& name) {
 
 }  // namespace
 
-// Only the rows that chose an expert go through it.
+// Each expert computes only the rows of the tokens that chose it.
 Value experts(Graph& g, const Value& x_NC, const std::string& name) {
   const Routed to = routed(g, x_NC, name);
   const Value wide_NC = wide(g, x_NC);

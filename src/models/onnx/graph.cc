@@ -14,10 +14,10 @@ namespace {
 using Message = protozero::pbf_writer;
 
 constexpr i64 kIrVersion = 8, kOperatorSet = 17, kAlignment = 64;
-constexpr i32 kExternal = 1;  // TensorProto.DataLocation
+constexpr i32 kExternal = 1;  // number of TensorProto.DataLocation
 constexpr const char* kDataName = "model.onnx.data";
 
-// Field numbers of onnx.proto.
+// The field numbers of onnx.proto.
 namespace model_field {
 enum { ir_version = 1, producer_name = 2, graph = 7, opset_import = 8 };
 }

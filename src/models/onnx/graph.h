@@ -1,6 +1,6 @@
-// An ONNX graph as it is put together, and the two files that it becomes: model.onnx with nodes and small constants, and model.onnx.data
-// with the weights, each at a multiple of 64 bytes. Format: onnx.proto of https://github.com/onnx/onnx, IR version 8, operator set 17,
-// which onnxruntime reads since 1.12. The weights are streamed: a few KiB of memory however large the model. One thread.
+// Builds an ONNX graph and writes its two files: model.onnx with nodes and small constants, and model.onnx.data with the weights, each at a
+// multiple of 64 bytes. The format is onnx.proto of https://github.com/onnx/onnx, IR version 8, operator set 17, which onnxruntime reads
+// since 1.12. Weights are streamed, so memory does not grow with the model. Used by one thread.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -14,18 +14,18 @@
 
 namespace spillway::models::onnx {
 
-/// Name of a tensor within a graph.
+/// The name of a tensor within a graph.
 using Value = std::string;
-/// A dimension: its size, or the name of one that each call decides.
+/// A dimension: its size, or the name of a size that may differ between calls.
 using Dimension = std::variant<i64, std::string>;
 using Attribute = std::variant<i64, double, std::string, std::vector<i64>>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
-enum class ElementType { f32 = 1, int64 = 7, boolean = 9, f16 = 10 };  // onnx.TensorProto.DataType
+enum class ElementType { f32 = 1, int64 = 7, boolean = 9, f16 = 10 };  // numbers of onnx.TensorProto.DataType
 
 class Graph {
  public:
-  /// `type`: f32 or f16, of weights and of what nodes hand on.
+  /// `type`, f32 or f16, is the type of the weights and of the values between nodes.
   Graph(const PlainModel& model, DType type);
 
   const ModelConfig& config() const { return model_.config(); }
@@ -34,24 +34,26 @@ class Graph {
   void input(const Value& name, ElementType type, const std::vector<Dimension>& dimensions);
   void output(const Value& name, ElementType type, const std::vector<Dimension>& dimensions);
 
-  /// One node's only output.
+  /// Adds a node and returns its only output.
   Value node(const std::string& op, const std::vector<Value>& inputs, const Attributes& attributes = {});
   std::vector<Value> nodes(const std::string& op, const std::vector<Value>& inputs, size_t outputs, const Attributes& attributes = {});
-  /// A tensor under a second name, for an output.
+  /// Gives a tensor a second name, for a graph output.
   void name(const Value& value, const Value& as);
 
-  /// Constants, equal ones once: whole numbers [n], one of them [], numbers of the graph's type [] and of f32 [shape].
+  /// Return constants; equal ones are stored once. integers() has the shape [n], integer() and number() are scalars (the latter of the
+  /// graph's type), and the others are f32, a scalar or of the given shape.
   Value integers(const std::vector<i64>& values);
   Value integer(i64 value);
   Value number(double value);
   Value number_f32(double value);
   Value numbers_f32(const std::vector<double>& values, const std::vector<i64>& shape);
 
-  /// The parameter's values, as it lies. Throws Error(bug) on a name that the model does not have.
+  /// Returns the parameter's values in their own layout. Throws Error(bug) if the model has no parameter of that name.
   Value weight(const std::string& parameter);
   bool has_weight(const std::string& parameter) const { return parameters_.contains(parameter); }
 
-  /// Writes both files. Throws Error(bug) where a parameter of the model was not used: the graph computes something else then; Error(io).
+  /// Writes both files. Throws Error(bug) if a parameter of the model was not used, because the graph then computes something else, and
+  /// Error(io).
   void write(const std::filesystem::path& folder) const;
 
  private:
@@ -62,8 +64,8 @@ class Graph {
   DType type_;
   std::map<std::string, const nn::Parameter*> parameters_;
   std::set<std::string> used_;
-  std::map<std::string, Value> constants_;               // by type, shape and bytes
-  std::string inputs_, outputs_, nodes_, initializers_;  // messages of GraphProto, encoded
+  std::map<std::string, Value> constants_;               // key: type, shape and bytes
+  std::string inputs_, outputs_, nodes_, initializers_;  // encoded fields of GraphProto
   i64 numbered_ = 0;
 };
 

@@ -2,7 +2,7 @@
 #include "models/onnx/models.h"
 #include "nn/image_layers.h"
 
-// Legend: N = images, C = channels, H and W = rows and columns of pixels.
+// Shape letters: N = images, C = channels, H and W = rows and columns of pixels.
 namespace spillway::models::onnx {
 namespace {
 
@@ -30,7 +30,7 @@ Value max_pool(Graph& g, const Value& x_NCHW, i64 kernel, i64 stride, i64 paddin
 
 Value flattened(Graph& g, const Value& x_NCHW) { return g.node("Flatten", {x_NCHW}); }
 
-// [from, to]: the mean of the pixels that each of `to` windows holds, as PyTorch's adaptive pooling cuts them.
+// Returns a matrix [from, to] whose product gives the means of `to` windows of pixels, cut as in PyTorch's adaptive pooling.
 Value averaging(Graph& g, i64 from, i64 to) {
   std::vector<double> shares(static_cast<size_t>(from * to));
   for (i64 window = 0; window < to; ++window) {
@@ -40,7 +40,7 @@ Value averaging(Graph& g, i64 from, i64 to) {
   return g.numbers_f32(shares, {from, to});
 }
 
-// To [N, C, to, to], along one axis after the other.
+// Pools to [N, C, to, to] by averaging along one axis after the other.
 Value averaged(Graph& g, const Value& x_NCHW, const Extent& image, i64 to) {
   if (image.h == to && image.w == to) return x_NCHW;
   const auto turned = [&](const Value& x) { return g.node("Transpose", {x}, {{"perm", std::vector<i64>{0, 1, 3, 2}}}); };

@@ -1,15 +1,16 @@
-// Which nodes a model is made of, by its configuration. Legend: B = rows, T = positions, C = width, N = B T, V = vocabulary.
+// Builds the ONNX graphs of models from their configurations. Shape letters: B = rows, T = positions, C = width, N = B T, V = vocabulary.
 #pragma once
 #include "models/onnx/layers.h"
 
 namespace spillway::models::onnx {
 
-/// From ids and a key/value cache (attention.h) to `logits` [B, T, V], f32.
+/// Add the graph of a language model, from ids and a key/value cache (attention.h) to `logits` [B, T, V], f32.
 void add_gpt2(Graph& graph);
 void add_decoder(Graph& graph);
-/// Each token's sum of some experts' MLPs, [N, C], of `name`'s router and experts.
+/// Adds a mixture of experts: for each token the weighted sum of the chosen experts' MLPs, [N, C]. `name` is the prefix of the router's and
+/// experts' parameters.
 Value experts(Graph& graph, const Value& x_NC, const std::string& name);
-/// From `pixel_values` [images, channels, height, width] to `logits` [images, classes], f32.
+/// Adds the graph of an image model, from `pixel_values` [images, channels, height, width] to `logits` [images, classes], f32.
 void add_image_model(Graph& graph);
 
 }  // namespace spillway::models::onnx
