@@ -1,4 +1,4 @@
-// config.json of decoders with rotary positions. A key that is absent has the value that transformers' class for the model_type gives it.
+// Reads config.json of decoders with rotary positions. A missing key has the default of transformers' class for the model_type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,9 +30,9 @@ bool is_gemma(Family family) { return family == Family::gemma2 || family == Fami
 bool is_qwen(Family family) { return family == Family::qwen2 || family == Family::qwen3; }
 bool has_experts(Family family) { return family == Family::qwen3_moe || family == Family::mixtral; }
 
-// What a class of transformers gives to keys that are not there.
+// The defaults of a transformers class for missing keys.
 struct Defaults {
-  std::optional<i64> kv_heads, head_dim;  // else: heads, and width / heads
+  std::optional<i64> kv_heads, head_dim;  // if unset: heads, and width / heads
   double norm_eps = 1e-6, theta = 10000, query_scalar = 0, attention_softcap = 0, logit_softcap = 0;
   bool tied = false;
   std::optional<i64> window, begin_token, end_token, pad_token;
@@ -75,7 +75,7 @@ Defaults defaults_of(Family family) {
   return d;
 }
 
-// The keys of features that the family has.
+// Returns the keys of optional features that the family supports.
 std::vector<std::string_view> known_features(Family family) {
   if (has_experts(family)) {
     std::vector<std::string_view> keys(expert_features().begin(), expert_features().end());
@@ -90,14 +90,14 @@ std::vector<std::string_view> known_features(Family family) {
   return {};
 }
 
-// 0: none.
+// Returns the attention window; 0 if there is none.
 i64 window_of(const ConfigObject& object, Family family, const Defaults& d) {
   if ((is_qwen(family) || family == Family::qwen3_moe) && !object.flag("use_sliding_window", false)) return 0;
   if (!object.object().contains("sliding_window")) return d.window.value_or(0);
   return object.has("sliding_window") ? object.whole("sliding_window", 1, kMaxPositions) : 0;
 }
 
-// Which layers have a window where `layer_types` does not say it.
+// Returns whether a layer has a window according to the family's rule, for configurations without `layer_types`.
 bool windowed_by_rule(const ConfigObject& object, Family family, i64 layer) {
   if (family == Family::gemma2) return layer % 2 == 0;
   if (family == Family::gemma3) {
@@ -126,7 +126,8 @@ void read_windows(const ConfigObject& object, ModelConfig& config, const Default
   config.windowed = std::move(windowed);
 }
 
-// As nn.Embedding reads its padding_idx: a negative one counts from the end. One outside the table stops transformers; here it is none.
+// Returns the padding row as nn.Embedding reads its padding_idx: a negative one counts from the end. transformers fails on one outside the
+// table; here it means none.
 std::optional<i64> padding_row_of(const ConfigObject& object, const ModelConfig& config) {
   const bool from_end = !config.pad_token && object.has("pad_token_id");
   const std::optional<i64> row = from_end ? config.vocabulary + object.whole("pad_token_id", -1, kMaxToken) : config.pad_token;
@@ -141,7 +142,7 @@ void require_activation(const ConfigObject& object, Family family) {
   object.complain(key, gemma ? "gelu_pytorch_tanh: no other gate is built" : "silu: no other gate is built");
 }
 
-// Phi-3's, of places where the others drop nothing.
+// Refuses dropout rates of Phi-3 in places where the other families have no dropout.
 void refuse_dropout(const ConfigObject& object) {
   for (const char* key : {"embd_pdrop", "resid_pdrop"}) {
     if (object.share(key, 0) != 0) object.complain(key, "0: no dropout is built here");

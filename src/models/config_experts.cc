@@ -1,4 +1,4 @@
-// What config.json says of a mixture of experts, as transformers' Qwen3MoeConfig and MixtralConfig read it.
+// Reads the mixture-of-experts part of config.json, as transformers' Qwen3MoeConfig and MixtralConfig do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// transformers 5 says num_local_experts of all families, 4 says it of Mixtral and num_experts of Qwen.
+// transformers 5 uses num_local_experts for all families; transformers 4 uses it for Mixtral and num_experts for Qwen.
 i64 read_count(const ConfigObject& object, i64 otherwise) {
   constexpr const char *kOne = "num_local_experts", *kOther = "num_experts";
   const i64 count = object.whole(object.has(kOne) ? kOne : kOther, 1, kMaxExperts, otherwise);

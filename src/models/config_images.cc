@@ -19,10 +19,10 @@ const std::vector<i64> kTutorialWidths{6, 16, 120, 84};
 struct ImageFamily {
   Family family;
   const char *type, *architecture;
-  i64 least_side, side, channels, classes;  // the last three where a config.json says nothing
+  i64 least_side, side, channels, classes;  // the last three are defaults if config.json does not set them
 };
 
-// A ResNet of transformers has other names of parameters than torchvision's, which is why its `model_type` is not taken.
+// transformers' own ResNet names its parameters differently from torchvision, so its `model_type` is not accepted.
 constexpr ImageFamily kFamilies[] = {{Family::cifar_net, "cifar_net", "CifarNet", kLeastCifarNetSide, 32, 3, 10},
                                      {Family::lenet, "lenet", "LeNet", kLeastLenetSide, 28, 1, 10},
                                      {Family::alexnet, "alexnet", "AlexNet", kLeastAlexnetSide, 224, 3, 1000},
@@ -31,7 +31,7 @@ constexpr ImageFamily kFamilies[] = {{Family::cifar_net, "cifar_net", "CifarNet"
 
 const ImageFamily& about(Family family) { return *std::ranges::find(kFamilies, family, &ImageFamily::family); }
 
-// [height, width], or one number that is both.
+// Reads image_size: either [height, width] or one number for both.
 Shape image_shape(const ConfigObject& object, i64 channels, const ImageFamily& family) {
   const json* sides = object.find("image_size");
   if (!sides || !sides->is_array()) {
@@ -45,7 +45,7 @@ Shape image_shape(const ConfigObject& object, i64 channels, const ImageFamily& f
   return {channels, pair.whole("height", family.least_side, kMaxSide), pair.whole("width", family.least_side, kMaxSide)};
 }
 
-// A list of `least` to `most` whole numbers from 1.
+// Reads a list of `least` to `most` whole numbers from 1 to `largest`.
 std::vector<i64> numbers(const ConfigObject& object, const char* key, size_t least, size_t most, i64 largest) {
   const json* all = object.find(key);
   const std::string many = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
@@ -70,7 +70,7 @@ ResNetConfig read_resnet(const ConfigObject& object) {
   return config;
 }
 
-// transformers' id2label: {"0": "airplane", ...}, of every class.
+// Reads transformers' id2label, {"0": "airplane", ...}, which must name every class.
 std::vector<std::string> class_names(const ConfigObject& object, i64 classes) {
   const json* names = object.find("id2label");
   if (!names) return {};

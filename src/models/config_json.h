@@ -1,5 +1,5 @@
-// Reads one JSON object of an untrusted configuration, key by key; every complaint names the file, the key, what was expected and what is
-// there. For config*.cc and lora_config.cc.
+// Reads one JSON object of an untrusted configuration, key by key. Every error names the file, the key, what was expected and what was
+// found. Used by config*.cc and lora_config.cc.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,26 +10,27 @@
 
 namespace spillway::models {
 
-/// The object that the text of `file` is. Error(data), after `what` in brackets: no JSON, with line and column, or no object.
+/// Parses `text`, the content of `file`, which must be a JSON object. Throws Error(data), whose message begins with `what` in brackets, if
+/// it is not JSON (with line and column) or not an object.
 nlohmann::json parse_object(std::string_view text, const std::string& file, const char* what);
 
 class ConfigObject {
  public:
-  /// `object` must outlive this. `prefix` stands before key names, for example "rope_scaling.".
+  /// `object` must outlive this reader. `prefix` is put before key names in messages, for example "rope_scaling.".
   ConfigObject(const nlohmann::json& object, std::string file, std::string prefix = "")
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
-  /// Null counts as absent, as in transformers.
+  /// Returns whether the key is present. A null value counts as absent, as in transformers.
   bool has(const char* key) const;
   const nlohmann::json* find(const char* key) const;  // null when absent
   const nlohmann::json& object() const { return object_; }
   const std::string& file() const { return file_; }
 
-  /// Whole number in [low, high]; absent without a fallback is an error.
+  /// Returns a whole number in [low, high]. A missing key without a fallback is an error.
   i64 whole(const char* key, i64 low, i64 high, std::optional<i64> fallback = {}) const;
-  /// Finite number, low <= x <= high, or low < x with `above`.
+  /// Returns a finite number with low <= x <= high, or low < x if `above` is set.
   double real(const char* key, double low, double high, std::optional<double> fallback = {}, bool above = false) const;
-  /// A share in [0, 1).
+  /// Returns a fraction in [0, 1).
   double share(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, std::optional<std::string> fallback = {}) const;

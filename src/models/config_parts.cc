@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// A key that is harmless while it is absent, null or the given value. Another value is a feature we lack.
+// A key whose absence, null or given value is harmless. Any other value asks for a feature that is not implemented.
 struct Feature {
   const char* key;
   json harmless;
@@ -36,7 +36,7 @@ const std::vector<Feature>& features() {
   return all;
 }
 
-// -1 was once written for "none".
+// Reads a token id. A value of -1 means "none", as older tools wrote it.
 std::optional<i64> token(const ConfigObject& object, const char* key, std::optional<i64> fallback) {
   if (!object.object().contains(key)) return fallback;
   const i64 id = object.whole(key, -1, kMaxToken, -1);

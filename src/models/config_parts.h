@@ -1,4 +1,5 @@
-// What the readers of config.json share: ceilings, keys that name features not built here, tokens. For config*.cc alone.
+// Helpers shared by the readers of config.json: upper limits, keys of features that are not implemented, and tokens. Used by config*.cc
+// only.
 #pragma once
 #include <optional>
 #include <span>
@@ -9,35 +10,38 @@
 
 namespace spillway::models {
 
-// Ceilings far above any published model, low enough that no product of them overflows 64 bits.
+// Upper limits far above any published model, but low enough that no product of them overflows 64 bits.
 constexpr i64 kMaxLayers = 8192, kMaxWidth = i64{1} << 20, kMaxMlpWidth = i64{1} << 22, kMaxVocabulary = i64{1} << 24;
 constexpr i64 kMaxExperts = 4096;
 constexpr i64 kMaxPositions = i64{1} << 27, kMaxToken = (i64{1} << 31) - 1;
 
-/// Complains about each key that would change the numbers and is not built here, but for those in `known`, which the caller reads.
+/// Throws Error(data) for each key that would change the numbers and is not implemented, except those in `known`, which the caller reads.
 void refuse_features(const ConfigObject& object, std::span<const std::string_view> known = {});
 
+/// Reads the begin, end and padding tokens into `config`. The defaults apply to missing keys.
 void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default,
                  std::optional<i64> pad_default = {});
 
-/// Complains unless `by` divides `value`.
+/// Throws Error(data) unless `by` divides `value`.
 void require_divisible(const ConfigObject& object, const char* key, i64 value, const char* by_key, i64 by);
 
-/// Rotary positions, in the old style (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`), or both where they agree. Reads
-/// head_dim, positions and windowed layers of the config.
+/// Reads the rotary positions in the old style (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`), or in both if they agree.
+/// Uses head_dim, positions and the family of `config`, so these must be set before.
 void read_rope(const ConfigObject& object, ModelConfig& config, double theta_default);
 
-/// Mixtures of experts: the features' keys, and what the config says of them. Reads layers and the MLP's width of the config.
+/// expert_features() returns the keys of mixture-of-experts features; read_experts() reads them. It uses the layers and MLP width of
+/// `config`.
 std::span<const std::string_view> expert_features();
 ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config);
 
-/// The family of a `model_type` that is a decoder's, and all such types in words.
+/// decoder_family() returns the family of a decoder's `model_type`, decoder_type() the reverse, and decoder_types() a list of all such
+/// types as text.
 std::optional<Family> decoder_family(std::string_view type);
 std::string_view decoder_type(Family family);
 std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
-/// Networks for images; and what config_write.cc writes of them.
+/// The same for image models; image_model_json() writes their config.json for config_write.cc.
 std::optional<Family> image_family(std::string_view type);
 std::string image_types();
 ModelConfig parse_image_model(Family family, const ConfigObject& object);

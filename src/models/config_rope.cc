@@ -1,4 +1,4 @@
-// Rotary positions in config.json (transformers' modeling_rope_utils says what the numbers mean).
+// Reads rotary positions from config.json (transformers' modeling_rope_utils defines what the numbers mean).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// What one object says.
+// The values that one JSON object specifies.
 struct Rope {
   std::optional<double> theta, share;
   std::optional<RopeScaling> scaling;
@@ -43,7 +43,7 @@ RopeScaling linear_scaling(const ConfigObject& object) {
   return scaling;
 }
 
-// What what is turned is multiplied by, where the config does not say: 0.1 m ln(factor) + 1, or a quotient of two such.
+// Returns yarn's attention factor if the config does not set it: 0.1 m ln(factor) + 1, or a quotient of two such terms.
 double yarn_attention_factor(const ConfigObject& object, double factor) {
   const auto of = [&](double m) { return factor <= 1 ? 1 : 0.1 * m * std::log(factor) + 1; };
   const double mscale = object.real("mscale", 0, 1e3, 0.0), all = object.real("mscale_all_dim", 0, 1e3, 0.0);
@@ -63,7 +63,7 @@ RopeScaling yarn_scaling(const ConfigObject& object, i64 positions) {
   return scaling;
 }
 
-// Keys that each type may have beside the common ones.
+// Returns the keys that are allowed for a type of scaling, besides the common ones.
 std::vector<std::string_view> keys_of(std::string_view type) {
   if (type == "llama3") return {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
   if (type == "linear") return {"factor"};
@@ -93,7 +93,7 @@ Rope parse_object(const json& value, const ConfigObject& parent, const std::stri
   return rope;
 }
 
-// An object for each kind of layer.
+// Returns whether the value holds an object for each kind of layer.
 bool is_by_layer(const json& value) {
   return value.is_object() && (value.contains("full_attention") || value.contains("sliding_attention"));
 }

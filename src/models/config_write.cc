@@ -11,7 +11,7 @@ using nlohmann::json;
 
 json or_null(const std::optional<i64>& token) { return token ? json(*token) : json(nullptr); }
 
-// A padding row that no pad token names came from a negative pad_token_id.
+// If there is a padding row but no pad token, the row came from a negative pad_token_id.
 json pad_token(const ModelConfig& c) { return c.padding_row && !c.pad_token ? json(*c.padding_row - c.vocabulary) : or_null(c.pad_token); }
 
 json end_tokens(const std::vector<i64>& tokens) {
@@ -106,7 +106,7 @@ const char* architecture(Family family) {
   }
 }
 
-// Both styles: transformers 5 reads `rope_parameters`, 4 and most other tools read `rope_theta` and `rope_scaling`.
+// Writes both styles: transformers 5 reads `rope_parameters`; transformers 4 and most other tools read `rope_theta` and `rope_scaling`.
 void add_rope(const ModelConfig& c, json& root) {
   json scaling = c.rope_scaling ? rope_scaling_json(*c.rope_scaling) : json(nullptr);
   json parameters = c.rope_scaling ? scaling : json{{"rope_type", "default"}};
@@ -125,7 +125,7 @@ void add_rope(const ModelConfig& c, json& root) {
   root["rope_parameters"] = std::move(parameters);
 }
 
-// By layer for transformers 5; by rule for 4, where its rule can say it.
+// Writes the windows by layer for transformers 5, and as a rule for transformers 4 if its rule can express them.
 void add_windows(const ModelConfig& c, json& root) {
   const bool gemma = c.family == Family::gemma2 || c.family == Family::gemma3,
              qwen = c.family == Family::qwen2 || c.family == Family::qwen3;
@@ -144,7 +144,7 @@ void add_windows(const ModelConfig& c, json& root) {
   if (c.family == Family::gemma3) root["sliding_window_pattern"] = first_full + 1;
 }
 
-// In the words of both: transformers 4 reads Qwen's `num_experts`, 5 `num_local_experts`.
+// Writes both names: transformers 4 reads Qwen's `num_experts`, transformers 5 `num_local_experts`.
 void add_experts(const ModelConfig& c, json& root) {
   const ExpertsConfig& experts = *c.experts;
   root["num_local_experts"] = experts.count;

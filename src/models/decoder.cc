@@ -17,7 +17,7 @@ nn::RmsNorm norm(const ModelConfig& c, const std::string& name, DType dtype) {
   return {name, c.width, dtype, c.norm_eps, style_of(c).gain_offset};
 }
 
-// As transformers rounds it before it multiplies.
+// Rounds x to the model's type, as transformers does before it multiplies.
 double rounded(double x, DType dtype) {
   if (dtype == DType::bf16) return widen(narrow<BFloat16>(static_cast<float>(x)));
   if (dtype == DType::f16) return widen(narrow<Float16>(static_cast<float>(x)));
@@ -45,7 +45,7 @@ class DecoderEmbedding final : public nn::Module {
   double scale_;
 };
 
-// x + attention(norm(x)), then the same of the MLP or the experts.
+// A block that computes x + attention(norm(x)) and then, in the same way, adds the MLP or the experts.
 template <class Mlp>
 class DecoderBlock final : public nn::Module {
  public:
@@ -70,7 +70,7 @@ class DecoderBlock final : public nn::Module {
   Mlp mlp_;
 };
 
-// x + norm(attention(x)), with a norm before it or not, then the same of the MLP.
+// A block that computes x + norm(attention(x)), with or without another norm before attention, and then does the same with the MLP.
 class NormAfterBlock final : public nn::Module {
  public:
   NormAfterBlock(const ModelConfig& c, const std::string& name, i64 layer, DType dtype)

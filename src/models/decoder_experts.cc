@@ -4,7 +4,7 @@
 #include "ops/glu.h"
 #include "ops/shape.h"
 
-// Legend: B = rows, T = positions, N = B T tokens, C = width, E = experts, K = experts of a token, M = N K rows, F = an expert's width.
+// Shape letters: B = rows, T = positions, N = B T tokens, C = width, E = experts, K = experts per token, M = N K rows, F = expert width.
 namespace spillway::models {
 
 using nn::Context;
@@ -25,7 +25,7 @@ nn::Linear product(const ModelConfig& c, const std::string& name, i64 in, i64 ou
   return {name, in, out, dtype, options};
 }
 
-// Times what an expert is expected to be chosen for.
+// Lists an expert's layer and sets how often it is expected to be used per token.
 void list_expert(const nn::Linear& layer, double share, nn::ParameterList& parameters) {
   layer.list(parameters);
   parameters.back().parameter->positions = share;

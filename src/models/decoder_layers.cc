@@ -34,7 +34,7 @@ std::optional<nn::RmsNorm> qk_norm(const ModelConfig& c, const std::string& name
   return nn::RmsNorm(name, whole ? heads * c.head_dim : c.head_dim, dtype, c.norm_eps, style.gain_offset);
 }
 
-// The last axis cut into heads.
+// Splits the last axis into heads of the given width.
 Variable heads(const Variable& x, i64 width) {
   const Shape& s = x.shape();
   return ops::reshape(x, {s[0], s[1], s[2] / width, width});
@@ -118,7 +118,7 @@ Variable DecoderAttention::operator()(const Variable& residual_BTC, const Variab
   options.library = library_;
   options.softcap = softcap_;
   options.positions_BT = nn::mask_positions(context);
-  options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a wider one hides nothing
+  options.window = window_ < keys_BTHD.shape()[1] ? window_ : 0;  // a wider window hides nothing
   const Variable mixed_BTHD = ops::attention(q_BTHD, keys_BTHD, values_BTHD, options);
   const Shape& s = mixed_BTHD.shape();
   return o_(ops::reshape(mixed_BTHD, {s[0], s[1], s[2] * s[3]}), context, residual_BTC);

@@ -1,4 +1,4 @@
-// What a decoder's blocks are made of: how its family differs from Llama, its attention and its MLP. For decoder.cc.
+// The parts of a decoder's block: how a family differs from Llama, attention and MLP. Used by decoder.cc.
 #pragma once
 #include <optional>
 
@@ -8,22 +8,23 @@
 
 namespace spillway::models {
 
+/// The ways in which a family differs from Llama.
 struct DecoderStyle {
-  enum class QkNorm { none, head, whole };  // of queries and keys, before they are turned: of each head, or before the split into heads
+  enum class QkNorm { none, head, whole };  // norm of queries and keys before rotation: per head, or before the split
   QkNorm qk_norm = QkNorm::none;
-  bool norm_before = true, norm_after = false;  // of attention and MLP; after: before the residual is added
-  bool output_bias = false;                     // of attention's last projection, where the others have one
+  bool norm_before = true, norm_after = false;  // norms of attention and MLP; `after` means before the residual is added
+  bool output_bias = false;                     // bias of attention's output projection, if the other projections have one
   bool fused = false;                           // one projection for queries, keys and values, and one for gate and up
   bool gelu_gate = false, scaled_embedding = false;
-  double gain_offset = 0;  // of the norms
+  double gain_offset = 0;  // added to the weights of the norms
 };
 DecoderStyle style_of(const ModelConfig& config);
 
-/// Queries, keys and values turned by position, mixed. Legend: B = rows, T = positions, C = width.
+/// Attention with rotary positions. Shape letters: B = rows, T = positions, C = width.
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// (residual +) the mixed x; no residual without a value.
+  /// Returns the attention of x, added to the residual if that has a value.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 
@@ -38,14 +39,14 @@ class DecoderAttention {
   double scale_, softcap_;
   Rotary rotary_;
   DecoderStyle style_;
-  std::optional<nn::Linear> qkv_, q_, k_, v_;  // fused, or apart
+  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either fused or separate
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Dropout dropout_;
   kernels::AttentionLibrary library_;
 };
 
-/// down(activation(gate(x)) * up(x)).
+/// A gated MLP: down(activation(gate(x)) * up(x)).
 class DecoderMlp {
  public:
   DecoderMlp(const ModelConfig& config, const std::string& name, DType dtype);
@@ -54,11 +55,12 @@ class DecoderMlp {
 
  private:
   bool gelu_gate_;
-  std::optional<nn::Linear> gate_up_, gate_, up_;  // fused, or apart
+  std::optional<nn::Linear> gate_up_, gate_, up_;  // either fused or separate
   nn::Linear down_;
 };
 
-/// Each token's sum of some experts' MLPs, times the router's weights. Mixtral's names are its own.
+/// A mixture of experts: for each token the sum of the chosen experts' MLPs, weighted by the router. Mixtral's parameter names differ from
+/// the other families'.
 class DecoderExperts {
  public:
   DecoderExperts(const ModelConfig& config, const std::string& name, DType dtype);
@@ -70,7 +72,7 @@ class DecoderExperts {
   bool normalised_;
   RouterLoss loss_;
   nn::Linear router_;
-  std::vector<nn::Linear> gate_, up_, down_;  // of each expert
+  std::vector<nn::Linear> gate_, up_, down_;  // one entry for each expert
 };
 
 }  // namespace spillway::models

@@ -1,7 +1,8 @@
-// AlexNet ("one weird trick", Krizhevsky, arXiv:1404.5997) and VGG of 11 layers (Simonyan and Zisserman, arXiv:1409.1556) with
-// torchvision's layers and parameter names: a block for each convolution with what follows it (the first reads MicroBatch::images_NCHW),
-// the last of them with the pooling to a fixed extent, and one for each linear layer; the last ends with the loss (Mode::generate: logits
-// [N, classes]). Dropout, torchvision's 0.5, is ModelConfig::residual_dropout.
+// AlexNet ("one weird trick", Krizhevsky, arXiv:1404.5997) and the VGG of 11 layers (Simonyan and Zisserman, arXiv:1409.1556) with
+// torchvision's layers and parameter names. There is a block for each convolution with the layers that follow it, and one for each linear
+// layer. The first block reads MicroBatch::images_NCHW; the last convolution's block ends with the pooling to a fixed extent, the last
+// linear layer's with the loss (Mode::generate: logits [N, classes]). The dropout rate (torchvision's is 0.5) is
+// ModelConfig::residual_dropout.
 #pragma once
 #include <array>
 #include <vector>
@@ -11,23 +12,24 @@
 
 namespace spillway::models {
 
-/// Of which something is left behind all poolings.
+/// The smallest image sides for which something is left after all poolings.
 constexpr i64 kLeastAlexnetSide = 63, kLeastVgg11Side = 32;
 
-/// What the two differ in. Numbers of modules are those of torchvision's Sequentials, with their activations, poolings and dropouts.
+/// The differences between the two networks. Module numbers are those of torchvision's Sequentials, which also count activations, poolings
+/// and dropouts.
 struct FeatureForm {
   struct Convolution {
     ConvShape shape;
     bool pooled = false;
   };
-  std::vector<Convolution> convolutions;  // "features.N", N growing by 2, and by 3 behind a pooled one
-  i64 pool_kernel, extent;                // of the maxima, of stride 2; of what the classifier reads
-  bool drops_first;                       // dropout before each hidden linear layer, else behind it
+  std::vector<Convolution> convolutions;  // "features.N"; N grows by 2, or by 3 after a pooled one
+  i64 pool_kernel, extent;                // kernel of the max poolings, of stride 2; side of the classifier's input
+  bool drops_first;                       // dropout comes before each hidden linear layer, otherwise after it
   std::array<int, 3> linear_numbers;      // "classifier.N"
 };
 FeatureForm feature_form(Family family);
 
-/// Of these two families.
+/// Builds a model of one of the two families.
 nn::Sequential build_feature_net(const ModelConfig& config, DType dtype);
 
 }  // namespace spillway::models

@@ -1,5 +1,5 @@
-// Which model a folder with weights holds: what its config.json says, corrected by the weights that lie there. For whoever builds the model
-// of a folder that others made.
+// Determines which model a folder with weights holds: the one of its config.json, corrected according to the weights that are there. Used
+// to build a model from a folder written by other tools.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -11,13 +11,13 @@ namespace spillway::models {
 
 struct FolderModel {
   ModelConfig config;
-  /// Sentences for the user about what was corrected, renamed or left out; none in the ordinary case.
+  /// Sentences for the user about what was corrected, renamed or left out; usually none.
   std::vector<std::string> notes;
 };
 
-/// Reads config.json and, where the folder has weights, their names. Where config.json says `tie_word_embeddings` and the folder holds an
-/// lm_head.weight beside the token embedding, both are compared, a few KiB at a time: equal ones are tied; where they differ the head is
-/// untied, as transformers 5 does it (PreTrainedModel.tie_weights). Errors: Error(data) as read_config() and data::WeightFolder.
+/// Reads config.json and, if the folder has weights, their names. If config.json sets `tie_word_embeddings` but the folder holds an
+/// lm_head.weight besides the token embedding, the two are compared, a few KiB at a time. If they are equal, the head is tied; if they
+/// differ, it is untied, as in transformers 5 (PreTrainedModel.tie_weights). Throws Error(data) as read_config() and data::WeightFolder do.
 FolderModel read_folder_model(const std::filesystem::path& folder);
 
 }  // namespace spillway::models

@@ -1,4 +1,5 @@
-// GPT-2 (Radford et al. 2019) as Hugging Face's GPT2LMHeadModel: learned positions, pre-norm, projections stored [in, out]. For model.cc.
+// GPT-2 (Radford et al. 2019), equivalent to Hugging Face's GPT2LMHeadModel: learned positions, pre-norm, projections stored [in, out].
+// Used by model.cc.
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"

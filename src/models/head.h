@@ -1,5 +1,5 @@
-// The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is the
-// head's own (use 0) or the token embedding (use 1). Legend: B = rows, T = positions, C = width, V = vocabulary.
+// The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is either
+// the head's own (use 0) or the token embedding (use 1). Shape letters: B = rows, T = positions, C = width, V = vocabulary.
 #pragma once
 #include <limits>
 #include <optional>
@@ -43,7 +43,7 @@ class LanguageModelHead final : public nn::Module {
   }
 
  private:
-  // The one position asked for, before the norm, which looks at rows alone: [B, C].
+  // Returns the requested position [B, C]. It is selected before the norm, which works row by row.
   static nn::Variable last(const nn::Variable& x_BTC, const nn::Context& context) {
     const i64 t = context.logits_position;
     require(t >= 0 && t < x_BTC.shape()[1], "[head] logits_position lies outside the sequence");
@@ -53,11 +53,11 @@ class LanguageModelHead final : public nn::Module {
   Norm norm_;
   nn::ParameterUse weight_;
   ops::LogitsMemory memory_;
-  double softcap_;  // 0: none
+  double softcap_;  // 0: no soft cap
   std::optional<RouterLoss> router_loss_;
 };
 
-/// The tied embedding in its second use, or a weight of its own.
+/// Returns the head's weight: the tied embedding, as its second use, or a new parameter.
 inline nn::ParameterUse head_weight(bool tied, const nn::Embedding& tokens, double std) {
   const nn::Parameter& table = *tokens.weight();
   if (tied) return {tokens.weight(), 1};

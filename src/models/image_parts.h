@@ -1,5 +1,5 @@
-// What image models share: convolutions that know the extent of their images, and how the models end: logits against the micro-batch's
-// classes. Legend: N = images, K = classes.
+// Parts shared by image models: convolutions that track the extent of their images, and the loss against the micro-batch's classes. Shape
+// letters: N = images, K = classes.
 #pragma once
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace spillway::models {
 
 struct Extent {
   i64 h = 0, w = 0;
-  /// What a window that goes over it leaves.
+  /// Returns the extent of the output of a convolution or pooling with this window.
   Extent behind(i64 kernel, i64 stride, i64 padding) const {
     return {(h + 2 * padding - kernel) / stride + 1, (w + 2 * padding - kernel) / stride + 1};
   }
@@ -21,12 +21,13 @@ struct ConvShape {
   i64 outputs = 0, kernel = 1, stride = 1, padding = 0;
 };
 
-/// Standard deviation sqrt(2 / (outputs kernel^2)) of initial weights (He et al., arXiv:1502.01852, by outputs), as torchvision draws them.
+/// Returns the standard deviation sqrt(2 / (outputs kernel^2)) of initial weights (He et al., arXiv:1502.01852, by outputs), as in
+/// torchvision.
 inline double std_by_outputs(const ConvShape& shape) {
   return std::sqrt(2.0 / static_cast<double>(shape.outputs * shape.kernel * shape.kernel));
 }
 
-/// Of an `image`, which becomes what leaves it.
+/// Returns a convolution for images of extent `image` and updates `image` to the extent of its output.
 inline nn::Conv2d convolution(const std::string& name, const ConvShape& shape, i64 inputs, Extent& image, DType dtype,
                               nn::Conv2d::Options options) {
   image = image.behind(shape.kernel, shape.stride, shape.padding);
@@ -36,7 +37,8 @@ inline nn::Conv2d convolution(const std::string& name, const ConvShape& shape, i
   return {name, inputs, shape.outputs, shape.kernel, dtype, options};
 }
 
-/// The sum of the images' losses, whose gradient is that of loss_factor times it; in Mode::generate the logits [N, K], in wide_dtype.
+/// Returns the sum of the images' losses, whose gradient is that of loss_factor times the sum. In Mode::generate it returns the logits [N,
+/// K] in wide_dtype.
 inline nn::Variable image_loss(const nn::Variable& logits_NK, const nn::Context& context) {
   if (context.mode != nn::Mode::generate) return ops::cross_entropy_sum(logits_NK, context.batch->targets_BT, context.loss_factor);
   if (!is_half(logits_NK.dtype())) return logits_NK;

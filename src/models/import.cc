@@ -15,7 +15,7 @@
 namespace spillway::models {
 namespace {
 
-// Models of torchvision that are built here under the same names, and the layers that say channels and classes.
+// The torchvision models that exist here under the same names, with the layers whose shapes tell channels and classes.
 struct TorchvisionModel {
   std::string_view name;
   const char *first, *last;
@@ -26,7 +26,7 @@ constexpr std::array<TorchvisionModel, 5> kTorchvision{{{"resnet18", "conv1.weig
                                                         {"alexnet", "features.0.weight", "classifier.6.bias"},
                                                         {"vgg11", "features.0.weight", "classifier.6.bias"}}};
 
-constexpr i64 kMostClasses = i64{1} << 24;  // far above any data set; a product with the last layer's width stays within 64 bits
+constexpr i64 kMostClasses = i64{1} << 24;  // far above any data set; times the last layer's width it fits 64 bits
 
 std::string torchvision_names() {
   std::vector<std::string_view> names;
@@ -38,7 +38,7 @@ std::string torchvision_names() {
   throw Error(ErrorCode::data, fmt::format("[import] {}: {}", file.string(), why));
 }
 
-// GPT-2's published vocabulary ends with <|endoftext|>, which begins and ends a text.
+// GPT-2's published vocabulary ends with <|endoftext|>, which serves as begin and end token.
 ModelConfig gpt2_of(const data::LlmCHeader& header) {
   ModelConfig config = preset("gpt2-124m");
   config.layers = header.layers;
@@ -77,7 +77,7 @@ ModelConfig torchvision_model(const std::filesystem::path& path, const std::stri
   return config;
 }
 
-// What torch.save wrote before PyTorch 1.6: pickles one after the other, the first of them a number by which it is known.
+// Recognises files that torch.save wrote before PyTorch 1.6: a sequence of pickles, the first of which is a magic number.
 bool is_old_torch_file(const std::filesystem::path& path) { return data::beginning_of(path, 4) == "\x80\x02\x8a\x0a"; }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// What a file of weights that others made is a model of. Of llm.c's its header says it; of torchvision's state dicts who asks, and the
-// shapes of the first and last layer. PlainModel reads the weights out of the same file.
+// Determines the model that a file of weights from another program belongs to. A file of llm.c says so in its header. For torchvision's
+// state dicts the caller names the model, and the shapes of the first and last layer tell channels and classes. PlainModel reads the
+// weights from the same file.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -11,11 +12,11 @@ namespace spillway::models {
 
 struct ImportedModel {
   ModelConfig config;
-  std::string kind;  // "llm.c's GPT-2", for the user
+  std::string kind;  // description for the user, such as "llm.c's GPT-2"
 };
 
-/// `as`: which of torchvision's models, and not of llm.c's. Error(usage): there is no such model, or one is not said; Error(data): the file
-/// is of neither kind, damaged, or has no such layers.
+/// `as` names one of torchvision's models and must be absent for a file of llm.c. Throws Error(usage) if there is no such model or the name
+/// is missing, and Error(data) if the file is of neither kind, is damaged or lacks the model's layers.
 ImportedModel imported_model(const std::filesystem::path& file, const std::optional<std::string>& as);
 
 }  // namespace spillway::models

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kPeftPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
 
-// The module's name: a parameter's without its last part.
+// Returns the module's name: the parameter's name without its last part.
 std::string module_of(const std::string& parameter) {
   for (const std::string_view end : {kA, kB}) {
     if (parameter.ends_with(end)) return parameter.substr(0, parameter.size() - end.size());
@@ -41,7 +41,7 @@ std::filesystem::path weights_file(const std::filesystem::path& folder) {
                                            kAdapterName, kOldAdapterName));
 }
 
-// PEFT saves a whole embedding and head beside the adapters where the vocabulary was resized.
+// If the vocabulary was resized, PEFT saves the whole embedding and head beside the adapters.
 const char* why_unknown(const std::string& tensor) {
   const bool whole = tensor.ends_with(".weight") && is_embedding_or_head(tensor.substr(0, tensor.rfind('.')));
   return whole ? "is a whole embedding or head, which is not built beside adapters (PEFT's merge_and_unload() and save_pretrained make "

@@ -1,5 +1,5 @@
-// Low-rank adapters (Hu et al., arXiv:2106.09685) as Hugging Face's PEFT writes them: adapter_config.json and adapter_model.safetensors (of
-// older programs adapter_model.bin), whose tensors are named "base_model.model.<module>.lora_A.weight" and "….lora_B.weight".
+// Low-rank adapters (Hu et al., arXiv:2106.09685) in the format of Hugging Face's PEFT: adapter_config.json and adapter_model.safetensors
+// (adapter_model.bin in older versions), whose tensors are named "base_model.model.<module>.lora_A.weight" and "….lora_B.weight".
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -14,32 +14,34 @@ namespace spillway::models {
 constexpr const char *kAdapterConfigName = "adapter_config.json", *kAdapterName = "adapter_model.safetensors",
                      *kOldAdapterName = "adapter_model.bin";
 
-/// Of the layer of that name; rank 0: it is no target.
+/// Returns the adapter settings of the layer named `module`; rank 0 if the configuration does not adapt it.
 nn::Lora lora_of(const ModelConfig& config, const std::string& module);
 
-/// Whether a name in target_modules is that of a token embedding, a table of positions or a head, which adapters cannot be of here.
+/// Returns whether a name in target_modules denotes a token embedding, a position table or a head. Adapters for these are not implemented.
 bool is_embedding_or_head(const std::string& module);
 
-/// Whether the parameter is an adapter's, and whether the model has any.
+/// is_adapter() returns whether the parameter belongs to an adapter, has_adapters() whether the model has any.
 bool is_adapter(const nn::Parameter& parameter);
 bool has_adapters(const nn::Sequential& model);
-/// Its name in PEFT's files.
+/// Returns the parameter's name in PEFT's files.
 std::string peft_name(const nn::Parameter& parameter);
 
-/// Throws Error(data) naming file and key: not LoRA, or with a feature that is not built.
+/// Parses an adapter_config.json. Throws Error(data) naming file and key if it is not LoRA or uses a feature that is not implemented.
 LoraConfig parse_adapter_config(std::string_view json, const std::string& file);
 LoraConfig read_adapter_config(const std::filesystem::path& folder);
-/// The base that its adapter_config.json names, and of which revision it is on the Hugging Face hub. Error(data): none.
+/// The base model named in adapter_config.json and its revision on the Hugging Face hub. read_adapter_base() throws Error(data) if none is
+/// named.
 struct AdapterBase {
   std::string name, revision;
 };
 AdapterBase read_adapter_base(const std::filesystem::path& folder);
-/// One that PEFT loads; `modules`: those that have an adapter; `base`: what it was trained beside. Ends with a newline.
+/// Returns an adapter_config.json that PEFT can load, ending with a newline. `modules` lists the modules that have an adapter; `base` names
+/// the model that the adapter was trained on.
 std::string adapter_json(const ModelConfig& config, const std::vector<std::string>& modules, const std::string& base);
-/// Modules of the model with an adapter, in its order.
+/// Returns the names of the model's modules that have an adapter, in the model's order.
 std::vector<std::string> adapted_modules(const nn::Sequential& model);
 
-/// A model's weights, of which the adapters come from elsewhere. Thread-safe after construction.
+/// Combines two sources of weights: one for the adapters, one for all other parameters. Thread-safe after construction.
 class AdaptedWeights final : public WeightSource {
  public:
   AdaptedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> adapter)
@@ -60,29 +62,30 @@ class AdaptedWeights final : public WeightSource {
   std::unique_ptr<WeightSource> base_, adapter_;
 };
 
-/// One sentence about wrappers in the names of the folder's adapters (data::WeightFolder); empty: there are none. Error(data): the folder
-/// has no weights that can be read.
+/// Returns a sentence about wrapper prefixes in the tensor names of the folder's adapters (see data::WeightFolder); empty if there are
+/// none. Throws Error(data) if the folder has no readable weights.
 std::string adapter_note(const std::filesystem::path& folder);
 
-/// The adapters of a PEFT folder. Reads adapters alone. Thread-safe after construction.
+/// Reads the adapters of a PEFT folder, and only those. Thread-safe after construction.
 class AdapterFolder final : public WeightSource {
  public:
-  /// Throws Error(data), naming tensors, where the folder's are not those of the model's adapters, or where it has none.
+  /// Throws Error(data), naming tensors, if the folder's tensors do not match the model's adapters or the model has none.
   AdapterFolder(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
   bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
-  /// Element type in the folder.
+  /// Returns the parameter's element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const { return file_.find(peft_name(parameter))->dtype; }
 
  private:
   data::WeightFolder file_;
 };
 
-/// What the model without adapters must weigh to compute what the one with them does: w + scale * (B A), or its transpose. Thread-safe.
+/// Weights with the adapters merged into them: w + scale * (B A), or its transpose. A model without adapters then computes the same as the
+/// one with them. Thread-safe.
 class MergedWeights final : public WeightSource {
  public:
-  /// `adapted`: the model with adapters, of `config`, whose weights `source` has.
+  /// `adapted` is the model with adapters, built from `config`; `source` provides its weights.
   MergedWeights(const ModelConfig& config, const nn::Sequential& adapted, std::unique_ptr<WeightSource> source);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
@@ -92,7 +95,7 @@ class MergedWeights final : public WeightSource {
     const nn::Parameter *a, *b;
     double scale;
   };
-  // Both matrices of one adapter.
+  // The two matrices of one adapter, read into memory.
   struct Matrices {
     const nn::Parameter* of;
     std::vector<double> a, b;
@@ -100,8 +103,8 @@ class MergedWeights final : public WeightSource {
   std::shared_ptr<const Matrices> matrices(const Adapter& adapter) const;
 
   std::unique_ptr<WeightSource> source_;
-  std::map<std::string, Adapter> adapters_;  // by the name of the weight they are added to
-  bool inputs_first_;                        // weights are [I, O]
+  std::map<std::string, Adapter> adapters_;  // by the name of the weight that the adapter is added to
+  bool inputs_first_;                        // weights are stored [I, O]
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Matrices> last_;
 };

@@ -1,4 +1,4 @@
-// adapter_config.json, as PEFT 0.7 to 0.21 write it.
+// Reads and writes adapter_config.json, in the form of PEFT 0.7 to 0.21.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr i64 kMaxRank = 1 << 16;
 
-// Keys that change nothing here: records, settings of what is refused below where it is on, and settings of how adapters began, whose
-// values PEFT takes from the file all the same.
+// Keys that are accepted without effect: records, options of features that are refused below when enabled, and the initialisation of
+// adapters, whose values come from the file anyway.
 constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "base_model_name_or_path",
                                         "inference_mode",
@@ -44,15 +44,16 @@ constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "bias",
                                         "alora_invocation_string"};
 
-// Of any other key all but nothing is a feature: one of these.
+// Any other key with a value is a feature that is not implemented, unless the value is one of these empty ones.
 bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
 
 constexpr const char* kMergeInPython = "PEFT's merge_and_unload() and save_pretrained make a --model of both";
 
-// How adapters began. PEFT repeats it when it loads them: of these ways it changes the base's weights (pissa, olora, loftq), needs what
-// only the training program had (corda, lora_ga), or leaves half of the adapter frozen (mica). The others' values are all in the file.
+// Checks how the adapters were initialised. PEFT repeats the initialisation when it loads them. Some methods then change the base's weights
+// (pissa, olora, loftq), need data that only the training program had (corda, lora_ga), or keep half of the adapter frozen (mica); these
+// are refused. With the other methods all values are in the file.
 void check_beginning(const ConfigObject& object) {
   const json* value = object.find("init_lora_weights");
   if (value == nullptr || value->is_boolean()) return;

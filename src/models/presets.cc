@@ -28,7 +28,7 @@ const std::vector<std::string_view>& built() {
   return names;
 }
 
-// Radford et al. 2019; the published vocabulary ends with <|endoftext|>, which begins and ends a text.
+// GPT-2 (Radford et al. 2019). The published vocabulary ends with <|endoftext|>, which serves as begin and end token.
 ModelConfig gpt2(i64 layers, i64 width, i64 heads, i64 positions = 1024, i64 vocabulary = 50257) {
   ModelConfig c;
   c.family = Family::gpt2;
@@ -65,7 +65,7 @@ ModelConfig llama_tiny() {
   return c;
 }
 
-// Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
+// Llama 3, after Grattafiori et al. 2024 (arXiv:2407.21783) and the model cards of Llama 3.1 and 3.2.
 ModelConfig llama3(i64 layers, i64 width, i64 heads, i64 mlp_width, double rope_factor) {
   ModelConfig c = llama(layers, width, heads, 8, mlp_width);
   c.positions = 131072;
@@ -92,7 +92,7 @@ ModelConfig image_model(Family family, i64 classes, const Shape& image_CHW) {
   return c;
 }
 
-// PyTorch's tutorial "Training a Classifier"; LeNet-5.
+// The network of PyTorch's tutorial "Training a Classifier", or LeNet-5.
 ModelConfig small_net(Family family, const Shape& image_CHW, std::vector<i64> widths) {
   ModelConfig c = image_model(family, 10, image_CHW);
   c.widths = std::move(widths);
@@ -105,7 +105,7 @@ ModelConfig resnet(const ResNetConfig& shape, i64 classes = 1000, i64 side = 224
   return c;
 }
 
-// Those for images; data decides their classes and extents.
+// Returns a preset for images. The data set later decides its number of classes and image extent.
 std::optional<ModelConfig> image_preset(std::string_view name) {
   if (name == "cifar-net") return small_net(Family::cifar_net, {3, 32, 32}, {6, 16, 120, 84});
   if (name == "lenet") return small_net(Family::lenet, {1, 28, 28}, {6, 16, 120, 84});

@@ -1,4 +1,4 @@
-// Models by name, with their published shapes; new weights, dropout 0.
+// Named model configurations with their published shapes, for training from new weights, with dropout 0.
 #pragma once
 #include <span>
 #include <string_view>
@@ -7,12 +7,12 @@
 
 namespace spillway::models {
 
-/// Also true for presets whose family is not built yet; preset() then says so.
+/// Returns whether preset() knows the name.
 bool is_preset(std::string_view name);
-/// Those for images have CIFAR-10's shape and classes until they are given others.
-/// Throws Error(usage) on an unknown name (names the known ones and the nearest) and on a family that is not built yet.
+/// Returns the configuration of that name. Image models have the shape and classes of their original data set until the caller sets others.
+/// Throws Error(usage) on an unknown name; the message lists the known ones and suggests the nearest.
 ModelConfig preset(std::string_view name);
-/// Those preset() returns.
+/// Returns the names that preset() knows.
 std::span<const std::string_view> preset_names();
 
 }  // namespace spillway::models

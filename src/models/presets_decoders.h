@@ -1,4 +1,4 @@
-// Presets of published decoders other than Llama. For presets.cc alone.
+// Presets of published decoders other than Llama. Used by presets.cc only.
 #pragma once
 #include <optional>
 #include <span>

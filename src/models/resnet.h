@@ -1,13 +1,14 @@
-// Residual networks (He et al., arXiv:1512.03385) with torchvision's layers, parameter names and initial values: a block for the stem
-// (reads MicroBatch::images_NCHW), one for each residual block, one for the head (mean over the image, linear layer, loss; Mode::generate:
-// logits [N, classes]). Bottlenecks halve the image in their 3x3 convolution ("v1.5"). Images of any extent.
+// Residual networks (He et al., arXiv:1512.03385) with torchvision's layers, parameter names and initial values. There is a block for the
+// stem (it reads MicroBatch::images_NCHW), one for each residual block, and one for the head (mean over the image, linear layer, loss;
+// Mode::generate: logits [N, classes]). Bottlenecks halve the image in their 3x3 convolution ("v1.5"). Images may have any extent.
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"
 
 namespace spillway::models {
 
-/// CIFAR's 20 layers (section 4.2 of the paper, but with a convolution in the shortcuts that change shape), and ImageNet's 18, 34 and 50.
+/// Return the network with 20 layers for CIFAR (section 4.2 of the paper, but with a convolution in shortcuts that change the shape), and
+/// those with 18, 34 and 50 layers for ImageNet.
 ResNetConfig resnet20();
 ResNetConfig resnet18();
 ResNetConfig resnet34();

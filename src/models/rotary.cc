@@ -15,12 +15,12 @@ double llama3_scaled(double frequency, const RopeScaling& s) {
   return (1 - keep) * frequency / s.factor + keep * frequency;
 }
 
-// Pairs from `high` on are stretched, those up to `low` kept, those between blended.
+// The limits of yarn: pairs from `high` on are stretched, those up to `low` are kept, those between are blended.
 struct YarnLimits {
   double low, high;
   YarnLimits(const RopeScaling& s, double theta, i64 elements) {
     const double n = static_cast<double>(elements), positions = static_cast<double>(s.original_positions);
-    // The pair that turns so often within the original positions.
+    // Returns the (fractional) index of the pair that makes `turns` turns within the original positions.
     const auto pair_of = [&](double turns) { return n * std::log(positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta)); };
     low = pair_of(s.beta_fast), high = pair_of(s.beta_slow);
     if (s.whole_pairs) low = std::floor(low), high = std::ceil(high);

@@ -1,4 +1,4 @@
-// The frequencies by which a layer's heads turn. Pure.
+// Computes the rotation frequencies of a layer's rotary position embedding. Pure function.
 #pragma once
 #include <vector>
 
@@ -7,10 +7,10 @@
 namespace spillway::models {
 
 struct Rotary {
-  std::vector<double> frequencies;  // radians a position, one a pair of elements
-  double scaling = 1;               // of what is turned
+  std::vector<double> frequencies;  // radians per position, one for each pair of elements
+  double scaling = 1;               // factor of the rotated elements
 };
-/// With the config's scaling; of a windowed layer that has a theta of its own, without.
+/// Returns the frequencies with the configuration's scaling. A layer with a window and a base (theta) of its own has no scaling.
 Rotary rotary_of(const ModelConfig& config, i64 layer);
 
 }  // namespace spillway::models

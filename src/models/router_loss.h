@@ -1,8 +1,8 @@
-// The loss that evens experts out, as transformers adds it where config.json says output_router_logits: router_aux_loss_coef * E * sum over
-// experts of f P, where f is an expert's choices and P the sum of its probabilities, each over tokens times layers with experts. Padding is
-// left out, as transformers leaves out what its attention_mask masks. A step's loss weighs each micro-batch's router loss by its counted
-// targets, as it does their tokens' losses; the Trainer of transformers adds it once whole for each micro-batch instead. Legend: N = tokens
-// of the micro-batch.
+// The router loss (load-balancing loss) of mixtures of experts, as transformers adds it if config.json sets output_router_logits:
+// router_aux_loss_coef * E * sum over experts of f P. Here f is how often an expert was chosen and P the sum of its probabilities, each
+// divided by the number of tokens times layers with experts. Padding is excluded, as transformers excludes what its attention_mask masks. A
+// step's loss weights the router loss of each micro-batch by the number of targets that contribute, as for the token losses; the Trainer of
+// transformers instead adds it once for each micro-batch. Shape letters: N = tokens of the micro-batch.
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"
@@ -16,25 +16,25 @@ class RouterLoss {
       : factor_(c.experts && c.experts->evened_out ? c.experts->balance * static_cast<double>(c.experts->count) : 0),
         layers_(c.expert_layers()) {}
 
-  /// What a layer's router is told.
+  /// Returns the data that a layer's router needs for the gradient of this loss.
   ops::RouterLoad of_layer(const nn::Context& context) const {
     if (!context.router_load_2E.defined()) return {};
     return {context.router_load_2E, padded_targets(context), context.loss_factor * weight(context)};
   }
-  /// After its choices.
+  /// Adds a layer's choices and probabilities to the load of the micro-batch. Called after the router has chosen.
   void add_layer(const ops::Routed& routed, const nn::Context& context) const;
-  /// To the sum of the micro-batch's token losses; after the last layer.
+  /// Adds the router loss to the sum of the micro-batch's token losses. Called after the last layer.
   void add_to(const Tensor& loss, const nn::Context& context) const;
 
  private:
-  // Of choices times sums of probabilities.
+  // Returns the factor of choices times sums of probabilities.
   double weight(const nn::Context& context) const {
     const MicroBatch& batch = *context.batch;
     if (batch.counted_targets == 0) return 0;
     const double N = static_cast<double>((batch.tokens_BT.elems() - batch.padding) * layers_);
     return factor_ * static_cast<double>(batch.counted_targets) / (N * N);
   }
-  // [N], which tell padding from tokens; undefined where there is no padding.
+  // Returns the targets [N], which distinguish padding from tokens; undefined if there is no padding.
   static Tensor padded_targets(const nn::Context& context);
 
   double factor_;

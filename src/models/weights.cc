@@ -18,7 +18,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Tensors that old and new checkpoints carry beside the parameters: constants that the code knows, and a count that nothing reads.
+// Tensors that checkpoints may carry beside the parameters: constants that the code knows, and a counter that nothing reads.
 bool is_known_buffer(const std::string& name) {
   for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".num_batches_tracked"}) {
     if (name.ends_with(end)) return true;
@@ -26,10 +26,10 @@ bool is_known_buffer(const std::string& name) {
   return false;
 }
 
-// The base model's name: without the part up to the first dot.
+// Returns the base model's name for a parameter: the name without the part up to the first dot.
 std::string bare(const std::string& parameter) { return parameter.substr(parameter.find('.') + 1); }
 
-// Only the wrapped model's parameters have a bare form: "lm_head.weight" bare would be "weight".
+// Only the wrapped model's parameters have a bare form. "lm_head.weight", for example, would become "weight".
 bool has_bare_form(const std::string& parameter) { return parameter.starts_with("transformer.") || parameter.starts_with("model."); }
 
 std::string first_five(const Names& names) {
@@ -38,14 +38,14 @@ std::string first_five(const Names& names) {
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), rest);
 }
 
-// The modules of language models, by the first part of their names with and without the part that a base model lacks.
+// The modules of language models: the first parts of their names, with and without the prefix that a base model lacks.
 constexpr std::string_view kModules[] = {"model", "transformer", "lm_head", "embed_tokens", "layers", "norm", "wte", "wpe", "h", "ln_f"};
 
 bool is_of_no_module(const std::string& tensor) {
   return std::ranges::find(kModules, std::string_view(tensor).substr(0, tensor.find('.'))) == std::end(kModules);
 }
 
-// Of a tied head: the parameter that two blocks use.
+// Returns whether two blocks use the parameter, as with a tied head.
 bool is_tied(const nn::Sequential& model, const nn::Parameter& parameter) { return model.uses(parameter.id) > 1; }
 
 void refuse_if_any(const std::filesystem::path& folder, const char* what, const Names& names, const char* cure) {
@@ -63,7 +63,7 @@ void fill_units(const nn::Parameter& parameter, const WeightSource& source, cons
 }
 
 void fill_one(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
-  constexpr i64 kPiece = 1 << 18;  // elements
+  constexpr i64 kPiece = 1 << 18;  // in elements
   if (!parameter.is_plain()) return fill_units(parameter, source, into);
   const i64 all = parameter.elems(), width = size_of(parameter.dtype);
   const auto fill_piece = [&](i64 piece, int) {

@@ -1,5 +1,6 @@
-// Where a model's first weights come from, tile by tile: a Hugging Face folder, or the initialisers. Never a whole tensor in memory. Read
-// by the trainer, which puts each range where its plan says, and by the eager way through fill(). Thread-safe after construction.
+// Sources of a model's initial weights, read piece by piece: a Hugging Face folder, the initialisers and others. A whole tensor is never
+// held in memory. The trainer reads them range by range as its plan stores them; training without a plan uses fill(). Thread-safe after
+// construction.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -14,16 +15,16 @@ namespace spillway::models {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside it.
+  /// Reads elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside it.
   virtual void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const = 0;
-  /// The same elements as `dtype`, little-endian, rounded to the nearest, ties to even (bf16 and f16 from f32); `out` has room for a whole
-  /// number of them. A source that holds that type gives its bytes as they are.
+  /// Reads elements from `begin` on as `dtype`, little-endian, rounded to the nearest, ties to even (bf16 and f16 from f32). The size of
+  /// `out` is a whole number of elements. A source that stores that type returns its bytes unchanged.
   virtual void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const;
-  /// Whether it holds that type of the parameter, so that read_as() rounds nothing.
+  /// Returns whether the source stores the parameter in that type, so that read_as() does not round.
   virtual bool is_stored_as(const nn::Parameter&, DType) const { return false; }
 };
 
-/// New weights: initial_values of the seed.
+/// New weights: the initial_values() of a seed.
 class ScratchWeights final : public WeightSource {
  public:
   explicit ScratchWeights(u64 seed) : seed_(seed) {}
@@ -35,28 +36,30 @@ class ScratchWeights final : public WeightSource {
 
 constexpr const char* kHeadName = "lm_head.weight";
 
-/// Whether the folder's two tensors are floating, of one shape and of the same values. Reads both, a few KiB at a time.
+/// Returns whether the folder's two tensors are of a floating type and have the same shape and values. Reads both, a few KiB at a time.
 bool holds_equal(const data::WeightFolder& tensors, const std::string& one, const std::string& other);
 
-/// One sentence that names the tensors of a language model's folder which belong to none of its modules, such as the value head of a
-/// trainer ("v_head.summary.weight"): transformers leaves them out, and so does FolderWeights. Empty: there are none.
+/// Returns a sentence that names the tensors of a language model's folder that belong to none of its modules, such as the value head of a
+/// trainer ("v_head.summary.weight"). transformers ignores them, and so does FolderWeights. The text is empty if there are none.
 std::string left_out_note(const std::filesystem::path& folder, const std::vector<std::string>& tensors);
 
-/// The folder's safetensors, pytorch_model.bin, or what DeepSpeed saved; of a model with adapters (lora.h) all but those. Names are those
-/// save_pretrained writes; the base model's, which lack the first part ("transformer.", "model."), are taken too. Not read: GPT-2's mask
-/// buffers, Llama's rotary buffers, batch norm's num_batches_tracked, what left_out_note() names, and of a tied head an lm_head.weight that
-/// equals the embedding. Where the folder has no embedding, a tied head's lm_head.weight is it.
+/// Reads the weights of a folder: safetensors, pytorch_model.bin, or files saved by DeepSpeed. For a model with adapters (lora.h) it reads
+/// all parameters except those of the adapters. Tensor names are those that save_pretrained writes; names of the base model without the
+/// first part ("transformer.", "model.") are accepted too. It ignores GPT-2's mask buffers, Llama's rotary buffers, batch norm's
+/// num_batches_tracked, the tensors that left_out_note() names, and, if the head is tied, an lm_head.weight that equals the embedding. If
+/// the folder has no embedding, a tied head's lm_head.weight is used for it.
 class FolderWeights final : public WeightSource {
  public:
-  /// Throws Error(data), naming up to five, when a parameter is missing, has another shape or is not floating, when a tensor is left over,
-  /// or when a tied model's folder holds an lm_head.weight that differs from the embedding (read_folder_model() makes that model untied).
+  /// Throws Error(data), naming up to five tensors, when a parameter is missing, has another shape or is not floating, when a tensor is
+  /// left over, or when a tied model's folder holds an lm_head.weight that differs from the embedding (read_folder_model() makes such a
+  /// model untied).
   FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
   bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
-  /// What the folder calls it, with wrappers.
+  /// Returns the parameter's name in the folder, with wrapper prefixes.
   const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
-  /// Element type in the folder.
+  /// Returns the parameter's element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
 
  private:
@@ -65,17 +68,17 @@ class FolderWeights final : public WeightSource {
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
-  std::map<std::string, std::string> names_;  // parameter -> tensor of the folder, without wrappers
+  std::map<std::string, std::string> names_;  // parameter -> tensor of the folder, without wrapper prefixes
 };
 
-/// What stands behind a parameter's name in that of its average.
+/// The suffix that the moving average of a parameter has after the parameter's name.
 constexpr const char* kAverageSuffix = ".ema";
 
-/// A source in whose place, of each parameter NAME that has one, the tensor NAME.ema of a safetensors file is read: the averages that a
-/// checkpoint holds. What was not trained has none.
+/// Replaces weights by their moving averages: for each parameter NAME it reads the tensor NAME.ema of a checkpoint's safetensors file, if
+/// there is one. Parameters that were not trained have no average and come from the other source.
 class AveragedWeights final : public WeightSource {
  public:
-  /// Error(usage) where the file has no average at all; Error(data) on one of another shape.
+  /// Throws Error(usage) if the file has no average at all, Error(data) if one has another shape.
   AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
@@ -85,12 +88,12 @@ class AveragedWeights final : public WeightSource {
   data::SafetensorsReader file_;
 };
 
-/// Writes the source's values, rounded (bf16 and f16: of their f32), into every parameter of the model; all must be resident
-/// (nn::EagerParameters). Of a GPU's the stream in force must be that GPU's, as in save().
+/// Writes the source's values, rounded (bf16 and f16 from f32), into every parameter of the model. All must be resident
+/// (nn::EagerParameters). For parameters on a GPU the current stream must belong to that GPU, as in save().
 void fill(const nn::Sequential& model, const WeightSource& source);
 
-/// Writes every parameter, as it is and under its own name, into `folder`/model.safetensors, whole or not at all: FolderWeights reads it.
-/// All must be plain and resident. Throws Error(io), Error(usage) on parameters that are not plain.
+/// Writes every parameter unchanged and under its own name into `folder`/model.safetensors, completely or not at all; FolderWeights reads
+/// that file. All parameters must be resident. Throws Error(io), and Error(usage) on quantized parameters.
 void save(const nn::Sequential& model, const std::filesystem::path& folder);
 
 }  // namespace spillway::models
