@@ -13,7 +13,7 @@
 namespace spillway::autograd {
 
 struct OpTime {
-  double seconds = 0, flops = 0;  // FlopCount
+  double seconds = 0, flops = 0;  // flops as counted by FlopCount
   i64 calls = 0;
 };
 /// Times by the op's name, which is the name of the function that records it.

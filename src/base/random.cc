@@ -30,7 +30,7 @@ u64 bits_of(RandomKey key, u64 high, u64 i) {
   return words[0] | static_cast<u64>(words[1]) << 32;
 }
 
-// Natural logarithm of a normal x > 0 to within 2 ulp: x = m 2^e with m in [sqrt 1/2, sqrt 2), ln m = 2 atanh((m - 1) / (m + 1)).
+// Returns the natural logarithm of a normal x > 0 to within 2 ulp: x = m 2^e with m in [sqrt 1/2, sqrt 2), ln m = 2 atanh((m - 1) / (m + 1)).
 double own_log(double x) {
   const u64 bits = std::bit_cast<u64>(x);
   i64 e = static_cast<i64>(bits >> 52) - 1023;

@@ -13,7 +13,7 @@ ProfilerRange::ProfilerRange(const std::string& name) {
 ProfilerRange::~ProfilerRange() { nvtxRangePop(); }
 
 }  // namespace spillway
-#else  // the emulated GPU
+#else  // there is no NVTX, as on the emulated GPU
 
 namespace spillway {
 

@@ -45,7 +45,7 @@ class Optimizer {
 
  private:
   struct State {
-    Tensor bytes;  // tiles of `format`, one after the other
+    Tensor bytes;  // the state as tiles of `format`, one after the other
     i64 steps = 0;
     optim::StateFormat format;
   };

@@ -103,12 +103,12 @@ struct ModelConfig {
   std::optional<LoraConfig> lora;
   kernels::WeightFormat base_weights = kernels::WeightFormat::plain;  // of linear layers and experts, not of heads and routers
 
-  // GPT-2 only
+  // The following are for GPT-2 only.
   Activation activation = Activation::gelu_tanh;
   bool scale_attention = true;            // attention scores are multiplied by 1/sqrt(head_dim)
   bool scale_attention_by_layer = false;  // scores are also multiplied by 1/(layer + 1)
 
-  // All families but GPT-2
+  // The following are for decoders other than GPT-2.
   bool attention_bias = false, mlp_bias = false;  // biases of all projections; Qwen2 has them for queries, keys and values
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;

@@ -6,7 +6,7 @@
 #include "models/head.h"
 #include "ops/elementwise.h"
 
-// Legend: B = rows, T = positions, C = width.
+// Shape letters: B = rows, T = positions, C = width.
 namespace spillway::models {
 namespace {
 

@@ -9,7 +9,7 @@
 #include "ops/rope.h"
 #include "ops/shape.h"
 
-// Legend: B = rows, T = positions, C = width, H = heads, D = head width.
+// Shape letters: B = rows, T = positions, C = width, H = heads, D = head width.
 namespace spillway::models {
 
 using nn::Context;

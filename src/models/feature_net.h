@@ -25,7 +25,7 @@ struct FeatureForm {
   std::vector<Convolution> convolutions;  // "features.N"; N grows by 2, or by 3 after a pooled one
   i64 pool_kernel, extent;                // kernel of the max poolings, of stride 2; side of the classifier's input
   bool drops_first;                       // dropout comes before each hidden linear layer, otherwise after it
-  std::array<int, 3> linear_numbers;      // "classifier.N"
+  std::array<int, 3> linear_numbers;      // N of the linear layers' names "classifier.N"
 };
 FeatureForm feature_form(Family family);
 

@@ -12,7 +12,7 @@ struct ModelSize {
   i64 parameter_bytes = 0, gradient_bytes = 0;   // a gradient for each trained parameter, f32 for bf16 and f16
   i64 kept_bytes = 0;                            // activations kept from forward to backward
   i64 peak_bytes = 0;                            // the largest size of activations at one time, gradients of activations included
-  double forward_flops = 0, backward_flops = 0;  // FlopCount
+  double forward_flops = 0, backward_flops = 0;  // as counted by FlopCount
   std::string text() const;                      // a text with one line for each kind
 };
 

@@ -12,7 +12,7 @@ namespace spillway {
 
 class Tensor {
  public:
-  Tensor() = default;  // undefined
+  Tensor() = default;  // an undefined tensor, without storage
   /// Creates a contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if it does not fit.
   Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype);
 

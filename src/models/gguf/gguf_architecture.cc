@@ -148,7 +148,6 @@ std::string renamed(const ModelConfig& c, std::string_view module) {
 double query_factor(const ModelConfig& c) {
   if (!is_gemma(c) || c.query_scalar <= 0) return 1;
   const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // layers of the 27B model, by which llama.cpp recognises it
-                                                             // model
   const auto divided = static_cast<double>(c.layers == largest ? c.width / c.heads : c.head_dim);
   return std::sqrt(divided / c.query_scalar);
 }
