@@ -15,8 +15,7 @@ u32 update(u32 crc, std::span<const std::byte> bytes) {
   constexpr size_t kMostAtOnce = size_t{1} << 30;  // the library takes the length as an int
   while (!bytes.empty()) {
     const size_t count = std::min(bytes.size(), kMostAtOnce);
-    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // the library's signature lacks the
-                                                                                                    // const
+    auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));  // the library's API lacks const
     crc = crc32_iscsi(data, static_cast<int>(count), crc);
     bytes = bytes.subspan(count);
   }

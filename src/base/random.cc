@@ -30,7 +30,8 @@ u64 bits_of(RandomKey key, u64 high, u64 i) {
   return words[0] | static_cast<u64>(words[1]) << 32;
 }
 
-// Returns the natural logarithm of a normal x > 0 to within 2 ulp: x = m 2^e with m in [sqrt 1/2, sqrt 2), ln m = 2 atanh((m - 1) / (m + 1)).
+// Returns the natural logarithm of a normal x > 0 to within 2 ulp. It uses x = m 2^e with m in [sqrt 1/2, sqrt 2) and ln m = 2 atanh((m -
+// 1) / (m + 1)).
 double own_log(double x) {
   const u64 bits = std::bit_cast<u64>(x);
   i64 e = static_cast<i64>(bits >> 52) - 1023;
@@ -54,8 +55,9 @@ double horner(const double (&c)[N], double x) {
   return y;
 }
 
-// Wichura, "Algorithm AS 241: The Percentage Points of the Normal Distribution", Applied Statistics 37 (1988), routine PPND16:
-// about 16 digits. The three pairs of rational approximations serve the middle, the near tail and the far tail.
+// Coefficients of the inverse normal distribution from Wichura, "Algorithm AS 241: The Percentage Points of the Normal Distribution",
+// Applied Statistics 37 (1988), routine PPND16 (about 16 digits). Three pairs of polynomials serve the middle, the near tail and the far
+// tail.
 constexpr double kA[] = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
                          4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3};
 constexpr double kB[] = {1.0,
@@ -99,7 +101,7 @@ double upper_point(double tail) {
   return horner(kE, r - 5) / horner(kF, r - 5);
 }
 
-// One pass of a balanced Feistel network over 2 * half_bits bits.
+// Makes one pass of a balanced Feistel network over 2 * half_bits bits.
 u64 feistel(RandomKey key, int half_bits, u64 x) {
   const u64 mask = (u64{1} << half_bits) - 1;
   u64 left = x >> half_bits, right = x & mask;
@@ -139,7 +141,8 @@ u64 permute(RandomKey key, u64 n, u64 i) {
   require(i < n, "[permute] the element is outside the set");
   const int bits = std::bit_width(n - 1);
   const int half_bits = bits < 2 ? 1 : (bits + 1) / 2;
-  // Walking the cycle until it comes back below n keeps it a bijection; the domain is below 4n (8 for n = 2), so few steps are needed.
+  // Applying the network until the result is below n keeps the mapping a bijection. The network's domain has at most 4n elements, so few
+  // steps are needed.
   u64 x = i;
   do x = feistel(key, half_bits, x);
   while (x >= n);

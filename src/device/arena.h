@@ -26,7 +26,7 @@ class Arena final : public Allocator {
   void release(std::byte* data, i64 offset, i64 bytes) noexcept override;
 
   std::byte* base_ = nullptr;
-  i64 capacity_ = -1;        // -1: unbounded
+  i64 capacity_ = -1;        // in bytes; -1: unbounded
   std::map<i64, i64> gaps_;  // free pieces, offset -> bytes; none reaches end_
   i64 end_ = 0;              // end offset of the last piece in use
   i64 used_bytes_ = 0, peak_bytes_ = 0;

@@ -15,8 +15,8 @@ void use_device(Device device) {
 
 namespace {
 
-// Returns whether this process has opened the GPU. Since CUDA 12, cudaSetDevice() opens a GPU, which takes half a GiB of its memory, so
-// that is checked first ("CUDA Driver API 13.0, cuDevicePrimaryCtxGetState").
+// Returns whether this process has opened the GPU already. If not, cudaSetDevice() must not be called to restore it: since CUDA 12 that
+// opens a GPU, which takes half a GiB of its memory ("CUDA Driver API 13.0, cuDevicePrimaryCtxGetState").
 bool is_open(int gpu) {
   using GetState = int (*)(int gpu, unsigned* flags, int* active);
   static const auto* const driver = new SharedLibrary({"libcuda.so.1"});

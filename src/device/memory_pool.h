@@ -1,6 +1,6 @@
-// The only source of memory. A pool has a name, a hard budget and a table of what is allocated; there is one per rank and tier. On the CPU
-// backend the "device" is a pool of host memory with its own budget. Thread-safe. Memory is page-aligned; fresh memory from the system is
-// zero. Released memory goes back to the source. Sizes are rounded up to pages, without other overhead.
+// The only source of memory. A pool has a name, a hard budget and a table of what is allocated; there is one per rank and memory tier
+// (device, host). On the CPU backend the "device" is a pool of host memory with its own budget. Thread-safe. Memory is page-aligned; fresh
+// memory from the system is zero. Released memory goes back to the source. Sizes are rounded up to pages, without other overhead.
 // Invariant: used_bytes() <= peak_bytes() <= budget_bytes().
 #pragma once
 #include <limits>

@@ -38,7 +38,7 @@ class GpuMemory final : public MemorySource {
       pieces_.emplace(at, std::move(piece));
       return at;
     } catch (const Error&) {
-      return nullptr;  // no gap is long enough
+      return nullptr;  // no free piece is long enough
     }
   }
   void give_back(std::byte* at, i64) noexcept override { pieces_.erase(at); }

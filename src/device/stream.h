@@ -1,7 +1,7 @@
 // The execution context of code: the device, the threads it may use and the allocator of its memory. The code that drives a computation
-// makes one per rank and lane and makes it current for the calling thread with StreamScope; ops and kernels call Stream::current(). There
-// is no process-wide current stream, because ranks may be threads. A thread without a stream computes serially on the CPU with memory from
-// MemoryPool::heap().
+// makes one per rank and lane (a sequence of work within a rank) and makes it current for the calling thread with StreamScope; ops and
+// kernels call Stream::current(). There is no process-wide current stream, because ranks may be threads. A thread without a stream computes
+// serially on the CPU with memory from MemoryPool::heap().
 #pragma once
 #include "base/thread_pool.h"
 #include "device/allocator.h"
@@ -18,7 +18,7 @@ struct Tf32 {
 
 struct Stream {
   Device device;
-  ThreadPool* threads = nullptr;  // null: serial
+  ThreadPool* threads = nullptr;  // null: work runs serially
   Allocator* memory = nullptr;    // never null in a current stream
   CUstream_st* queue = nullptr;   // for a GPU: the queue on which kernels and copies are executed in order
   Tf32 tf32;

@@ -101,7 +101,7 @@ struct ModelConfig {
   // The following are options of the caller and are not part of a config.json.
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   std::optional<LoraConfig> lora;
-  kernels::WeightFormat base_weights = kernels::WeightFormat::plain;  // of linear layers and experts, not of heads and routers
+  kernels::WeightFormat base_weights = kernels::WeightFormat::plain;  // format of linear layers and experts, not of heads and routers
 
   // The following are for GPT-2 only.
   Activation activation = Activation::gelu_tanh;

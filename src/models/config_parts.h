@@ -41,7 +41,7 @@ std::string_view decoder_type(Family family);
 std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
-/// The same for image models; image_model_json() writes their config.json for config_write.cc.
+/// The functions for image models, as above; image_model_json() returns their config.json for config_write.cc.
 std::optional<Family> image_family(std::string_view type);
 std::string image_types();
 ModelConfig parse_image_model(Family family, const ConfigObject& object);

@@ -60,7 +60,7 @@ class Linear {
   bool is_plain() const { return weight_->is_plain(); }
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null: there is none
+  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null where there is none
   ops::WeightLayout layout_;
   double lora_scale_;
   Dropout lora_dropout_;

@@ -26,7 +26,7 @@ struct Parameter {
   bool of_ids = false;                                          // each row belongs to a token, position or class
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
   double positions = 1;              // how often it is multiplied per position of the loss; once per output pixel for a convolution
-  std::shared_ptr<Storage> storage;  // vacant; contiguous memory for the whole parameter
+  std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguous
 
   /// Returns a view of the whole parameter. For a quantized one it is the stored units as words of `dtype`.
   Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }
@@ -46,8 +46,8 @@ constexpr double kStatisticMomentum = 0.1;
 /// Returns PyTorch's default for weight and bias of linear and convolution layers: uniform within 1/sqrt(inputs of one output) of zero.
 Initializer uniform_by_inputs(i64 inputs);
 
-/// Creates a parameter with a vacant storage on the device of the current stream. Its id is assigned by Sequential::push. A quantized
-/// parameter is frozen.
+/// Creates a parameter with a vacant storage (without memory) on the device of the current stream. Its id is assigned by Sequential::push.
+/// A quantized parameter is frozen.
 std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init,
                                           kernels::WeightFormat format = kernels::WeightFormat::plain);
 

@@ -1,8 +1,8 @@
 // The bytes behind tensors. A storage keeps its identity while its bytes come and go: one made by `vacant` is filled and dropped in place
 // by the code that moves bytes (parallel/), an owning one is dropped and refilled, and every view of it, including those saved on a tape,
-// is valid again afterwards. Fill and drop are not thread-safe; the Program orders them against readers. Invariant: data() is valid exactly
-// while resident(). Code that changes values which a tape may have saved calls written(), and the tape then refuses to differentiate with
-// them. Moving the same values away and back, as offload and recomputation do, is not a change.
+// is valid again afterwards. Fill and drop are not thread-safe; the schedule that a rank executes (its Program) orders them against
+// readers. Invariant: data() is valid exactly while resident(). Code that changes values which a tape may have saved calls written(), and
+// the tape then refuses to differentiate with them. Moving the same values away and back, as offload and recomputation do, is not a change.
 #pragma once
 #include <atomic>
 #include <memory>
