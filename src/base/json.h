@@ -23,7 +23,7 @@ struct JsonFault {
   std::string in_words(std::string_view text) const;
 };
 
-/// How to treat an object in which a key occurs twice. The JSON standard leaves this open; most libraries silently keep one.
+/// Selects how to treat an object in which a key occurs twice. The JSON standard leaves this open; most libraries silently keep one.
 enum class RepeatedKeys { keep_last, refuse };
 
 /// Returns the parsed text. If the text is refused, it returns a value whose is_discarded() is true and describes the reason in `fault`, if

@@ -22,7 +22,7 @@ class MemorySource {
 /// Returns a source of zeroed pages of the system. From 2 MiB on, memory is 2 MiB-aligned and uses transparent huge pages.
 std::unique_ptr<MemorySource> system_memory();
 
-/// How page-locked memory is allocated.
+/// Options for allocating page-locked memory.
 struct Pinning {
   int gpu = 0;  // the GPU whose context locks the memory, for all GPUs
   // The CPU cores that touch memory first so that it lies in their NUMA node: those near the GPU. Empty: any.

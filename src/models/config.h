@@ -40,7 +40,7 @@ enum class Family {
 /// The activation of GPT-2's MLP. (MLPs of the other families are gated.)
 enum class Activation { gelu_tanh, gelu_erf, relu };
 
-/// How the wavelengths of rotary position embeddings are stretched by `factor`. linear stretches all of them (Chen et al.,
+/// A rule by which the wavelengths of rotary position embeddings are stretched by `factor`. linear stretches all of them (Chen et al.,
 /// arXiv:2306.15595). llama3 stretches those beyond original_positions / low_freq_factor, keeps those below original_positions /
 /// high_freq_factor and blends those between. yarn (Peng et al., arXiv:2309.00071) stretches those that turn less than beta_slow times
 /// within original_positions and keeps those that turn more than beta_fast times; it also multiplies the rotated elements by

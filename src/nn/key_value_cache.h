@@ -15,7 +15,7 @@ class KeyValueCache {
     Tensor k, v;
   };
 
-  /// Where the cached keys and values are stored.
+  /// The memory in which the cached keys and values are stored.
   enum class Lies : u8 {
     here,      // in the memory that attention reads
     elsewhere  // offloaded to host memory; a block's whole cache is copied to current-stream memory during its attention
