@@ -106,8 +106,8 @@ class PinnedMemory final : public MemorySource {
           problem.is(std::string("cudaHostRegister says ") + cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
         }
       });
-    } catch (const std::system_error& error) {
-      problem.is(std::string("no thread is to be had for it: ") + error.what());
+    } catch (const Error& error) {  // the system has no thread for it
+      problem.is(error.what());
     }
     if (problem.none()) return "";
     std::vector<Piece> back;
@@ -125,7 +125,7 @@ class PinnedMemory final : public MemorySource {
     };
     try {
       on_threads(std::ssize(pieces), unlock_one);
-    } catch (const std::system_error&) {
+    } catch (const Error&) {
       static_cast<void>(cudaSetDevice(pinning_.gpu));
       for (i64 n = 0; n < std::ssize(pieces); ++n) unlock_one(n);
     }
