@@ -1,4 +1,4 @@
-// Checks that concern more than one option, or the node.
+// Checks that concern more than one option, or the node that the program runs on.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -27,7 +27,7 @@ void check_activations(const PlacementWish& wish) {
   refuse("[--place-activations] not built yet: " + print_placement(wish) + "; expected one tier for all blocks, or auto");
 }
 
-// nvme wanted, but no path: the batch system's scratch, or nothing.
+// If a --place flag asks for nvme and no path was given, uses the batch system's scratch folder, or refuses if there is none.
 void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
   if (!wanted || !config.nvme.empty()) return;
   const auto scratch = host.env("SLURM_TMPDIR");
@@ -72,7 +72,7 @@ void check_schedule(const TrainConfig& config) {
            std::to_string(*config.warmup_steps));
 }
 
-// Either spelling is taken; keys are what is compared.
+// Checks --allow-change. Names may be written with dashes or underscores; they are stored with underscores, as keys are.
 void check_allowed(TrainConfig& config) {
   for (std::string& key : config.allow_change) {
     std::string name = key;
@@ -105,7 +105,8 @@ void check(TrainConfig& config, const Host& host) {
       host);
 }
 
-// A batch script that starts one process beside its srun steps means it; training it would be a mistake.
+// Refuses `train` as one bare process inside a Slurm allocation of several tasks, where srun was probably forgotten. Other commands may run
+// that way, because a batch script may well start one process beside its srun steps.
 void check_bare_start(const Host& host) {
   const Launcher launcher = detect_launcher(host);
   if (launcher.bare_slurm_tasks > 1) {
@@ -148,7 +149,7 @@ void check_checkpoint(const std::string& which) {
     refuse("[--checkpoint] expected last, best or a step from 1, got \"" + which + "\"");
 }
 
-// What generate and evaluate share.
+// Checks that all commands which only run forward passes share.
 void check_forward(RanksConfig& config, const Host& host) {
   check_launcher(config, host);
   if (config.ranks > 1) check_stages(config);
@@ -208,7 +209,7 @@ void check(BenchConfig&, const Host& host) {
 }
 void check(SelftestConfig&, const Host&) {}
 
-// A line of the script is one #SBATCH directive: nothing in it may end the line or begin another word.
+// Checks a value for an #SBATCH directive, which is one line of the script. The value may not end the line or begin another word.
 void check_directive(const std::string& flag, const std::string& value) {
   const bool plain = std::ranges::all_of(value, [](unsigned char c) {
     return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
@@ -216,15 +217,15 @@ void check_directive(const std::string& flag, const std::string& value) {
   if (!plain) refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/=, as Slurm has them, got " + data::in_quotes(value));
 }
 
-// A path with a variable is the job's.
+// Checks that a path exists. A path with a variable is not checked, because only the job can expand it.
 void check_there(const char* flag, const std::string& path) {
   std::error_code none;
   if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
     refuse(std::string("[") + flag + "] expected " + path + " to be there, and it is not: the job would end at once");
 }
 
-// The node that prints the script is not one that trains: nothing is asked of it but that model and data are there, which a job should not
-// find out.
+// The node that prints the script is not one that trains. So only the existence of model and data is checked on it, because a job should
+// not have to wait in the queue to find them missing.
 void check(SlurmConfig& config, const Host&) {
   if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
   for (const std::string& path : weighted_paths(config.data).paths) check_there("--data", path);
@@ -250,7 +251,7 @@ void check(ScheduleConfig& config, const Host&) {
   if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
 }
 
-// It says all of this itself.
+// Applies --cluster. Refuses flags for values that the cluster itself determines.
 void take_cluster(PlanConfig& config) {
   if (!config.cluster) return;
   const std::pair<const char*, bool> given[] = {{"--device", config.device.has_value()},

@@ -9,7 +9,7 @@
 namespace spillway::app {
 namespace {
 
-// For the driver, kernels' own needs and libraries, as on a GPU that is here.
+// GPU memory left to the driver, libraries and the kernels' own needs. The same amount is left on a GPU of this machine.
 constexpr i64 kGpuReservedBytes = 512 * kMiB;
 constexpr i64 kMostOfEither = 65536;
 

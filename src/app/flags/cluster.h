@@ -1,4 +1,5 @@
-// `--cluster "2x8xH100-80GiB,1TiB,nvme=7TB"`: machines to plan for that are not this one. A value.
+// Parses --cluster, which describes machines other than this one to plan for: "2x8xH100-80GiB,1TiB,nvme=7TB" is two nodes of eight GPUs.
+// Cluster is a plain value.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,19 +9,20 @@
 namespace spillway::app {
 
 struct Cluster {
-  i64 nodes = 1, gpus = 1;  // of a node
-  std::string gpu;          // its name, which decides nothing
-  i64 gpu_bytes = 0;
-  i64 host_bytes = 0;             // of a node
-  std::optional<i64> nvme_bytes;  // likewise
+  i64 nodes = 1, gpus = 1;        // number of nodes; GPUs per node
+  std::string gpu;                // the GPU's name, which has no influence on the plan
+  i64 gpu_bytes = 0;              // memory of one GPU
+  i64 host_bytes = 0;             // memory of one node
+  std::optional<i64> nvme_bytes;  // nvme space of one node
 
   i64 ranks() const { return nodes * gpus; }
 };
 
-/// Throws Error(usage) "[what] expected …, got …".
+/// Parses the value of --cluster. `what` names the flag in messages. Throws Error(usage) "[what] expected …, got …".
 Cluster parse_cluster(const std::string& text, const std::string& what);
 
-/// What a rank of it has to plan with, as flags would say it: a rank a GPU, the node's memory and drives shared by its ranks.
+/// Sets the fields of `config` that the resource flags would set, as for one rank of the cluster: one rank per GPU, and the node's memory
+/// and drives shared by its ranks.
 void plan_for(PlanConfig& config, const Cluster& cluster);
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// Splits the arguments behind a command's name into flags and their values. What the values mean is the option table's business.
+// Splits the arguments that follow a command's name into flags and their values. The option table says what the values mean.
 #include <string_view>
 
 #include "app/flags/given.h"
@@ -18,7 +18,7 @@ namespace {
               "[" + word + "] a word that belongs to no flag; a flag that takes several values is repeated (--data A --data B)");
 }
 
-// The positional that takes the next word: the first that is not filled. Null: none does.
+// Returns the positional argument that takes the next word: the first that has no value yet or is repeatable. Null if there is none.
 const Option* next_positional(Command command, const GivenMap& given) {
   for (const Option* option : options_of(command)) {
     if (option->positional && (option->field.repeatable || !given.contains(option->name))) return option;
@@ -30,7 +30,7 @@ const Option* next_positional(Command command, const GivenMap& given) {
 
 GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
   GivenMap given;
-  std::string rejected;  // the first word that belongs nowhere; --help is answered all the same
+  std::string rejected;  // the first word that belongs nowhere; kept until the end, because --help is answered all the same
   bool flags_end = false, help = false;
   const auto reject_later = [&](const std::string& word) { rejected = rejected.empty() ? word : rejected; };
   for (size_t i = 0; i < args.size(); ++i) {

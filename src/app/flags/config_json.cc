@@ -1,4 +1,4 @@
-// Configurations as JSON: keys are the options' names with underscores, values what the flags would say.
+// Reads and writes configurations as JSON. Keys are the options' names with underscores, and values are what the flags would take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Any bytes in JSON, which holds UTF-8 alone: what is not goes as {"bytes": "636166e9"}.
+// JSON can hold only UTF-8. Text that is not UTF-8 is written as an object with its bytes in hexadecimal: {"bytes": "636166e9"}.
 constexpr const char* kBytes = "bytes";
 
 Json text_value(const std::string& text) {
@@ -40,7 +40,7 @@ std::string bytes_of(const std::string& digits, const std::string& what) {
 
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// One JSON value as the text its flag would take.
+// Returns a JSON value as the text that its flag would take.
 std::string as_text(const Option& option, const Json& value, const std::string& what) {
   const bool numeric = option.field.kind == Kind::integer || option.field.kind == Kind::number;
   if (value.is_string()) return value.get<std::string>();
@@ -48,14 +48,15 @@ std::string as_text(const Option& option, const Json& value, const std::string& 
     return bytes_of(value[kBytes].get<std::string>(), what);
   if (value.is_boolean() && option.field.kind == Kind::flag) return value.get<bool>() ? "true" : "false";
   if (value.is_number() && (numeric || option.field.kind != Kind::flag)) {
-    // Sizes and times come through too, to be told that they need a unit; so do words, and are not among the choices.
+    // A bare number for a size or time passes here, so that its parser can say that a unit is missing. A number for an option with choices
+    // passes too and is refused later as not one of them.
     return option.field.kind == Kind::text ? refuse("[" + what + "] expected a string, got " + shown(value)), "" : shown(value);
   }
   const char* wanted = option.field.kind == Kind::flag ? "true or false" : numeric ? "a number" : "a string";
   refuse("[" + what + "] expected " + wanted + ", got " + shown(value));
 }
 
-// [0.9, 0.95] for --betas.
+// Joins the elements of an array with commas, as the flag takes them: [0.9, 0.95] becomes "0.9,0.95" for --betas.
 std::string joined(const Option& option, const Json& array, const std::string& what) {
   std::string text;
   for (const Json& one : array) text += (text.empty() ? "" : ",") + as_text(option, one, what);
@@ -96,21 +97,21 @@ Json value_of(const Option& option, const Settings& settings) {
   return array;
 }
 
-// Strings that are empty because nobody said anything.
+// Returns true for an empty string, which means that the user did not set the option.
 bool is_unsaid(const Json& value) { return value.is_string() && value.get<std::string>().empty(); }
 
-// Of two options that exclude each other the resolved one stands (steps, accumulation), so that the file can be used again.
+// Keeps only the resolved one of two options that exclude each other (steps, accumulation), so that the file can be used with --config.
 TrainConfig without_alternatives(TrainConfig config) {
   if (config.steps) config.epochs.reset();
   if (config.gradient_accumulation_steps) config.global_batch_size.reset();
   return config;
 }
 
-// The global batch stands for both ways to give it. A warm-up that follows from the steps is as free as they are. Which GPU is all the
-// same.
+// Returns the value by which an option counts as changing numbers. The global batch stands for both ways to give it. A warm-up derived from
+// the steps is null, because the steps are not compared either. The index of the GPU is removed, because any GPU counts as the same.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (option.name == "global-batch-size") return config.global_batch();
-  if (option.name == "drop-last" && !config.drop_last) return {};  // as of runs that did not know it
+  if (option.name == "drop-last" && !config.drop_last) return {};  // the same as for runs made before the option existed
   if (option.name == "device" && config.device) return config.device->substr(0, config.device->find(':'));
   const bool follows =
       option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);

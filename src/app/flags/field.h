@@ -1,5 +1,6 @@
-// Builds Fields from pointers to members: integer(&TrainConfig::steps), size(&ResourceConfig::device_memory_bytes) … The member may be a T,
-// an optional<T> (unset until given) or a vector<T> (repeatable). Included by the option tables only.
+// Functions that build an option's Field from a pointer to a member of a configuration, such as integer(&TrainConfig::steps). The member
+// may be a T, an optional<T> (empty until the user gives a value) or a vector<T> (for repeatable options). Only the option tables include
+// this.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -25,7 +26,8 @@ struct MemberOf<std::vector<T>> {
   static constexpr bool optional = false, vector = true;
 };
 
-/// The part of the settings that holds C's members.
+/// Returns the configuration held in `settings` as its base class C. Throws Error(bug) if the command's configuration is not derived from
+/// C.
 template <class C, class S>
 auto& part(S& settings) {
   using Part = std::conditional_t<std::is_const_v<S>, const C, C>;
@@ -39,7 +41,7 @@ auto& part(S& settings) {
   return *found;
 }
 
-/// parse(text, what) -> value; print(value) -> text.
+/// Builds a Field for `member`. parse(text, what) must return the value, and print(value) must return its text.
 template <class C, class M, class Parse, class Print>
 Field make_field(Kind kind, M C::*member, Parse parse, Print print) {
   using Member = MemberOf<M>;
@@ -97,7 +99,7 @@ Field composite(M C::*member, Parse parse, Print print) {
   return make_field(Kind::composite, member, parse, print);
 }
 
-/// One of the named values.
+/// Builds a Field whose text is one of the given names. Each name stands for one value of the member.
 template <class C, class M, class E = typename MemberOf<M>::Value>
 Field choice(M C::*member, std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> names) {
   const std::vector<std::pair<std::string, E>> table(names.begin(), names.end());
@@ -119,7 +121,7 @@ Field choice(M C::*member, std::initializer_list<std::pair<const char*, std::typ
   return field;
 }
 
-/// One of the words, kept as text.
+/// Builds a Field whose text is one of the given words and is stored as text.
 template <class C, class M>
 Field word(M C::*member, std::vector<std::string> words) {
   Field field = text(member);
@@ -128,7 +130,7 @@ Field word(M C::*member, std::vector<std::string> words) {
   return field;
 }
 
-/// An option without a field.
+/// Returns the Field of an option that is stored in no configuration.
 inline Field no_field(Kind kind, bool repeatable = false) {
   return {.kind = kind, .repeatable = repeatable, .choices = {}, .set = nullptr, .get = nullptr};
 }
@@ -137,7 +139,7 @@ template <class... Commands>
 unsigned on(Commands... commands) {
   return ((1u << static_cast<unsigned>(commands)) | ...);
 }
-/// Commands that share options: those that know a training run, and those that have a model at work.
+/// Sets of commands that share options: commands that take a training configuration (kTrain), and commands that run a model (kRuns).
 inline const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
 inline const unsigned kRuns =
     on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::classify, Command::slurm);

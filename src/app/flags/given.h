@@ -1,4 +1,4 @@
-// What the user gave, as text, before it becomes Settings: by option name, with the words an error message calls it by.
+// The values that the user gave, by flag or configuration file, as text and by option name, before they become Settings.
 #pragma once
 #include <map>
 #include <string>
@@ -11,37 +11,38 @@ namespace spillway::app {
 
 struct Given {
   std::vector<std::string> texts;
-  std::string what;  // "--steps", or "steps in run.json"
+  std::string what;  // where the value was given, for error messages: "--steps", or "steps in run.json"
 };
 using GivenMap = std::map<std::string, Given>;
 
-/// The flags after the command's name; "help" is among them when it was asked for. Throws Error(usage) on an unknown flag (naming the
-/// nearest), a flag without its value, and a stray word.
+/// Parses the arguments after the command's name. If --help is among them, the result holds "help" alone. Throws Error(usage) for an
+/// unknown flag (naming the nearest), a flag without its value, and a stray word.
 GivenMap parse_flags(Command command, const std::vector<std::string>& args);
 
-/// The keys of a JSON configuration. Throws Error(usage): unreadable, not an object, a key twice or unknown (naming the nearest), a value
-/// of the wrong type. Keys with null are as if absent.
+/// Reads a JSON configuration file. Keys whose value is null are ignored. Throws Error(usage) if the file cannot be read or is not a JSON
+/// object, if a key is given twice or is unknown (naming the nearest), or if a value has the wrong type.
 GivenMap read_config_file(Command command, const std::string& path);
-/// The same from its text; `where` names it in messages.
+/// Reads a JSON configuration from its text, like read_config_file(). `where` names the source in messages.
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where);
 
-/// Flags win over the file, also over a key that excludes them (--epochs over steps).
+/// Combines flags with a configuration file. Flags win, also over a key that excludes them (--epochs over the file's steps).
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
-/// What was given of train's own flags, as words of a command line, --ranks apart: a launcher says that.
+/// Returns the given flags of `train` as words of a command line. --ranks is left out, because a launcher sets the number of ranks.
 std::vector<std::string> train_words(const GivenMap& given);
-/// The same for --rehearse, with --ranks and without what the rehearsal says itself.
+/// Returns the given flags of `train` as words for the runs of --rehearse, with --ranks, but without flags that the rehearsal sets itself.
 std::vector<std::string> rehearsal_words(const GivenMap& given);
 
-/// Every given text, checked and put into the command's Settings. Throws Error(usage): not built, not one of the choices, out of range,
-/// given twice, excluded by another, required but missing (unless `partial`).
+/// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if an option is not built, not one of the
+/// choices, out of range, given twice or excluded by another, or if a required one is missing (which `partial` allows).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
-/// Every option of the command with its value, as JSON, a key a line; unset ones are null, or "auto" where the flag knows the word.
+/// Returns every option of the command with its value as JSON, one key per line. Unset options are null, or "auto" if the flag accepts it.
 std::string to_json(Command command, const Settings& settings);
 
-/// What concerns several options, or the node: batches that do not divide, options that need another, what this version does not build,
-/// nvme without a path ($SLURM_TMPDIR is filled in), launchers of several ranks. Throws Error(usage).
+/// Checks that concern several options or the node, and throws Error(usage) if one fails: batches that do not divide, options that need
+/// another, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
+/// $SLURM_TMPDIR is filled in.
 void check_settings(Settings& settings, const Host& host);
 
 }  // namespace spillway::app

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kIndent = 6, kWidth = 80;
 
-// Of train and plan, what a first command needs.
+// The flags of train and plan that a first command needs.
 constexpr std::string_view kFirst[] = {"model",
                                        "from-scratch",
                                        "data",

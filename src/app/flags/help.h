@@ -1,4 +1,4 @@
-// --help, from the option table. Thread-safe: pure functions.
+// Builds the texts of --help from the option table. Pure functions, thus thread-safe.
 #pragma once
 #include <string>
 
@@ -6,10 +6,10 @@
 
 namespace spillway::app {
 
-/// The commands, one line each.
+/// Returns the help of the program as a whole: its commands, one line each, and its exit statuses.
 std::string program_help();
-/// A command's flags by group, each with its default and unit, words not built yet named as such; in 80 columns. Not `everything`: of train
-/// and plan those that a first command needs.
+/// Returns a command's flags by group, each with its default and unit, in 80 columns. Values that are not built yet are marked. If
+/// `everything` is false, the help of train and plan lists only the flags that a first command needs.
 std::string command_help(Command command, bool everything = true);
 
 }  // namespace spillway::app

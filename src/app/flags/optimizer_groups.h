@@ -1,4 +1,5 @@
-// --optimizer-group "REGEX:key=value,…": learning rate and weight decay of parameters by name. Values and pure functions.
+// Parameter groups of --optimizer-group "REGEX:key=value,…", which set the learning rate and weight decay of parameters by name. Values and
+// pure functions.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,15 +12,17 @@ namespace spillway::app {
 
 struct OptimizerGroup {
   std::string pattern;
-  std::optional<double> learning_rate;  // in place of --learning-rate, on the same schedule; empty: that
-  std::optional<double> weight_decay;   // of all its parameters; empty: as without the group
+  std::optional<double> learning_rate;  // replaces --learning-rate, on the same schedule; empty: --learning-rate
+  std::optional<double> weight_decay;   // for all parameters of the group; empty: the same as without the group
 };
 
-/// The last colon stands between pattern and settings. Error(usage) for what is neither.
+/// Parses one value of --optimizer-group. The last colon separates the pattern from the settings. Throws Error(usage) for any other form,
+/// an invalid pattern or a negative number.
 OptimizerGroup parse_optimizer_group(const std::string& text);
 
-/// By name the first group whose pattern is found in it, counted from 1; 0: none. Error(usage) for a group that gets none of them, or none
-/// but those of running statistics (`statistic`, by name), which no rule moves.
+/// Returns for each parameter name the number, from 1, of the first group whose pattern is found in it, or 0 if there is none. `statistic`
+/// says which names are batch-norm running statistics, which no update rule changes. Throws Error(usage) for a group that gets no name, or
+/// only running statistics.
 std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names,
                                  const std::vector<bool>& statistic = {});
 

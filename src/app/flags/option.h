@@ -1,6 +1,6 @@
-// The one table of options: flags, JSON keys, --help, defaults, checks, the run folder's hash and the resume check all come from it. An
-// option is known by (name, command): two commands may give one name different meanings. Rows live in options_*.cc. Immutable after the
-// first call of options(); thread-safe.
+// The one table of all options, from which flags, JSON keys, --help, defaults, checks, the run folder's hash and the resume check are
+// derived. An option is identified by (name, command), because two commands may give one name different meanings. The rows are in
+// options_*.cc. The table does not change after the first call of options(). Thread-safe.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -39,15 +39,15 @@ enum class Command {
 
 struct CommandInfo {
   std::string_view name;
-  std::string_view usage;    // what follows the name
+  std::string_view usage;    // arguments that follow the name, for --help
   std::string_view summary;  // one line
   Command command;
 };
-/// All commands in order of use.
+/// Returns all commands in the order in which --help lists them.
 std::span<const CommandInfo> commands();
 const CommandInfo& info(Command command);
 
-/// One command's configuration.
+/// The configuration of one command. The alternatives are in the order of enum Command.
 using Settings = std::variant<TrainConfig, PlanConfig, GenerateConfig, ExportConfig, TokenizeConfig, InspectConfig, StatusConfig,
                               DoctorConfig, BenchConfig, ScheduleConfig, SlurmConfig, SelftestConfig, EvaluateConfig, ChatConfig,
                               ClassifyConfig, ReportConfig, TopConfig, ImportConfig>;
@@ -55,17 +55,18 @@ Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };
 
-/// How an option's text becomes a field of the Settings and back. Text that does not parse throws Error(usage) that names `what`.
+/// Converts an option's text to a field of the Settings and back. `set` throws Error(usage), which names `what`, if the text does not
+/// parse.
 struct Field {
   Kind kind = Kind::text;
   bool repeatable = false;
-  std::vector<std::string> choices;  // of Kind::choice
+  std::vector<std::string> choices;  // allowed words, for Kind::choice
   std::function<void(Settings&, const std::string& text, const std::string& what)> set;
-  /// Empty: unset. One text a value.
+  /// Returns one text for each value, or nothing if the field is unset.
   std::function<std::optional<std::vector<std::string>>(const Settings&)> get;
 };
 
-/// What a number may be: low <= x <= high, or with the limits themselves left out.
+/// The range that a number must lie in: low <= x <= high. If low_open or high_open is true, that limit itself is not allowed.
 struct Range {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;
@@ -77,32 +78,32 @@ struct Option {
   std::string name;   // without dashes: "learning-rate"
   std::string group;  // heading in --help
   std::string help;
-  Field field;  // without get and set: the program itself reads it (--config), or it is not built
-  unsigned commands = 0;
-  bool changes_numbers = false;
-  bool absent_when_unset = false;  // of what runs are known by: younger than they are, and where unset they keep their folders
-  std::string metavar;             // default: by kind
-  std::string default_text;        // where the field's own initial value does not say it
-  std::string unset_word;          // the word for "decide for me": "auto"
+  Field field;                     // has no get and set if the program itself reads the option (--config), or if it is not built
+  unsigned commands = 0;           // set of the commands that take the option; bit i stands for the Command of value i
+  bool changes_numbers = false;    // the option changes the numbers that a run computes
+  bool absent_when_unset = false;  // newer than existing runs: left out of the run hash while unset, so that they keep their folders
+  std::string metavar;             // name of the value in --help; empty: one that follows from the field's kind
+  std::string default_text;        // default shown in --help; empty: the field's initial value
+  std::string unset_word;          // the word that leaves the decision to the program: "auto"
   std::optional<Range> range;
   bool required = false, positional = false;
-  std::string exclusive;  // another option of which only one may be given
-  std::string instead;    // what works instead of what is not built
+  std::string exclusive;  // name of another option that may not be given together with this one
+  std::string instead;    // advice for users who ask for a feature that is not built
   bool built = true;
-  std::vector<std::string> later;  // choices that are known but not built
+  std::vector<std::string> later;  // choices that are planned but not built
 
   bool belongs_to(Command command) const { return commands >> static_cast<unsigned>(command) & 1u; }
-  std::string key() const;  // in JSON: dashes become underscores
+  std::string key() const;  // the option's JSON key: its name with underscores for dashes
   std::string shown_default() const;
   std::string shown_metavar() const;
 };
 
 const std::vector<Option>& options();
 std::vector<const Option*> options_of(Command command);
-/// Null when the command has none of that name.
+/// Returns the command's option of that name, or null if it has none.
 const Option* find_option(Command command, std::string_view name);
 
-/// The tables options() joins.
+/// Each of these returns one part of the table that options() joins.
 std::vector<Option> model_options();
 std::vector<Option> optimizer_options();
 std::vector<Option> memory_options();

@@ -1,4 +1,4 @@
-// Where things lie, what runs them, and on how many ranks: nothing here changes numbers but the device kind and a pinned instruction set.
+// Options for memory tiers, speed and ranks. Only the kind of device and a pinned instruction set change the numbers that a run computes.
 #include "app/flags/field.h"
 
 namespace spillway::app {

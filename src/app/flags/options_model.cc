@@ -1,4 +1,4 @@
-// What is trained, on what data, in what batches.
+// Options for the model, the training data and the batches.
 #include "app/flags/field.h"
 
 namespace spillway::app {

@@ -1,4 +1,4 @@
-// The run folder, its checkpoints, and what is printed on the way.
+// Options for the run folder, its checkpoints, and the output during a run.
 #include "app/flags/field.h"
 
 namespace spillway::app {

@@ -1,4 +1,4 @@
-// The schedule command's options.
+// Options of the schedule command.
 #include "app/flags/field.h"
 #include "app/flags/schedule_costs.h"
 

@@ -1,4 +1,4 @@
-// The slurm command's own options, beside train's.
+// Options that the slurm command has in addition to those of train.
 #include "app/flags/field.h"
 
 namespace spillway::app {

@@ -1,4 +1,4 @@
-// Options of the other commands alone.
+// Options that belong only to the commands other than train, plan, schedule and slurm.
 #include "app/flags/cluster.h"
 #include "app/flags/field.h"
 

@@ -8,7 +8,7 @@
 namespace spillway::app {
 namespace {
 
-// Of man(7): a backslash is said twice, and a line may not begin with a dot or an apostrophe.
+// Escapes text for man(7): backslashes are doubled, dashes become \-, and a line that begins with a dot or an apostrophe gets \& before it.
 std::string roff(const std::string& text) {
   std::string out;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -21,10 +21,10 @@ std::string roff(const std::string& text) {
   return out;
 }
 
-// Lines of 80 columns, which man would set further in.
+// Turns off indentation and filling for a text, because help texts are already laid out in 80 columns and man would indent them.
 std::string as_it_is(const std::string& text) { return ".in 0\n.nf\n" + roff(text) + ".fi\n"; }
 
-// Keys of what the program writes as JSON.
+// The section of docs/commands.md that describes the keys of the program's JSON output.
 constexpr const char* kJson = R"(
 ## JSON
 
@@ -54,7 +54,7 @@ A run's `metrics.jsonl` has one object a step. Floats read back to the same bits
 `unit`), `bound_by`, `unplanned_bytes`, with `--profile` `profile`; a finished run with `finished`, `run`, `step`, `steps`.
 )";
 
-// What may stand behind a flag, where that is a choice.
+// Returns the words that a flag accepts, separated by spaces; empty if any text may follow it.
 std::string choices_of(const Option& option) {
   std::string words = option.unset_word;
   for (const std::string& choice : option.field.choices) words += (words.empty() ? "" : " ") + choice;

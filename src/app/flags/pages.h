@@ -1,14 +1,14 @@
-// What else is made of the option table: the page of docs that lists all flags, a manual page and bash's completions. Pure functions.
+// Builds documents from the option table: the documentation page that lists all flags, a manual page and bash completions. Pure functions.
 #pragma once
 #include <string>
 
 namespace spillway::app {
 
-/// docs/commands.md.
+/// Returns the text of docs/commands.md.
 std::string markdown_page();
-/// For man, section 1 (groff's man macros, man(7)).
+/// Returns a manual page for section 1, in groff's man macros (man(7)).
 std::string man_page();
-/// To be sourced by bash; words behind a flag are those it may take, else files.
+/// Returns a script for bash to source. After a flag with fixed choices it completes those choices, otherwise file names.
 std::string bash_completion();
 
 }  // namespace spillway::app

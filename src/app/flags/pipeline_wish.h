@@ -1,16 +1,18 @@
-// The pipeline that --pipeline-stages, -schedule, -split and -chunks ask for. A pure function but for reading a CSV file.
+// Turns the flags --pipeline-stages, --pipeline-schedule, --pipeline-split and --pipeline-chunks into a Pipeline. Pure functions, except
+// that a schedule may be read from a CSV file.
 #pragma once
 #include "app/flags/config.h"
 #include "parallel/schedule/pipeline.h"
 
 namespace spillway::app {
 
-/// Of rank 0, without the split. Throws Error(usage): an unknown schedule (naming the nearest), a table of other numbers of ranks, what
-/// cannot go together; Error(data) from a CSV file.
+/// Returns the pipeline of rank 0 that the flags ask for, without the split of blocks over stages. Throws Error(usage) for an unknown
+/// schedule (naming the nearest), a CSV table for another number of ranks, or flags that exclude each other, and Error(data) for a bad CSV
+/// file.
 parallel::Pipeline pipeline_of(const TrainConfig& config);
-/// Each stage has as many ranks. Throws Error(usage) naming the nearest legal number.
+/// Checks that the ranks divide evenly among the stages. Throws Error(usage), which names the nearest legal number of ranks, if not.
 void check_stages(const RanksConfig& config);
-/// The blocks travel breadth first: all micro-batches of a block before the next.
+/// Returns whether blocks are run breadth-first: all micro-batches pass a block before the next block starts.
 inline bool is_vertical(const TrainConfig& config) { return config.pipeline_schedule == "vertical"; }
 
 }  // namespace spillway::app

@@ -22,7 +22,7 @@ std::vector<std::string> pieces(const std::string& text, char mark) {
   return all;
 }
 
-// One value stays one for all stages until another key has one a stage.
+// Sets the times of one kind of action. A single value stays one entry for all stages until another key gives one value per stage.
 void set_times(ScheduleCosts& costs, double StageCosts::*time, const std::string& text, const std::string& what) {
   const std::vector<std::string> values = pieces(text, ':');
   const size_t stages = std::max(costs.stages.size(), values.size());

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// torch.distributed.pipelining's and the papers' names, in lower case, without "schedule" before them.
+// Names that torch.distributed.pipelining and papers use, and our names for them. They are in lower case, without a leading "schedule".
 constexpr std::pair<std::string_view, std::string_view> kForeignNames[] = {
     {"interleaved1f1b", "interleaved"}, {"interleaved-1f1b", "interleaved"}, {"interleavedzerobubble", "zb-h1"},
     {"zero-bubble", "zb-h1"},           {"zbvzerobubble", "zb-v"},           {"loopedbfs", "vertical"},

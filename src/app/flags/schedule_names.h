@@ -1,12 +1,12 @@
-// Which pipeline schedule a user means: one of ours by name, or a CSV file. Thread-safe.
+// Decides whether the value of --pipeline-schedule is the name of a known schedule or a CSV file. Thread-safe.
 #pragma once
 #include <string>
 
 namespace spillway::app {
 
-/// It ends in .csv, has a slash, or is there.
+/// Returns true if `name` ends in .csv, contains a slash, or is an existing file.
 bool names_a_file(const std::string& name);
-/// Throws Error(usage) with the nearest of the known names, torch's and the papers' among them.
+/// Throws Error(usage) for an unknown schedule and suggests the nearest known name. Names used by PyTorch and in papers are recognized.
 [[noreturn]] void refuse_schedule_name(const std::string& name);
 
 }  // namespace spillway::app

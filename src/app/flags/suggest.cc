@@ -11,7 +11,8 @@ struct Foreign {
   std::string_view theirs, ours;
 };
 
-// Spellings of torchrun, DeepSpeed, Hugging Face, Megatron, llm.c and nanoGPT, with dashes.
+// Option names of torchrun, DeepSpeed, Hugging Face, Megatron, llm.c and nanoGPT, with underscores written as dashes, and our names for
+// them.
 constexpr Foreign kForeign[] = {
     {"lr", "learning-rate"},
     {"max-lr", "learning-rate"},
@@ -166,7 +167,7 @@ constexpr Foreign kForeign[] = {
     {"temp", "temperature"},
 };
 
-// Those for which there is no one flag here.
+// Options of other programs that correspond to no single flag here, with advice on what to use.
 struct Advice {
   std::string_view theirs, words;
 };

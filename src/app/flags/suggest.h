@@ -1,4 +1,4 @@
-// What an unknown word probably meant. Thread-safe: pure functions.
+// Error messages for unknown flags, keys and commands that suggest what the user probably meant. Pure functions, thus thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,13 +8,15 @@
 
 namespace spillway::app {
 
-/// The word with the fewest edits (base/edit_distance.h); empty when there is none within half of `word`'s length.
+/// Returns the known word that is the fewest edits away from `word` (base/edit_distance.h). Returns an empty string if all are more than
+/// half of `word`'s length away, and more than 2 edits.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
-/// The message for an unknown option `name` (no dashes) of the command: the same option of other programs by our name, the option's own
-/// spelling, the command it belongs to, or the nearest. `flags`: write names as flags, else as keys.
+/// Returns the error message for an unknown option `name`, given without leading dashes, of a command. The message suggests the right
+/// spelling, our name for the same option of another program, the command that has this option, or the nearest name. If `flags` is true,
+/// names are written as flags, else as JSON keys.
 std::string unknown_option(Command command, std::string_view name, bool flags);
-/// For an unknown command.
+/// Returns the error message for an unknown command.
 std::string unknown_command(std::string_view name);
 
 }  // namespace spillway::app

@@ -1,5 +1,5 @@
-// Single values as users write them, and back. Each parse_*(text, what) throws Error(usage) "[what] expected …, got …"; each print_*()
-// gives text that parses to the same value, to the bit. Thread-safe: pure functions.
+// Parses and prints single values as users write them. Each parse_*(text, what) throws Error(usage) "[what] expected …, got …" for any
+// other text. Each print_*() returns text that parses to exactly the same value. Pure functions, thus thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,42 +10,43 @@
 
 namespace spillway::app {
 
-/// Throws Error(usage).
+/// Throws Error(usage) with this message.
 [[noreturn]] void refuse(const std::string& message);
 
-/// The words with a space between each two.
+/// Joins the words with single spaces.
 std::string spaced(const std::vector<std::string>& words);
 
 i64 parse_integer(const std::string& text, const std::string& what);
-double parse_number(const std::string& text, const std::string& what);  // finite
+double parse_number(const std::string& text, const std::string& what);  // refuses infinity and NaN
 bool parse_flag(const std::string& text, const std::string& what);
-i64 parse_size(const std::string& text, const std::string& what);      // bytes
-i64 parse_duration(const std::string& text, const std::string& what);  // seconds
+i64 parse_size(const std::string& text, const std::string& what);      // returns bytes
+i64 parse_duration(const std::string& text, const std::string& what);  // returns seconds
 
 std::string print_number(double value);
-std::string print_size(i64 bytes);        // exact: "2GiB", "100GB", "123B"
-std::string print_duration(i64 seconds);  // exact: "30m", "90s"
+std::string print_size(i64 bytes);        // never rounds: "2GiB", "100GB", "123B"
+std::string print_duration(i64 seconds);  // never rounds: "30m", "90s"
 
-/// "auto", "host", "device=2GiB,host=rest": exactly one tier takes the rest.
+/// Parses a placement such as "auto", "host" or "device=2GiB,host=rest". Exactly one tier takes the rest.
 PlacementWish parse_placement(const std::string& text, const std::string& what);
 std::string print_placement(const PlacementWish& wish);
-/// PATH[:SIZE]; what follows the last colon is a size when it starts with a digit and holds no slash.
+/// Parses PATH[:SIZE]. The text after the last colon is a size if it starts with a digit and contains no slash; otherwise it is part of
+/// PATH.
 ScratchPath parse_scratch(const std::string& text, const std::string& what);
 std::string print_scratch(const ScratchPath& path);
-/// "500", "30m", "1epoch".
+/// Parses an interval of steps ("500"), time ("30m") or epochs ("1epoch").
 Cadence parse_cadence(const std::string& text, const std::string& what);
 std::string print_cadence(const Cadence& cadence);
-/// "3:6", from 1.
+/// Parses "first:last", such as "3:6". Steps are counted from 1.
 StepRange parse_step_range(const std::string& text, const std::string& what);
 std::string print_step_range(const StepRange& range);
-/// "600TBW": bytes, of 10^12; also PBW, of 10^15.
+/// Parses a drive's rated endurance, such as "600TBW", and returns bytes. TBW counts 10^12 bytes, PBW 10^15.
 i64 parse_endurance(const std::string& text, const std::string& what);
 std::string print_endurance(i64 bytes);
-/// "cpu", "cuda", "cuda:2".
+/// Checks that the text is a device, "cpu", "cuda" or "cuda:2", and returns it.
 std::string parse_device(const std::string& text, const std::string& what);
-/// As one word of a shell, to be pasted there.
+/// Returns `word` quoted, if it needs quotes, so that it can be pasted into a shell as one word.
 std::string shell_word(const std::string& word);
-/// "auto", "never", "must" or a path.
+/// Parses "auto", "never", "must" or the path of a checkpoint.
 Resume parse_resume(const std::string& text, const std::string& what);
 std::string print_resume(const Resume& resume);
 

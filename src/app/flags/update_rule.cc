@@ -6,7 +6,7 @@ namespace spillway::app {
 namespace {
 
 struct NamedRule {
-  const char* name;  // of --optimizer
+  const char* name;  // value of --optimizer
   optim::RuleSettings defaults;
 };
 
@@ -22,14 +22,14 @@ const NamedRule kNamedRules[] = {
     {"adafactor", optim::AdafactorSettings{}},
 };
 
-// A member is what its flag says, and a flag that says nothing what the member is.
+// Copies the flag's value to the rule's member if the flag is set, else the member's default to the flag.
 template <class T>
 void settle(std::optional<T>& flag, T& member) {
   if (!flag) flag = member;
   member = *flag;
 }
 
-// Of the rule that the configuration names; the flags that are of it are set then.
+// Returns the settings of the rule that the configuration names, and sets the unset flags of that rule to its defaults.
 optim::RuleSettings settled(TrainConfig& config) {
   const auto all = [&](auto& s) {
     settle(config.weight_decay, s.weight_decay);
@@ -92,7 +92,7 @@ void resolve_update_rule(TrainConfig& config) {
   check_flag(config, "alpha", &TrainConfig::alpha);
   check_flag(config, "centered", &TrainConfig::centered);
   check_flag(config, "muon-scale", &TrainConfig::muon_scale);
-  rule_of(settled(config));  // refuses what does not go together
+  rule_of(settled(config));  // throws if settings contradict each other
   update_groups(config);
 }
 

@@ -1,4 +1,4 @@
-// The update rule that --optimizer and the flags beside it name. Pure functions.
+// Turns --optimizer and the flags of its hyperparameters into the settings of an update rule. Pure functions.
 #pragma once
 #include "app/flags/config.h"
 #include "app/flags/optimizer_groups.h"
@@ -6,15 +6,15 @@
 
 namespace spillway::app {
 
-/// What the flags say, and where they say nothing the rule's defaults: PyTorch's, the paper's of lion, ours of adamw. Error(usage) on
-/// --nesterov without momentum or with dampening.
+/// Returns the settings of the update rule. Where a flag is not given, the rule's default is used: PyTorch's, except that lion has its
+/// paper's defaults and adamw has ours.
 optim::RuleSettings update_settings(const TrainConfig& config);
 
-/// Of --optimizer-group.
+/// Parses the values of --optimizer-group.
 std::vector<OptimizerGroup> update_groups(const TrainConfig& config);
 
-/// Fills in what update_settings takes, so that the run's config.json shows it. Error(usage) on a flag that the rule does not
-/// have, and on a group that is none.
+/// Fills in the default of every flag that the rule has, so that the run's config.json shows it. Throws Error(usage) for a flag that the
+/// rule does not have, for --nesterov without momentum or with dampening, and for an --optimizer-group that does not parse.
 void resolve_update_rule(TrainConfig& config);
 
 }  // namespace spillway::app

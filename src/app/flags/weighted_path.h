@@ -1,4 +1,4 @@
-// Sources of --data, each with the share of rows that come from it where it is a mixture: PATH or PATH:WEIGHT.
+// Parses the sources of --data, each written PATH or PATH:WEIGHT. In a mixture, the weight is the share of rows that come from the source.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,11 +7,11 @@ namespace spillway::app {
 
 struct WeightedPaths {
   std::vector<std::string> paths;
-  std::vector<double> weights;  // one each, or none at all
+  std::vector<double> weights;  // one per path, or empty
 };
 
-/// A word of which all is a path that exists has no weight, whatever it holds. Error(usage): a weight that is no number above 0, or weights
-/// for some alone.
+/// Splits each word into path and weight. A word that is itself an existing path has no weight, even if it contains a colon. Throws
+/// Error(usage) for a weight that is not a number above 0, or if only some sources have weights.
 WeightedPaths weighted_paths(const std::vector<std::string>& words);
 
 }  // namespace spillway::app
