@@ -21,13 +21,13 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 constexpr std::uintmax_t kMostCalibrationBytes = kMiB;
 
-// What a figure may be. A value outside is no measurement of a machine.
+// The names, units and plausible limits of the stored values. A value outside its limits cannot be a measurement.
 struct Known {
   const char* name;
   const char* unit;
   double low, high;
-  double Calibration::*field;     // of the node
-  double DiskRates::*disk_field;  // of a path
+  double Calibration::*field;     // member for a value of the node, or null
+  double DiskRates::*disk_field;  // member for a value of a disk path, or null
   bool of_ranks = false;
 };
 constexpr double kSlowest = 1e5, kFastest = 1e15;
@@ -69,7 +69,7 @@ double number_at(const Json& row, const char* key) {
   return found != row.end() && found->is_number() ? found->get<double>() : std::nan("");
 }
 
-// The rows of the file; null with the reason when it is none of ours. A missing file is an empty list.
+// Returns the rows of the file, or null and a `reason` if the file is not a valid calibration file. A missing file gives an empty list.
 Json read_rows(const fs::path& file, std::string& reason) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(file, error);
@@ -93,7 +93,7 @@ const Known* known(const std::string& name) {
   return found == std::end(kKnown) ? nullptr : found;
 }
 
-// Empty: a good row. Rows of names this version does not know are let be.
+// Returns what is wrong with a row, or an empty string if it is valid. Rows with names that this version does not know count as valid.
 std::string fault_of(const Json& row) {
   if (!row.is_object()) return "a row that is no object";
   const Known* k = known(text_at(row, "name"));
@@ -144,7 +144,8 @@ std::string whole_text(const Json& rows) {
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Also of a sister path that is gone: every batch job has a scratch path of its own, and the file must not grow with them.
+// Returns whether `other` replaces `row`: the name and path are the same, or the row's path no longer exists and lay in the same folder.
+// Every batch job has a scratch path of its own, and the file must not grow with each of them.
 bool same_figure(const Json& row, const BenchRow& other) {
   if (!row.is_object() || text_at(row, "name") != other.name) return false;
   const fs::path path = text_at(row, "path");
@@ -168,7 +169,7 @@ void save_text(const fs::path& file, const std::string& text) {
 }
 
 std::optional<dev_t> filesystem_of(const fs::path& path) {
-  // A path that is still to be made, or a batch job's that is gone, lies where its parent does.
+  // If the path does not exist yet, or was a batch job's and is gone, the filesystem of its parent is used.
   struct stat info {};
   const bool known = ::stat(path.c_str(), &info) == 0 || ::stat(path.parent_path().c_str(), &info) == 0;
   return known ? std::optional(info.st_dev) : std::nullopt;

@@ -1,6 +1,8 @@
-// What this node can do: measured by `spillway bench`, kept per host in $XDG_CACHE_HOME/spillway/<host>.json (else ~/.cache/spillway), read
-// by the planner and the profile. What was not measured is one of the constants below. The file is untrusted: a value that is missing,
-// malformed or absurd is the constant, and `warning` says so. Values; save_bench_rows() writes beside and renames, one process at a time.
+// The measured speeds of this node. `spillway bench` measures them and stores them per host in $XDG_CACHE_HOME/spillway/<host>.json (else
+// in
+// ~/.cache/spillway); the planner and the profile read them. A speed that was not measured has the default below. The file is untrusted:
+// for a value that is malformed or absurd the default is used, and `warning` says so. These are plain values. save_bench_rows() writes a
+// new file and renames it; only one process may do so at a time.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -13,66 +15,69 @@
 
 namespace spillway::app {
 
-constexpr int kBenchRanks = 2;  // that bench starts on this node for `communicator`
+constexpr int kBenchRanks = 2;  // number of ranks that `bench communicator` starts on this node
 
-/// A scratch path as bench saw it: sequential 1 MiB transfers at the engine's queue depth. The constants are an ordinary NVMe drive.
+/// The speeds of one scratch path, measured with sequential 1 MiB transfers at the I/O engine's queue depth. The defaults are those of an
+/// ordinary NVMe drive.
 struct DiskRates {
   std::string path;                   // absolute; empty: not measured
-  double read_bytes_per_s = 1.5e9;    // reads alone
-  double write_bytes_per_s = 1.0e9;   // writes alone
-  double mixed_bytes_per_s = 1.25e9;  // as many reads as writes at once, the sum of both
-  /// What reads and writes at once make of the disk: 1 where they share it, 2 where neither notices the other.
+  double read_bytes_per_s = 1.5e9;    // rate when only reads run
+  double write_bytes_per_s = 1.0e9;   // rate when only writes run
+  double mixed_bytes_per_s = 1.25e9;  // total rate when as many reads as writes run at once
+  /// Returns how well reads and writes overlap: 1 if they share the disk's bandwidth, 2 if neither slows the other down.
   double duplex() const;
 };
 
-/// Whether products of such weights go at the rate of bf16: a CPU widens those of fp16.
+/// Returns whether matrix products with weights of this dtype run at the bf16 rate. A CPU widens fp16 to fp32 first, so fp16 does not.
 constexpr bool multiplies_halves(DType weight, bool on_gpu) { return weight == DType::bf16 || (on_gpu && weight == DType::f16); }
 
-/// The constants are two cores of an ordinary server with AVX2.
+/// The speeds of a node. The defaults are those of two cores of an ordinary server with AVX2.
 struct Calibration {
-  double memory_bytes_per_s = 20e9;  // a[i] += s * b[i] in place, 12 bytes an element
-  double copy_bytes_per_s = 15e9;    // past the caches, read and written bytes both counted
-  double matmul_flops_f32 = 100e9;   // operations per second, 2 m n k of them a product
+  double memory_bytes_per_s = 20e9;  // a[i] += s * b[i] in place, 12 bytes per element
+  double copy_bytes_per_s = 15e9;    // copies that bypass the caches; bytes read and bytes written both count
+  double matmul_flops_f32 = 100e9;   // operations per second; an m x n x k product has 2 m n k of them
   double matmul_flops_bf16 = 100e9;
-  double adam_ns_per_parameter = 1.4;  // f32 in place: 28 bytes a parameter
-  int threads = 0;                     // the above were measured with; 0: they were not
-  // Read and written by all ranks of a node together: for a sum N ranks read N wholes and write one, what is gathered N write whole.
+  double adam_ns_per_parameter = 1.4;  // f32 Adam in place, 28 bytes per parameter
+  int threads = 0;                     // number of threads with which the values above were measured; 0: not measured
+  // Rates of collectives over memory, for all ranks of a node together. In a reduce-scatter N ranks read N whole arrays and write one; in
+  // an all-gather each of N ranks writes the whole array.
   double reduce_scatter_bytes_per_s = 6e9;
   double all_gather_bytes_per_s = 6e9;
   bool ranks_measured = false;
-  // Of the first GPU that can be used: products of large matrices, a copy in its memory (read and written bytes both counted), and copies
-  // between it and page-locked host memory.
+  // Rates of the first usable GPU: products of large matrices, a copy within its memory (bytes read and bytes written both count), and
+  // copies between it and page-locked host memory.
   double gpu_matmul_flops_f32 = 50e12, gpu_matmul_flops_bf16 = 500e12, gpu_copy_bytes_per_s = 2e12;
   double to_gpu_bytes_per_s = 20e9, from_gpu_bytes_per_s = 20e9;
-  std::vector<DiskRates> disks;  // measured paths
-  bool measured = false;         // anything is
-  std::string warning;           // one line; empty when the file was good, or is not there
+  std::vector<DiskRates> disks;  // the paths that were measured
+  bool measured = false;         // true if at least one value was measured
+  std::string warning;           // one line; empty if the file is valid or does not exist
 
-  /// Of the path itself, else of a measured path on the same filesystem, else the constants.
+  /// Returns the speeds of `path` itself, else of a measured path on the same filesystem, else the defaults.
   DiskRates disk(const std::filesystem::path& path) const;
 };
 
-/// One figure of bench.
+/// One result of `bench`.
 struct BenchRow {
   std::string name;  // "memory.axpy", "disk.read"
-  std::string path;  // of disk rows: absolute
+  std::string path;  // absolute path that was measured; only in disk rows
   double value = 0;
   std::string unit;               // "bytes/s", "FLOP/s", "ns/parameter"
-  std::optional<double> ceiling;  // in the same unit
-  int threads = 0;                // 0: their number is none of its matter
-  double spread = 0;              // the middle look's time over the best one's, less 1: what else the node did meanwhile
-  /// Of what the ceiling allows, 1 at the ceiling; for a time that is ceiling / value.
+  std::optional<double> ceiling;  // the best possible value, in the same unit
+  int threads = 0;                // number of threads used; 0: it does not matter for this result
+  double spread = 0;              // the median repetition's time / the best one's - 1; large if the node was busy
+  /// Returns the share of the ceiling that was reached, 1 at the ceiling: value / ceiling for rates, ceiling / value for times.
   std::optional<double> share() const;
 };
 
 std::filesystem::path calibration_file(const Host& host = {});
-/// Never throws for what the file holds.
+/// Reads calibration_file(). No content of the file makes it throw.
 Calibration load_calibration(const Host& host = {});
-/// Puts the rows in place of those of the same name and path, keeping the others. Error(io) when the file cannot be written.
+/// Saves the rows in place of stored rows of the same name and path, and keeps the others. Throws Error(io) if the file cannot be written.
 void save_bench_rows(const std::vector<BenchRow>& rows, const Host& host = {});
-/// Of rows that are to be saved, those more than half as far again from what is kept, a line each: was the node busy, or is it now?
+/// Returns a line for each new row that is at least 1.5 times slower or faster than the stored row. Call it before saving: such a
+/// difference means that the node was busy during one of the measurements.
 std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const Host& host = {});
-/// {"format", "host", "rows"}: what the file holds, and `bench --json` prints.
+/// Returns the JSON text {"format", "host", "rows"}, which the file holds and `bench --json` prints.
 std::string bench_json(const std::vector<BenchRow>& rows);
 
 }  // namespace spillway::app

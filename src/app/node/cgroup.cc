@@ -9,7 +9,7 @@
 namespace spillway::app {
 namespace {
 
-// v1 writes "no limit" as the largest number of whole pages.
+// cgroup v1 writes "no limit" as the largest number of whole pages, so limits from this value on mean none.
 constexpr i64 kNoLimit = i64{1} << 60;
 
 std::optional<i64> number(const std::optional<std::string>& text) {
@@ -19,7 +19,7 @@ std::optional<i64> number(const std::optional<std::string>& text) {
   return r.ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// "key 123" in a file of such lines.
+// Returns the value of `key` in a file with lines such as "key 123", or 0 if it has none.
 i64 entry(const std::optional<std::string>& text, const std::string& key) {
   std::istringstream lines(text.value_or(""));
   std::string name;
@@ -29,7 +29,8 @@ i64 entry(const std::optional<std::string>& text, const std::string& key) {
   return 0;
 }
 
-// The path of the controller's hierarchy in /proc/self/cgroup; v2's is the line "0::path".
+// Returns this process's path in the controller's hierarchy, from /proc/self/cgroup. An empty `controller` means v2, whose line is
+// "0::path".
 std::optional<std::string> path_of(const Host& host, const std::string& controller) {
   std::istringstream lines(host.read("/proc/self/cgroup").value_or(""));
   for (std::string line; std::getline(lines, line);) {
@@ -41,8 +42,8 @@ std::optional<std::string> path_of(const Host& host, const std::string& controll
   return std::nullopt;
 }
 
-// The group's folder under `mount` and those above it. In a cgroup namespace the path may not exist below the mount, or climb out of it:
-// then the mount itself is our group.
+// Returns the group's folder under `mount` and the folders above it. In a cgroup namespace the path may not exist below the mount, or may
+// contain "..". Then the mount itself is our group.
 std::vector<std::string> levels(const std::string& mount, std::string path) {
   std::vector<std::string> all;
   if (path.find("..") != path.npos) path.clear();
@@ -54,8 +55,8 @@ std::vector<std::string> levels(const std::string& mount, std::string path) {
   return all;
 }
 
-// Of a group's memory.stat, whose names v1 begins with "total_": pages of files, which the kernel drops when memory is asked for. A file
-// that was read twice, a model by a start and by the next, lies in the active ones, mapped or not.
+// Returns the bytes of cached file pages in a group's memory.stat. The kernel drops such pages when memory is needed. In v1 the names begin
+// with "total_". Active pages count too, because a file that is read twice, such as a model by two starts, is in the active list.
 i64 droppable_bytes(const std::optional<std::string>& stat, const std::string& total) {
   return entry(stat, total + "inactive_file") + entry(stat, total + "active_file");
 }
@@ -82,7 +83,7 @@ std::optional<CgroupMemory> memory_v2(const Host& host, const std::string& path)
     if (!use) continue;
     const i64 droppable = droppable_bytes(host.read(folder + "/memory.stat"), "");
     for (const char* file : {"/memory.max", "/memory.high"}) {
-      const auto limit = number(host.read(folder + file));  // "max" is no number
+      const auto limit = number(host.read(folder + file));  // empty for "max", which means no limit
       if (limit) best = tighter(best, {*limit, std::max<i64>(*use - droppable, 0)});
     }
   }

@@ -18,7 +18,7 @@ size_t terminal_width(int descriptor) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-// The bytes of as many characters of UTF-8.
+// Returns the number of bytes that the first `columns` UTF-8 characters of the line take.
 size_t bytes_of(std::string_view line, size_t columns) {
   size_t at = 0;
   for (size_t column = 0; at < line.size(); ++at) {
@@ -28,7 +28,8 @@ size_t bytes_of(std::string_view line, size_t columns) {
   return at;
 }
 
-// Cut so that the line does not wrap (a wrapped line cannot be replaced), before what would not be whole: its parts are two spaces apart.
+// Cuts a progress line so that it does not wrap, because a wrapped line cannot be replaced. The line's parts are separated by two spaces,
+// and it is cut between parts.
 std::string_view cut(std::string_view line, size_t columns) {
   const size_t fits = bytes_of(line, columns);
   if (fits == line.size()) return line;
@@ -36,7 +37,8 @@ std::string_view cut(std::string_view line, size_t columns) {
   return line.substr(0, gap == line.npos || gap == 0 ? fits : gap);
 }
 
-// A line to be pasted is left to the terminal, which copies it as one. "spillway train: …" is none.
+// Returns whether the line is a command that users may paste. Such a line is not wrapped here, so that the terminal copies it as one line.
+// "spillway train: …" is a message and not a command.
 bool is_command(std::string_view line) {
   std::string_view words = line.substr(std::min(line.find_first_not_of(' '), line.size()));
   if (words.starts_with("python")) return true;
@@ -46,7 +48,7 @@ bool is_command(std::string_view line) {
   return !words.substr(0, words.find(' ')).ends_with(':');
 }
 
-// Between words, what comes after further in.
+// Wraps a line between words. The continuation lines are indented further.
 std::string wrapped_line(std::string_view line, size_t columns) {
   const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + 4, ' ');
   std::string out, rest(line);
@@ -89,7 +91,7 @@ void Console::clear_progress() {
   progress_shown_ = false;
 }
 
-// So that a program that never has a record does not grow.
+// Passes a line to the record, or stores it until there is one. The number of stored lines is limited, because there may never be a record.
 void Console::keep(std::string_view line) {
   constexpr size_t kMostEarly = 1000;
   if (record_) {
@@ -107,7 +109,7 @@ void Console::record(std::function<void(std::string_view)> record) {
   early_.clear();
 }
 
-// Fit for a terminal, but for what painted() put in.
+// Makes control characters visible, except the colour codes that painted() inserted.
 std::string Console::shown(std::string_view text) const {
   if (!colour_) return for_terminal(text);
   std::string out;

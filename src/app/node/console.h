@@ -1,7 +1,7 @@
-// Where the program speaks: results to `out`, progress and log to `err`. On a terminal lines wrap between words, and the progress is one
-// line that is refreshed; piped it is plain lines, those of passing() now and then. What is said is also recorded, where there is a record.
-// --quiet silences progress and log, never warnings and results. Control characters are written out (base/printable.h): much that is said
-// is of unknown origin. Thread-safe; the streams must outlive it.
+// The program's output: results go to `out`, progress and log to `err`. On a terminal, lines wrap between words and the progress is one
+// line that is refreshed. If `err` is piped, progress consists of plain lines, of which passing() writes only some. Results, log lines and
+// warnings are also recorded, if there is a record. --quiet silences progress and log, but not warnings and results. Control characters are
+// made visible (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must outlive the Console.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -18,9 +18,9 @@ enum class Colour { none, green, yellow, red };
 
 class Console {
  public:
-  /// `terminal`: `err` is one; `out_terminal`: `out` is. `colour`: `out` is a terminal that takes colours.
+  /// `terminal` says that `err` is a terminal, `out_terminal` that `out` is one, and `colour` that `out` is a terminal with colours.
   Console(std::ostream& out, std::ostream& err, bool terminal = false, bool colour = false, bool out_terminal = false);
-  /// Ends a progress line that still stands.
+  /// Ends a progress line that is still shown.
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -31,35 +31,35 @@ class Console {
   bool json() const { return json_; }
   bool terminal() const { return terminal_; }
   bool out_terminal() const { return out_terminal_; }
-  /// Columns and rows of stdout's terminal; 80 and 24 where it does not say.
+  /// Returns the columns and rows of stdout's terminal, or 80 and 24 if they are unknown.
   std::pair<size_t, size_t> size() const;
-  /// As many characters of UTF-8 as there are columns.
+  /// Returns the first `columns` UTF-8 characters of the line.
   static std::string cut_to(std::string_view line, size_t columns);
 
-  /// A line (or several) for stdout.
+  /// Writes one line or several to stdout.
   void result(std::string_view text);
-  /// An answer: the text, or with --json that; then `set_text`'s stream, if there is one, gets the text beside it.
+  /// Writes a result to stdout: text(), or json() with --json. With --json, text() also goes to the stream of set_text(), if there is one.
   void result(const std::function<std::string()>& json, const std::function<std::string()>& text);
   void set_text(std::ostream* text) { text_ = text; }
-  /// Text for stdout, flushed: streaming output. Where stdout is no terminal it is written as it is: it may be a program's input.
+  /// Writes streaming text to stdout and flushes. If stdout is not a terminal, the text is not altered, because a program may read it.
   void stream(std::string_view text);
-  /// Likewise, with control sequences of our own.
+  /// Writes text with control sequences to stdout and flushes. The text must be our own, because nothing is escaped.
   void draw(std::string_view text);
-  /// A line for stderr.
+  /// Writes a line to stderr.
   void log(std::string_view line);
   void warn(std::string_view line);
-  /// The progress so far: replaces the last progress line on a terminal, cut to its width; a line of its own when piped.
+  /// Shows the progress so far. On a terminal it replaces the last progress line and is cut to the width; piped, it is a line of its own.
   void progress(std::string_view line);
-  /// Progress whose lines are of no use later: piped there is one in five seconds.
+  /// Shows progress that is soon outdated. If stderr is piped, at most one such line is written every five seconds.
   void passing(std::string_view line);
-  /// Lets the progress line stand.
+  /// Ends the progress line, so that later output does not replace it.
   void end_progress();
 
-  /// From now on every result, log line and warning goes there too, first those said until now; empty: no more. The record must outlive
-  /// that. Not from within it.
+  /// Passes every result, log line and warning to `record` from now on, beginning with those written so far (at most 1000 lines). An empty
+  /// function ends this. `record` must stay valid until then, and may not call the Console.
   void record(std::function<void(std::string_view)> record);
 
-  /// `word` in colour where stdout takes it.
+  /// Returns `word` in colour if stdout takes colours, else unchanged.
   std::string painted(std::string_view word, Colour colour) const;
 
  private:
@@ -75,7 +75,7 @@ class Console {
   bool quiet_ = false, json_ = false, progress_shown_ = false;
   std::chrono::steady_clock::time_point next_passing_{};
   std::function<void(std::string_view)> record_;
-  std::vector<std::string> early_;  // said before there was a record
+  std::vector<std::string> early_;  // lines written before there was a record
   std::mutex mutex_;
 };
 

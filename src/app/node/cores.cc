@@ -24,7 +24,7 @@ void bind_to(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);  // where it is forbidden all goes on, more slowly
+  sched_setaffinity(0, sizeof set, &set);  // a failure is ignored: an unbound rank is only slower
 }
 
 std::vector<int> list_in(const Host& host, const std::string& file) { return parse_core_list(host.read(file).value_or("")); }
@@ -37,7 +37,7 @@ std::vector<int> both(const std::vector<int>& some, const std::vector<int>& othe
   return common;
 }
 
-// The cores of each NUMA node that has any of `cores`; one node of all where nothing tells.
+// Divides `cores` by NUMA node. If /sys does not say where all of them are, the result is one node with all.
 std::vector<std::vector<int>> numa_nodes(const Host& host, const std::vector<int>& cores) {
   std::vector<std::vector<int>> nodes;
   size_t placed = 0;
@@ -50,7 +50,7 @@ std::vector<std::vector<int>> numa_nodes(const Host& host, const std::vector<int
   return nodes;
 }
 
-// Hyperthreads of one, in the order of the sockets; all of `cores`.
+// Groups `cores` by physical core, in the order of the sockets. Each group holds the hyperthreads of one physical core.
 std::vector<std::vector<int>> physical_cores(const Host& host, const std::vector<int>& cores) {
   std::map<std::pair<int, int>, std::vector<int>> all;  // by socket and first hyperthread
   for (const int core : cores) {
@@ -64,7 +64,7 @@ std::vector<std::vector<int>> physical_cores(const Host& host, const std::vector
   return in_order;
 }
 
-// [begin, end) of the rank's; at least one.
+// Returns the range [begin, end) of `all` items that the rank gets: at least one, so ranges overlap if there are more ranks than items.
 std::pair<i64, i64> share(i64 all, int rank, int ranks) {
   const i64 begin = all * rank / ranks;
   return {begin, std::max(begin + 1, all * (rank + 1) / ranks)};
@@ -74,7 +74,7 @@ const std::string& gpu_of(const std::vector<std::string>& gpus, int local_rank) 
   return gpus[static_cast<size_t>(local_rank) % gpus.size()];
 }
 
-// The rank's number among those whose GPUs are near the same cores, and theirs. Ranks that see one GPU each may see different ones.
+// Returns the rank's number among the local ranks whose GPUs are near the same cores `near`, and the number of such ranks.
 std::pair<int, int> among_neighbours(const Host& host, const Launcher& launcher, const std::vector<std::string>& gpus,
                                      const std::vector<int>& near) {
   std::pair<int, int> mine{0, 0};

@@ -1,5 +1,5 @@
-// A rank's share of its node's cores. For a rank's first thread, before it starts others, which inherit it. Where cores are, and near which
-// GPU, is read below /sys; where that says nothing all are alike.
+// Divides a node's cores among its ranks and binds threads to them. A rank's first thread binds itself before it starts others, which
+// inherit the binding. The topology of cores and GPUs is read from /sys; if it is not there, all cores count as equal.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,25 +10,30 @@
 
 namespace spillway::app {
 
-/// As the kernel writes them: "0-3,8,10-11" is 0, 1, 2, 3, 8, 10, 11. Empty for anything else.
+/// Parses a list of cores as the kernel writes it: "0-3,8,10-11" is 0, 1, 2, 3, 8, 10, 11. Returns an empty list for other text.
 std::vector<int> parse_core_list(const std::string& text);
 
-/// Local rank `local_rank`'s of `local_ranks`: physical cores with all their hyperthreads, neighbours in the order of NUMA nodes and
-/// sockets; where there are fewer physical cores than ranks their hyperthreads are dealt, and where there are fewer of those, one is a
-/// rank's. `cores`, by their numbers ascending, are those that may be dealt.
+/// Returns the share of `cores` that local rank `local_rank` of `local_ranks` gets: whole physical cores with all their hyperthreads,
+/// adjacent in the order of NUMA nodes and sockets. If there are fewer physical cores than ranks, hyperthreads are divided instead. If
+/// there are fewer of those too, each rank gets one, which it shares with others. `cores` must be in ascending order.
 std::vector<int> share_of_cores(const Host& host, const std::vector<int>& cores, int local_rank, int local_ranks);
 
-/// Those of the NUMA node at which a PCI device is, named as below /sys/bus/pci/devices ("0000:3b:00.0"). Empty where nobody knows.
+/// Returns the cores of the NUMA node to which a PCI device is attached; empty if that is unknown. The device is named as in
+/// /sys/bus/pci/devices ("0000:3b:00.0").
 std::vector<int> cores_near(const Host& host, const std::string& pci_device);
 
-/// What --bind comes to for one rank of a node; empty: nothing is bound. `allowed`: by affinity. `gpus`: the PCI devices of those that the
-/// ranks of this node see, of which local rank r takes the one at r modulo their number; empty: they compute on CPUs.
-/// none: nothing. cores: a share of the cores near the rank's GPU, which ranks with GPUs at the same node have in common, or of all cores.
-/// numa: all cores near the GPU; without one those of a NUMA node, of which each has its ranks. auto: cores where the launcher deals none.
+/// Returns the cores to which one rank is bound, or an empty list if it is not bound. `allowed` are the cores of its affinity mask. `gpus`
+/// are the PCI devices of the GPUs that the node's ranks see; local rank r uses number r modulo their count. They are empty on the CPU
+/// backend. `bind` is the value of --bind:
+/// - none: the rank is not bound.
+/// - cores: a share of the cores near the rank's GPU, divided among the ranks whose GPUs are near the same cores. Without a GPU, of all
+/// cores.
+/// - numa: all cores near the GPU. Without a GPU, the cores of one NUMA node; the ranks are spread over the nodes.
+/// - auto: as `cores` if the launcher binds no cores itself, else as `none`.
 std::vector<int> cores_of_rank(const Host& host, const std::string& bind, const Launcher& launcher, const std::vector<int>& allowed,
                                const std::vector<std::string>& gpus);
 
-/// Binds this thread to cores_of_rank(). How many threads a rank has follows from the cores it may run on, and who shares them (grant.h).
+/// Binds this thread to cores_of_rank(). The number of threads of a rank is derived later from the cores it may run on (grant.h).
 void bind_to_share(const std::string& bind, const Launcher& launcher, const Host& host, const std::vector<std::string>& gpus);
 
 }  // namespace spillway::app

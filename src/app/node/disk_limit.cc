@@ -16,7 +16,7 @@ void tighten(std::optional<double>& limit, double bytes_per_s) {
   if (bytes_per_s > 0) limit = std::min(limit.value_or(bytes_per_s), bytes_per_s);
 }
 
-// "8:0 209715200" a line.
+// Applies the limit of a v1 file, whose lines read "8:0 209715200".
 void take_v1(std::optional<double>& limit, const std::optional<std::string>& text, const std::string& device) {
   std::istringstream lines(text.value_or(""));
   std::string name;
@@ -25,7 +25,7 @@ void take_v1(std::optional<double>& limit, const std::optional<std::string>& tex
   }
 }
 
-// "8:0 rbps=209715200 wbps=max riops=max wiops=max" a line.
+// Applies the limits of a v2 file, whose lines read "8:0 rbps=209715200 wbps=max riops=max wiops=max".
 void take_v2(DiskLimit& limit, const std::optional<std::string>& text, const std::string& device) {
   std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
@@ -33,7 +33,7 @@ void take_v2(DiskLimit& limit, const std::optional<std::string>& text, const std
     std::string word;
     if (!(words >> word) || word != device) continue;
     while (words >> word) {
-      if (word.starts_with("rbps=")) tighten(limit.read_bytes_per_s, std::atof(word.c_str() + 5));  // "max" is 0
+      if (word.starts_with("rbps=")) tighten(limit.read_bytes_per_s, std::atof(word.c_str() + 5));  // atof gives 0 for "max": no limit
       if (word.starts_with("wbps=")) tighten(limit.write_bytes_per_s, std::atof(word.c_str() + 5));
     }
   }
@@ -51,7 +51,8 @@ DiskLimit cgroup_disk(const Host& host, const std::string& device) {
   return limit;
 }
 
-// Limits are set on whole disks; a filesystem may lie on a partition of one, and a path may still be to be made.
+// Limits are set on whole disks, but a filesystem may be on a partition. If the path does not exist yet, its nearest existing parent is
+// used.
 std::string disk_of(const std::filesystem::path& path) {
   std::error_code ignored;
   std::filesystem::path at = std::filesystem::absolute(path, ignored);

@@ -1,5 +1,5 @@
-// What the control group (v1 blkio, v2 io) leaves of a disk's speed: bench may have measured it under no limit, or another one. Reads the
-// Host alone. Thread-safe.
+// Limits that the control group (v1 blkio, v2 io) sets on a disk's speed. They are applied to measured speeds, because bench may have
+// measured under no limit or another one. Except for disk_of(), only the Host is read. Thread-safe.
 #pragma once
 #include <optional>
 
@@ -11,13 +11,13 @@ namespace spillway::app {
 struct DiskLimit {
   std::optional<double> read_bytes_per_s, write_bytes_per_s;
 };
-/// The tightest of this process's group and those above it, for the disk "major:minor".
+/// Returns the tightest limits for the disk "major:minor" among this process's group and its ancestors.
 DiskLimit cgroup_disk(const Host& host, const std::string& device);
 
-/// The disk under `path`: "8:0". Empty when nothing is known of it.
+/// Returns the device number "major:minor" of the disk on which `path` lies, such as "8:0". Empty if it is unknown.
 std::string disk_of(const std::filesystem::path& path);
 
-/// `rates`, no faster than the limit.
+/// Returns `rates` reduced to the limit where they exceed it.
 DiskRates limited(const DiskRates& rates, const DiskLimit& limit);
 
 }  // namespace spillway::app

@@ -30,13 +30,13 @@ DiskLoad::DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, 
       buffer_(memory.allocate(in_flight * kPieceBytes, "disk measurement: I/O buffer")),
       pending_(static_cast<size_t>(in_flight), Event::done()) {
   auto* words = reinterpret_cast<u64*>(buffer_.data());
-  u64 noise = 1;  // a drive that compresses must not see that it could
+  u64 noise = 1;  // the buffers hold noise, so that a drive that compresses gains nothing
   for (i64 i = 0; i < buffer_.bytes() / 8; ++i) words[i] = noise = noise * 6364136223846793005u + 1442695040888963407u;
 }
 
 DiskLoad::~DiskLoad() { drain(); }
 
-// A place of the buffer is used again when its piece is done.
+// Starts the transfer of one piece, after waiting until the earlier piece in the same slot of the buffer has finished.
 void DiskLoad::submit(bool write, i64 piece) {
   Event& place = pending_[static_cast<size_t>(next_)];
   place.wait();
@@ -52,12 +52,12 @@ void DiskLoad::wait() const {
   for (const Event& one : pending_) one.wait();
 }
 
-// The buffer must outlive what is under way, also when a part of it failed.
+// Waits for all transfers under way, because they use the buffer, even if some of them failed.
 void DiskLoad::drain() noexcept {
   for (const Event& one : pending_) {
     try {
       one.wait();
-    } catch (const Error&) {  // told by wait() already
+    } catch (const Error&) {  // wait() has already reported it
     }
   }
 }
@@ -81,7 +81,7 @@ double DiskLoad::move(Mix mix, i64 first, i64 count, i64 pieces) {
 double DiskLoad::sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s) {
   constexpr i64 kPart = 64, kParts = 4;
   const auto begin = Clock::now();
-  std::vector<double> ends = {0};  // of each part
+  std::vector<double> ends = {0};  // time in seconds at which each part ended
   const auto seconds_of_last = [&](i64 parts_back) {
     const size_t last = ends.size() - 1 - static_cast<size_t>(parts_back);
     return ends[last] - ends[last - static_cast<size_t>(kParts)];
@@ -99,7 +99,8 @@ double DiskLoad::sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s) 
   return static_cast<double>((few ? done : kParts * kPart) * kPieceBytes) / (few ? seconds_since(begin) : seconds_of_last(0));
 }
 
-// The number-th piece of a ring. Of both, each other one is written, half a ring away from what is read.
+// Starts the transfer of piece `number` in a ring of `pieces`. With Mix::both every other piece is written, half a ring away from the
+// reads.
 void DiskLoad::submit(Mix mix, i64 number, i64 pieces) {
   if (mix != Mix::both) return submit(mix == Mix::write, number % pieces);
   const bool write = number % 2 == 1;

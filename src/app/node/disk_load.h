@@ -1,5 +1,6 @@
-// What `bench` and the shares of the --nvme paths (shares.h) measure a disk with: 1 MiB pieces of a file in order, many in flight, as the
-// store moves its own. One thread. Errors: Error(refused) without room for the file, Error(io).
+// The disk workload with which `bench` and the shares of the --nvme paths (shares.h) measure a disk: pieces of 1 MiB of a file are moved in
+// order with many in flight, as the NVMe store does. For use by one thread. Throws Error(refused) if there is no room for the file, and
+// Error(io).
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -11,7 +12,8 @@
 
 namespace spillway::app {
 
-/// In a folder of its own under `path` whose name goes at once, so that nothing stays behind however the measurement ends.
+/// Creates a file of `bytes` in a new folder under `path`. The folder is removed at once while the file stays open, so that nothing is left
+/// behind however the measurement ends.
 offload::ScratchFile nameless_file(const std::filesystem::path& path, i64 bytes);
 
 class DiskLoad {
@@ -20,20 +22,21 @@ class DiskLoad {
   static constexpr double kSteady = 0.05;
   enum class Mix { read, write, both };
 
-  /// `in_flight` pieces are handed in before the first is waited for; their buffers come from `memory`.
+  /// Keeps up to `in_flight` pieces under way at once. Their buffers are allocated from `memory`.
   DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight);
   ~DiskLoad();
   DiskLoad(const DiskLoad&) = delete;
   DiskLoad& operator=(const DiskLoad&) = delete;
 
-  /// Writes every piece once, for blocks never written are not read from the disk, but at least `least_pieces` and then no longer than
-  /// `most_s`. Gives the pieces written.
+  /// Writes every piece of the file once, because reading blocks that were never written does not touch the disk. After `least_pieces` it
+  /// stops once `most_s` seconds have passed. Returns the number of pieces written.
   i64 fill(i64 least_pieces, double most_s);
-  /// `count` pieces from `first` on, in a ring of `pieces`; of both, writes run half a ring away from reads. Seconds.
+  /// Moves `count` pieces, beginning with number `first`, in a ring of `pieces`. With Mix::both reads and writes alternate, and the writes
+  /// are half a ring away from the reads. Returns seconds.
   double move(Mix mix, i64 first, i64 count, i64 pieces);
-  /// Moves pieces of the first `pieces` until the rate is steady (the last four parts of 64 pieces within kSteady of the four before them),
-  /// at most `most_pieces` and no longer than `most_s` once four parts are done. Gives the bytes a second of the last four parts: what a
-  /// cache of the drive took at first does not count.
+  /// Moves pieces within the first `pieces` of the file until the rate is steady, that is until four parts of 64 pieces take the same time
+  /// as the four parts before them, within kSteady. Stops after `most_pieces`, and after `most_s` seconds once four parts are done. Returns
+  /// the bytes per second of the last four parts, so that an initial burst into the drive's cache does not count.
   double sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s);
 
  private:

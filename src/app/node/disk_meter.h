@@ -1,5 +1,5 @@
-// How busy the disk was: time with at least one transfer in the kernel's hands, and bytes, of reads, of writes and of either. Every run
-// measures it; the cost is a lock and a look at the clock for each MiB. Called from the I/O engine's threads; thread-safe.
+// Measures how busy the disk is: bytes read and written, and the time during which at least one read, one write, or either was under way in
+// the kernel. Every run measures this; it costs a lock and a clock reading per MiB. The I/O engine's threads call it. Thread-safe.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -18,7 +18,7 @@ struct DiskUse {
 
 class DiskMeter final : public offload::SystemCalls {
  public:
-  /// Between the engine and `next`, which must outlive it.
+  /// Stands between the I/O engine and `next`, to which it passes all calls. `next` must outlive it.
   explicit DiskMeter(offload::SystemCalls& next) : next_(next) {}
 
   int refuse_io_uring() override { return next_.refuse_io_uring(); }
@@ -26,18 +26,18 @@ class DiskMeter final : public offload::SystemCalls {
   i64 completed(const offload::Transfer& transfer, i64 result) override;
   i64 flushed(int descriptor, i64 result) override { return next_.flushed(descriptor, result); }
 
-  /// Since it was made.
+  /// Returns the use since this meter was constructed.
   DiskUse use();
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Adds the time since the last change to what was under way.
+  /// Adds the time since the last call to the sums of all kinds of transfer that are under way.
   void pass();
 
   offload::SystemCalls& next_;
   std::mutex mutex_;
   DiskUse use_;
-  i64 reads_ = 0, writes_ = 0;  // under way
+  i64 reads_ = 0, writes_ = 0;  // number of transfers under way
   Clock::time_point changed_ = Clock::now();
 };
 

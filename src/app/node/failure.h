@@ -1,4 +1,5 @@
-// What an exception says to a user: the exit status and the text. Used where exceptions end, and where one rank tells the others.
+// Turns an exception into an exit status and a text for the user. Used where exceptions are finally caught, and where a rank reports its
+// failure to the others.
 #pragma once
 #include <exception>
 #include <string>
@@ -11,8 +12,8 @@ struct Failure {
   ErrorCode code = ErrorCode::bug;
   std::string text;
 };
-/// An Error's own; refused memory is Error(io); a path that cannot be looked at is what base/path_error.h makes of it; anything else is a
-/// bug.
+/// Returns an Error's own code and text. std::bad_alloc becomes Error(io), filesystem errors are translated by base/path_error.h, and
+/// anything else is a bug.
 Failure failure_of(const std::exception_ptr& exception);
 
 }  // namespace spillway::app

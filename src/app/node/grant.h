@@ -1,7 +1,8 @@
-// What this process may use of the node. Memory: min(MemAvailable, cgroup v1 or v2 limit - use, Slurm's memory) / ranks on the node - 300
-// MiB. Cores: min(affinity / ranks that share it, cgroup cpu quota / ranks
-// on the node, SLURM_CPUS_PER_TASK). A cgroup's use does not count file pages the kernel can drop. Every
-// ancestor of the process's cgroup counts; the tightest decides. Reads the Host alone. Thread-safe.
+// Computes how much of the node's memory and cores this process may use.
+// Memory: min(MemAvailable, cgroup v1 or v2 limit - use, Slurm's memory) / ranks on the node - 300 MiB.
+// Cores: min(affinity / ranks that share it, cgroup CPU quota / ranks on the node, SLURM_CPUS_PER_TASK).
+// A cgroup's use does not include file pages that the kernel can drop. The process's cgroup and all its ancestors are considered, and the
+// tightest decides. Only the Host is read. Thread-safe.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,28 +17,28 @@ namespace spillway::app {
 constexpr i64 kGrantReserveBytes = 300 * kMiB;
 
 struct MemoryGrant {
-  i64 total_bytes = 0, available_bytes = 0;                 // MemTotal, MemAvailable
-  std::optional<i64> cgroup_limit_bytes, cgroup_use_bytes;  // of the level that leaves least
+  i64 total_bytes = 0, available_bytes = 0;                 // MemTotal and MemAvailable of /proc/meminfo
+  std::optional<i64> cgroup_limit_bytes, cgroup_use_bytes;  // of the cgroup level with the least memory left
   std::optional<i64> slurm_bytes;
   i64 bytes = 0;        // the grant, never below 0
-  std::string bounded;  // what decides: "MemAvailable", "the cgroup limit", "Slurm"
+  std::string bounded;  // which bound decides: "MemAvailable", "the cgroup limit" or "Slurm's memory"
 };
-/// Throws Error(io) when /proc/meminfo does not say.
+/// Returns the memory that each of `local_ranks` ranks on the node may use. Throws Error(io) if /proc/meminfo lacks the values.
 MemoryGrant memory_grant(const Host& host, int local_ranks = 1);
 
 struct CoreGrant {
   int affinity = 1;
   std::optional<double> cgroup_quota;
   std::optional<int> slurm_cpus;
-  int cores = 1;        // at least 1; a quota of 2.5 is 2: a throttled thread holds up the others
-  std::string bounded;  // "affinity", "the cgroup quota", "Slurm"
+  int cores = 1;        // at least 1; a quota of 2.5 gives 2, because a throttled thread would hold up the others
+  std::string bounded;  // which bound decides: "affinity", "the cgroup quota" or "SLURM_CPUS_PER_TASK"
 };
-/// Of a rank that has its affinity's cores in common with so many ranks, itself among them; the quota with all on the node. Slurm's number
-/// is each rank's own.
+/// Returns the cores that one rank may use. `sharers` ranks, itself included, share the cores of its affinity mask. All `local_ranks` ranks
+/// of the node share the quota. Slurm's number is per rank.
 CoreGrant core_grant(const Host& host, int sharers = 1, int local_ranks = 1);
 
-/// While one lives, what this thread computes on the stream in force runs on all cores that the process may use. For commands of one
-/// process that have no engine.
+/// While an object of this class lives, it is this thread's current stream, and work on it runs on all cores that the process may use. It
+/// is for commands of one process that have no engine.
 class OnAllCores {
  public:
   explicit OnAllCores(const Host& host = {});
@@ -51,8 +52,9 @@ class OnAllCores {
 struct Budgets {
   i64 device_bytes = 0, host_bytes = 0;
 };
-/// The CPU backend's rule: both come out of the one grant. A budget given is taken first, the other gets the rest; none given: all is
-/// device. Together above the grant: Error(refused) with the sum, the grant and what bounds it.
+/// Divides the grant between device and host memory on the CPU backend, where both are the same memory. A given budget is taken first and
+/// the other gets the rest. If none is given, everything is device memory. Throws Error(refused), which names the budgets, the grant and
+/// its bound, if the budgets together exceed the grant.
 Budgets split_grant(const MemoryGrant& grant, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
 
 }  // namespace spillway::app

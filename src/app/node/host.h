@@ -1,4 +1,5 @@
-// The machine as the program sees it: files under /proc and /sys, and environment variables. A value, so that tests bring their own.
+// The program's view of the machine: files under /proc and /sys, and environment variables. Host is a value, so tests can substitute their
+// own.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -9,25 +10,26 @@
 
 namespace spillway::app {
 
-/// A whole file; empty when it cannot be read, or is larger than a gigabyte, or no file at all: a folder, a device, a named pipe, for whose
-/// writer one would wait for ever. What the shell has opened for this process (/dev/fd/63 of `<(command)`) is read to its end.
+/// Reads a whole file. Returns nothing if it cannot be read, is larger than 1 GiB, or is not a regular file: a folder, a device, or a named
+/// pipe, whose writer might never come. Pipes that the shell has opened for this process (/dev/fd/63 of `<(command)`) are read to their
+/// end.
 std::optional<std::string> read_whole(const std::filesystem::path& path);
 
-/// The last `bytes` of a file, or all of a shorter one; empty where read_whole() has nothing.
+/// Returns the last `bytes` of a file, or all of a shorter one. Empty in the cases in which read_whole() returns nothing.
 std::string read_tail(const std::filesystem::path& path, i64 bytes);
 
 struct Host {
   std::filesystem::path root = "/";
-  /// Empty when the variable is not set or empty.
+  /// Returns the value of an environment variable, or nothing if it is not set or empty.
   std::function<std::optional<std::string>(const char* name)> environment = real_environment;
 
   static std::optional<std::string> real_environment(const char* name);
   std::optional<std::string> env(const char* name) const { return environment(name); }
-  /// A whole small file under the root, by its absolute name; empty when it cannot be read.
+  /// Reads the whole file at the path `absolute` below `root`; returns nothing if it cannot be read.
   std::optional<std::string> read(const std::string& absolute) const;
 };
 
-/// What is kept between runs for the user: $XDG_CACHE_HOME/spillway, else ~/.cache/spillway.
+/// Returns the folder for data that is kept between runs of one user: $XDG_CACHE_HOME/spillway, else ~/.cache/spillway.
 std::filesystem::path cache_folder(const Host& host);
 
 }  // namespace spillway::app

@@ -17,8 +17,8 @@ struct Variables {
   const char *name, *ranks, *rank, *local_ranks, *local_rank;
 };
 
-// Our own first: mpirun may have started the one that started us. Open MPI before srun: mpirun inside an allocation sets both, and its
-// world is the one we are in.
+// The launchers in the order in which they are tried. spillway is first, because mpirun may have started the spillway that started us. Open
+// MPI comes before srun, because mpirun inside an allocation sets the variables of both, and Open MPI's ranks are ours.
 constexpr Variables kLaunchers[] = {
     {"spillway", "SPILLWAY_RANKS", "SPILLWAY_RANK", "SPILLWAY_LOCAL_RANKS", "SPILLWAY_LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -43,7 +43,7 @@ Launcher detect_launcher(const Host& host) {
   for (const Variables& v : kLaunchers) {
     if (has(host, v)) return by(host, v);
   }
-  // Ranks and their number alone are what some script exported.
+  // WORLD_SIZE and RANK alone do not prove torchrun, because scripts often export them.
   const bool meant = host.env("TORCHELASTIC_RUN_ID") || host.env("MASTER_ADDR") || host.env("LOCAL_RANK");
   if (meant && has(host, kTorchrun)) return by(host, kTorchrun);
   Launcher none;

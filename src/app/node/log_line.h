@@ -1,11 +1,11 @@
-// A line of a run's log.txt, by whoever writes it.
+// Formats the lines of a run's log.txt, so that all writers use the same form.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace spillway::app {
 
-/// With the local time of day before it and its end.
+/// Returns `text` with the local date and time before it and a newline after it.
 std::string log_line(std::string_view text);
 
 }  // namespace spillway::app

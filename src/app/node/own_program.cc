@@ -21,7 +21,7 @@ extern char** environ;
 namespace spillway::app {
 namespace {
 
-// What makes a process a rank of somebody's.
+// Prefixes of the environment variables by which launchers tell a process that it is a rank.
 constexpr const char* kMarksOfRanks[] = {
     "OMPI_", "PMIX_", "PMI_", "SLURM_STEP_", "SLURM_PROCID=", "SLURM_NTASKS=", "RANK=", "WORLD_SIZE=", "TORCHELASTIC_"};
 
@@ -36,14 +36,14 @@ std::vector<char*> environment_of_our_own() {
   return kept;
 }
 
-// What the new process needs; made before it is, for between fork and exec nothing may be allocated.
+// Everything that the child process needs. It is prepared before fork, because no memory may be allocated between fork and exec.
 struct ToStart {
   const char* program;
   char* const* argv;
   char* const* environment;
   const char *output, *errors;
   pid_t parent;
-  int trouble;  // where it writes the errno of what failed; exec closes it
+  int trouble;  // pipe to which the child writes errno if it cannot start; exec closes it
 };
 
 bool direct(int descriptor, const char* file) {
@@ -51,7 +51,7 @@ bool direct(int descriptor, const char* file) {
   return opened >= 0 && ::dup2(opened, descriptor) == descriptor;
 }
 
-// In the new process. It ends with the one that started it, also where that one died before this could be said.
+// Runs in the child process and executes the program. The child is to die with its parent, so it exits if the parent has died already.
 [[noreturn]] void become(const ToStart& start) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != start.parent) ::_exit(1);
@@ -64,7 +64,7 @@ bool direct(int descriptor, const char* file) {
   ::_exit(127);
 }
 
-// 0: it runs the program; else why not.
+// Returns 0 once the child runs the program, else the errno of the failure.
 int errno_of_start(pid_t process, int pipe_end) {
   int error = process < 0 ? errno : 0;
   while (process >= 0 && ::read(pipe_end, &error, sizeof error) < 0 && errno == EINTR) {
@@ -103,7 +103,7 @@ std::string own_command_line() {
 }
 
 OwnProcess::OwnProcess(const std::vector<std::string>& arguments, const std::string& output, const std::string& errors) {
-  ::signal(SIGCHLD, SIG_DFL);  // who started us may have wanted to hear of no child
+  ::signal(SIGCHLD, SIG_DFL);  // we may have inherited SIG_IGN, under which children cannot be waited for
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string program = own_program();
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
@@ -128,7 +128,7 @@ OwnProcess::~OwnProcess() {
   if (!status_) kill();
 }
 
-// Whom its death ends is handed to us to be awaited.
+// This process is a subreaper, so the child's own children become ours when it dies, and the loop waits for them too.
 int OwnProcess::kill() {
   send(SIGKILL);
   const int status = wait();

@@ -1,4 +1,4 @@
-// The program that is running, as something to be started again.
+// Starts further processes of the program that is running now.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,32 +8,36 @@
 
 namespace spillway::app {
 
-/// Its path: what a bundle's wrapper says (there the kernel names the loader), what set_own_program() was told, or the kernel's word.
+/// Returns the path of the program. It comes from a bundle's wrapper ($SPILLWAY_PROGRAM, because there the kernel reports the loader's
+/// path), else from set_own_program(), else from the kernel.
 std::string own_program();
-/// This process is another program's, which loaded the library: what is to be started is `program`. Before any of the rest is called.
+/// Sets the path of the program to start. To be called before the other functions if another program has loaded this library.
 void set_own_program(std::string program);
 
-/// How this process was started, as one would type it.
+/// Returns the command line of this process, quoted for a shell.
 std::string own_command_line();
 
-/// A process of it, whose output goes to a file; nothing of a launcher that started us reaches it. It dies with the thread that made it,
-/// however that ends. One thread, which has no other children.
+/// A child process that runs this program with its output in a file. Environment variables of the launcher that started us are removed. The
+/// child is killed when the thread that created it ends, for whatever reason. For use by one thread; the process may have no other
+/// children.
 class OwnProcess {
  public:
-  /// `errors`: a file of its own for what goes to stderr; empty: the same one. Throws Error(io) when it does not start.
+  /// Starts the program. stdout goes to the file `output`, stderr to `errors`, or also to `output` if `errors` is empty. Throws Error(io)
+  /// if it cannot be started.
   OwnProcess(const std::vector<std::string>& arguments, const std::string& output, const std::string& errors = "");
-  /// kill()s it if it still runs.
+  /// Calls kill() if the child is still running.
   ~OwnProcess();
   OwnProcess(const OwnProcess&) = delete;
   OwnProcess& operator=(const OwnProcess&) = delete;
 
   bool is_over();
   void send(int signal) const;
-  /// SIGKILL; returns when it and the ranks it has started are gone, with what they held. wait()'s status.
+  /// Sends SIGKILL and waits until the child and the ranks that it started have ended and released their resources. Returns the status of
+  /// wait().
   int kill();
-  /// Its exit status, or 128 + the signal that killed it.
+  /// Waits for the child's end. Returns its exit status, or 128 + the signal that killed it.
   int wait();
-  /// After wait(): the most memory it held; of the processes that it started and awaited, too, the largest one's.
+  /// Returns, after wait(), the peak memory of the child, or of the largest of the processes that it started and waited for.
   i64 peak_bytes() const { return peak_bytes_; }
 
  private:
@@ -43,7 +47,7 @@ class OwnProcess {
   i64 peak_bytes_ = 0;
 };
 
-/// Runs it with these arguments to its end.
+/// Runs this program with these arguments to its end. Returns the status of OwnProcess::wait().
 int run_own_program(const std::vector<std::string>& arguments, const std::string& output);
 
 }  // namespace spillway::app

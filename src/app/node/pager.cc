@@ -10,7 +10,7 @@
 namespace spillway::app {
 namespace {
 
-constexpr int kNotFound = 127;  // of the shell
+constexpr int kNotFound = 127;  // the shell's exit status for a command that it cannot find
 
 bool is_on_path(const std::string& name) {
   const char* path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nobody sets any
@@ -31,7 +31,7 @@ bool show_in_pager(const std::string& text) {
   if (pager == "less") pager += " -FRX";
   std::FILE* to = ::popen(pager.c_str(), "w");
   if (!to) return false;
-  const auto before = std::signal(SIGPIPE, SIG_IGN);  // who has seen enough leaves
+  const auto before = std::signal(SIGPIPE, SIG_IGN);  // the user may quit the pager before all text is written
   std::fwrite(text.data(), 1, text.size(), to);
   const int status = ::pclose(to);
   std::signal(SIGPIPE, before);

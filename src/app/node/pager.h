@@ -1,11 +1,11 @@
-// Long texts on a terminal: through the user's pager, as git shows them.
+// Shows long texts on a terminal through the user's pager, as git does.
 #pragma once
 #include <string>
 
 namespace spillway::app {
 
-/// Through $PAGER, else less, which ends by itself after a text of one screen. False: there is none, or it could not be started, and
-/// nothing was shown. Needs stdout to be a terminal.
+/// Shows the text with $PAGER, else with less, which exits by itself if the text fits on one screen. Returns false if there is no pager or
+/// it could not be started; then nothing was shown. stdout must be a terminal.
 bool show_in_pager(const std::string& text);
 
 }  // namespace spillway::app

@@ -9,7 +9,7 @@
 
 namespace spillway::app {
 
-// Not getrusage: its peak is inherited from whoever started us.
+// /proc is read instead of calling getrusage, whose peak is inherited from the process that started us.
 ProcessMemory process_memory(const Host& host) {
   ProcessMemory memory;
   std::istringstream lines(host.read("/proc/self/status").value_or(""));
@@ -24,7 +24,8 @@ ProcessMemory process_memory(const Host& host) {
   return memory;
 }
 
-// proc(5): field 22 of stat, in clock ticks since boot; the command's name in parentheses may hold anything.
+// The start time is field 22 of /proc/self/stat (proc(5)), in clock ticks since boot. Fields are counted after the last parenthesis,
+// because the command's name in parentheses may contain anything.
 double process_age_s(const Host& host) {
   const std::string stat = host.read("/proc/self/stat").value_or("");
   const size_t name_end = stat.rfind(')');

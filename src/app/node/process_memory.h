@@ -1,4 +1,4 @@
-// What the system says of this process: memory (resident set), now and at its most, and its age. Thread-safe.
+// Reports this process's memory (resident set size), current and peak, and its age, as the system knows them. Thread-safe.
 #pragma once
 #include "app/node/host.h"
 #include "base/types.h"
@@ -8,10 +8,10 @@ namespace spillway::app {
 struct ProcessMemory {
   i64 now_bytes = 0, peak_bytes = 0;
 };
-/// Zeros where the system does not say.
+/// Returns the resident set size of this process, or zeros if the system does not report it.
 ProcessMemory process_memory(const Host& host = {});
 
-/// Seconds since this process was started; 0 where the system does not say.
+/// Returns the seconds since this process was started, or 0 if the system does not report it.
 double process_age_s(const Host& host = {});
 
 }  // namespace spillway::app

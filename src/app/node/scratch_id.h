@@ -1,5 +1,5 @@
-// How the ranks of a run call their folders on a scratch path. By these names a restart finds what a dead process of the run left, even one
-// that had another number of ranks. Values; reads the path alone.
+// Names of the folders that the ranks of a run have on a scratch path. By these names a restart finds the folders that dead processes of
+// the run left behind, even if the run had another number of ranks. These are values; only the scratch path is read.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,25 +9,26 @@
 
 namespace spillway::app {
 
-/// Of the run whose folder is `out`: what its folders on scratch paths are called by.
+/// Returns the id of the run whose folder is `out`: 8 hex digits that are part of the names of its scratch folders.
 std::string scratch_run_id(const std::filesystem::path& out);
 
-/// Of one rank.
+/// Identifies the scratch folder of one rank.
 struct ScratchId {
   std::string run_id;
   int rank = 0, ranks = 1;
 
-  /// What offload::ScratchFolder takes.
+  /// Returns the name that offload::ScratchFolder takes for rank `any_rank` of this run.
   std::string of(int any_rank) const { return run_id + (ranks > 1 ? "-rank" + std::to_string(any_rank) : ""); }
   std::string mine() const { return of(rank); }
-  /// Of a folder's name: it is a present rank's.
+  /// Returns whether `folder` is the name of a folder of one of the current ranks.
   bool has(const std::string& folder) const;
 
-  /// What dead processes of this run left on `path` that none of the present ranks takes over: of other ranks, and what was set aside.
+  /// Returns the folders that dead processes of this run left on `path` and that no current rank takes over: folders of other ranks, and
+  /// those that were set aside.
   std::vector<offload::Orphan> of_others(const std::filesystem::path& path) const;
-  /// All that dead processes of this run left on `path`.
+  /// Returns all folders that dead processes of this run left on `path`.
   std::vector<offload::Orphan> all_left_behind(const std::filesystem::path& path) const;
-  /// In the folders that the present ranks take over.
+  /// Returns the bytes in the folders on `path` that dead processes left and that the current ranks take over.
   i64 bytes_left_behind(const std::filesystem::path& path) const;
 };
 

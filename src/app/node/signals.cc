@@ -11,11 +11,11 @@
 namespace spillway::app {
 namespace {
 
-// Lock-free, so a handler may touch it.
+// These atomics are lock-free, so a signal handler may access them.
 std::atomic<int> stop_{0}, interrupts_{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Texts for a handler: whole before their length is not 0, never changed while a handler may read them but to be set anew.
+// A text that a signal handler may write. The text is complete before its length becomes non-zero, and it changes only in set().
 struct Answer {
   std::array<char, 256> text{};
   std::atomic<size_t> bytes{0};
@@ -36,7 +36,7 @@ Answer first_answer_, second_answer_;
 
 void handle(int signal, siginfo_t* info, void*) {
   const int error = errno;
-  // Whoever presses Ctrl-C twice does not want to wait for the save.
+  // A user who presses Ctrl-C twice does not want to wait for the checkpoint to be saved.
   if (signal == SIGINT && ++interrupts_ == 2) {
     second_answer_.give();
     _exit(130);
@@ -63,7 +63,7 @@ void hand_signal_on(int process, int signal) {
 void install_stop_handlers() {
   struct sigaction action {};
   action.sa_sigaction = handle;
-  action.sa_flags = SA_RESTART | SA_SIGINFO;  // system calls under way go on: the flag is looked at between steps
+  action.sa_flags = SA_RESTART | SA_SIGINFO;  // system calls continue, because the flag is checked only between steps
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }

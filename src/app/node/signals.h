@@ -1,21 +1,24 @@
-// SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 (what batch systems send before the end) become a flag that the trainer looks at between steps, and
-// are answered at once where somebody listens. The first counts; a second SIGINT leaves at once with status 130. Only src/app touches
-// signals. stop_requested() may be called from any thread.
+// Turns SIGINT, SIGTERM, SIGUSR1 and SIGUSR2, which batch systems send before a job's end, into a flag that the trainer checks between
+// steps. The first signal counts. A message may be printed as soon as it comes. A second SIGINT ends the program at once with status 130.
+// Only src/app handles signals. stop_requested() may be called from any thread.
 #pragma once
 #include <string>
 
 namespace spillway::app {
 
-/// Installs the handlers; once per process is enough, again is harmless.
+/// Installs the signal handlers. One call per process is enough; more calls do no harm.
 void install_stop_handlers();
 bool stop_requested();
-/// "SIGTERM", or "" while none came. "SIGINT" of a rank whose starter got it and handed it on.
+/// Returns the name of the signal that came, such as "SIGTERM", or "" if none has. A SIGINT that was passed on by hand_signal_on() is
+/// "SIGINT".
 const char* stop_signal();
-/// What is written to stderr when the first signal comes, and when the second SIGINT does; cut to 255 bytes. Empty: nothing.
+/// Sets the lines that are written to stderr when the first signal comes, and when the second SIGINT comes. Each is cut to 255 bytes. If a
+/// line is empty, nothing is written.
 void set_stop_answers(const std::string& first, const std::string& second);
-/// Hands a signal on to a process we started: SIGINT comes as SIGTERM that says what it was, for a terminal's own is no second one.
+/// Passes a signal on to a process that we started. A SIGINT is sent as a SIGTERM that carries its original number. Otherwise it would
+/// count as a second SIGINT in a process that has already got the terminal's.
 void hand_signal_on(int process, int signal);
-/// Forgets a signal that came (tests, and commands run one after another).
+/// Forgets a signal that came. For tests, and for commands that run one after another in one process.
 void clear_stop();
 
 }  // namespace spillway::app

@@ -1,5 +1,5 @@
-// A sign of life from work that may be long: after five seconds, and every five from then on, a progress line says what it is and for how
-// long it has gone on. Its own thread; the work need not know of it.
+// Shows a sign of life during work that may take long: after five seconds, and then every five seconds, a progress line says what the work
+// is and how long it has taken so far. A separate thread does this, so the work itself needs no changes.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -14,9 +14,9 @@ namespace spillway::app {
 
 class Working {
  public:
-  /// `what`: "loading the weights". Until it goes.
+  /// Shows progress lines until this object is destroyed. `what` describes the work, for instance "loading the weights".
   Working(Console& console, std::string what, std::chrono::milliseconds pause = std::chrono::seconds(5));
-  /// It is asked each time, on the own thread: "copying, 3 GiB of 40 GiB".
+  /// Does the same, but calls `what` for every line, on the separate thread, for instance for "copying, 3 GiB of 40 GiB".
   Working(Console& console, std::function<std::string()> what, std::chrono::milliseconds pause = std::chrono::seconds(5));
   ~Working();
   Working(const Working&) = delete;
