@@ -105,7 +105,7 @@ struct ResourceConfig : CommonConfig {
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> prefetch;  // number of blocks whose tensors are prefetched
   std::optional<i64> threads;
-  bool for_any_node = false;  // plan: the given sizes may be another machine's, so they are not compared with this one
+  bool for_any_node = false;  // set by `plan`: given sizes may be another machine's, so they are not checked against this one
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -140,18 +140,18 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> validation_steps;  // micro-batches of one validation; empty: all
   DataOrder data_order = DataOrder::shuffled;
   bool drop_last = false;         // leaves out the last rows of an epoch if they do not fill a step
-  std::optional<i64> workers;     // threads that read data; empty: as many as compute
+  std::optional<i64> workers;     // threads that read data; empty: as many as compute threads
   std::optional<i64> image_size;  // side in pixels of images from folders; empty: the first image's size
 
-  std::optional<i64> sequence_length;                                 // empty: the model's
+  std::optional<i64> sequence_length;                                 // tokens per row; empty: the model's length
   std::optional<i64> micro_batch_size;                                // rows; empty: 1, for images 64
   std::optional<i64> gradient_accumulation_steps, global_batch_size;  // at most one of the two
   std::optional<i64> steps;                                           // at most one of steps and epochs; neither: 1 epoch
   std::optional<double> epochs;
 
   std::string augment = "none", optimizer = "adamw";
-  std::optional<double> learning_rate;         // empty: 3e-4, 2e-5 when weights are loaded
-  std::optional<std::array<double, 2>> betas;  // this and the next seven: empty means the optimizer's default, if it has the setting
+  std::optional<double> learning_rate;         // empty: 3e-4, or 2e-5 if pretrained weights are loaded
+  std::optional<std::array<double, 2>> betas;  // this and the next ones up to muon_scale: empty means the optimizer's default
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
   std::optional<bool> nesterov, centered;
@@ -159,7 +159,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::vector<std::string> optimizer_groups;  // texts for parse_optimizer_group()
   bool decay_all = false;
   optim::Schedule::Kind lr_schedule = optim::Schedule::Kind::cosine;
-  std::optional<i64> warmup_steps;  // empty: 1 % of the steps, at most 2000
+  std::optional<i64> warmup_steps;  // empty: default_warmup_steps()
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
   std::optional<i64> schedule_steps;                       // steps that the learning-rate schedule spans; empty: `steps`
@@ -195,10 +195,10 @@ struct TrainConfig : RanksConfig, TextConfig {
   Cadence checkpoint_every;
   bool no_final_checkpoint = false;
   i64 keep = 2;
-  std::optional<i64> time_limit_s;  // empty: Slurm's end time
+  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
   i64 log_every = 1;
-  i64 sample_every = 0;      // 0: off
-  i64 histograms_every = 0;  // 0: off
+  i64 sample_every = 0;      // steps between samples of generated text; 0: no samples
+  i64 histograms_every = 0;  // steps between histograms of the parameters; 0: no histograms
   std::string prompt;
   std::optional<std::string> trace;  // file that the trace is written to; empty: no trace
   StepRange trace_steps;
@@ -218,7 +218,7 @@ struct TrainConfig : RanksConfig, TextConfig {
 };
 
 struct PlanConfig : TrainConfig {
-  bool program = false;                  // prints the instruction list
+  bool program = false;                  // prints the plan's list of instructions
   bool roofline = false;                 // prints the time that the kernels would take at a GPU's peak rates
   std::optional<std::string> cluster;    // machines other than this one to plan for (cluster.h)
   std::optional<std::string> html;       // file that the plan is written to as a page
@@ -243,12 +243,12 @@ struct GenerateConfig : WritingConfig {
 
 struct ChatConfig : WritingConfig {
   std::optional<std::string> system;
-  i64 context = 4096;  // length of the context in positions, at most the model's
+  i64 context = 4096;  // length of the context in tokens, at most the model's
 };
 
 struct EvaluateConfig : RanksConfig, TextConfig {
   std::vector<std::string> data;
-  std::optional<i64> sequence_length;   // empty: the model's
+  std::optional<i64> sequence_length;   // tokens per row; empty: the model's length
   std::optional<i64> micro_batch_size;  // rows; empty: 1, for images 64
 };
 
@@ -279,7 +279,7 @@ struct TokenizeConfig : CommonConfig {
 struct InspectConfig : ResourceConfig, TextConfig {
   std::string path;
   bool verify = false;
-  std::optional<i64> sequence_length;  // length to which rows are packed; empty: the model's
+  std::optional<i64> sequence_length;  // tokens per row; empty: the model's length
 };
 
 struct StatusConfig : CommonConfig {
@@ -312,7 +312,7 @@ struct BenchConfig : NodeConfig {
 };
 
 struct SelftestConfig : CommonConfig {
-  std::optional<std::string> device;  // as in ResourceConfig
+  std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best found
   std::vector<ScratchPath> nvme;      // selftest works in the first of them
 };
 
