@@ -30,7 +30,7 @@ std::vector<std::string> targets_of(const std::string& flag) {
   return names;
 }
 
-// Each target names a module, or a slip would go unseen.
+// Checks that each target names at least one module, because a misspelled name would otherwise go unnoticed.
 void check_targets(const ModelSource& source) {
   const models::LoraConfig& lora = *source.config.lora;
   const std::vector<std::string> modules = models::adapted_modules(models::build(source.config, DType::f32));
@@ -60,7 +60,8 @@ std::string manifest_text(const fs::path& folder, const char* key) {
   return manifest.is_object() && manifest.contains(key) && manifest[key].is_string() ? manifest[key].get<std::string>() : "";
 }
 
-// Whether every weight of the folder is one of bf16, which then is a base in half of fp32's bytes that has the same numbers.
+// Returns whether all weights of the folder are bf16. Such a base can be stored in bf16, in half the bytes of fp32 and with the same
+// values.
 bool is_all_bf16(const fs::path& folder) {
   const data::WeightFolder tensors(folder);
   return std::ranges::all_of(tensors.names(), [&](const std::string& name) {

@@ -1,5 +1,5 @@
-// A model with low-rank adapters (models/lora.h) as the commands meet it: from flags, from a PEFT folder, from a checkpoint of a run, which
-// holds the adapters alone and knows its base by name and fingerprint.
+// Sets up a model with low-rank adapters (LoRA, models/lora.h) from flags, from a PEFT folder, or from a run's checkpoint. Such a
+// checkpoint holds only the adapters and refers to its base model by name and fingerprint.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -10,34 +10,36 @@
 
 namespace spillway::app {
 
-// In a checkpoint's manifest; the second where they are not plain.
+// Keys in a checkpoint's manifest. kBaseWeights is written only if the format of the base weights is not plain.
 constexpr const char *kBaseFingerprint = "base_fingerprint", *kBaseWeights = "base_weights";
 
-/// What a training run's flags ask for: new adapters, or those of --adapter. Error(usage) where there is no base with weights, or a flag
-/// says what the folder says; Error(data) from the folder.
+/// Gives `source` the adapters that a training run's flags ask for: new ones (--lora), or those of --adapter. Throws Error(usage) if there
+/// is no base with weights or if a flag sets a value that the adapter's folder sets, and Error(data) for a bad folder.
 void resolve_adapters(const TrainConfig& config, ModelSource& source);
-/// The model with the adapter of a PEFT folder. Error(data); Error(usage) where it has one already.
+/// Adds the adapter of a PEFT folder to `source`. Throws Error(usage) if it has an adapter already, and Error(data) for a bad folder.
 void take_adapter(ModelSource& source, const std::filesystem::path& folder);
 
-/// What source.config.base_weights is to be: as the flag asks for, if it does, in products of that precision. Error(usage): products of
-/// that precision would round them again, or the model has none that are kept so.
+/// Sets source.config.base_weights as --base-weights asks, if it is given. `precision` is that of the matrix products. Throws Error(usage)
+/// if products of that precision would round the weights again, or if the model is not a language model.
 void take_base_weights(std::optional<BaseWeights> asked, Precision precision, ModelSource& source);
 
-/// Error(data) where the base is not the one that the checkpoint's adapters were trained beside.
+/// Throws Error(data) if `base` is not the model with which the checkpoint's adapters were trained.
 void check_adapters_base(const ModelSource& base, const std::filesystem::path& checkpoint);
 
 std::string to_string(kernels::WeightFormat format);
 
-/// Whether the folder holds an adapter and no model of its own.
+/// Returns whether the folder holds an adapter but no model of its own.
 bool is_adapter_folder(const std::filesystem::path& folder);
-/// The base that the folder's adapter_config.json names, with the adapter. Error(data): it is not to be found, or not the one that the
-/// adapter was trained beside.
+/// Returns the base model that the folder's adapter_config.json names, with the adapter added. Throws Error(data) if the base is not found
+/// or is not the one with which the adapter was trained.
 ModelSource find_adapted(const std::filesystem::path& folder, std::string name);
 
-/// All weights of the model built for `source`, which has some; `model` must outlive them. Error(data) where a folder is another model's.
+/// Returns a source of all weights of `model`, which was built for `source` and must outlive the result. `source` must have weights. Throws
+/// Error(data) if a folder belongs to another model.
 std::unique_ptr<models::WeightSource> weights_of(const ModelSource& source, const nn::Sequential& model);
 
-/// What tells the weights of a folder from others': a sum over names, types and shapes, and the first and last values of each tensor.
+/// Returns a fingerprint that distinguishes the weights of a folder from others: a checksum over the names, types and shapes of all tensors
+/// and over the first and last values of each, followed by the number of elements.
 std::string fingerprint_of(const std::filesystem::path& folder);
 
 }  // namespace spillway::app

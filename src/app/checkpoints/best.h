@@ -1,5 +1,5 @@
-// Which validation of a run was the best, across its restarts: best.json in the run's folder names the one whose checkpoint is kept.
-// One thread.
+// The best validation of a run, remembered across restarts. best.json in the run's folder names the step whose checkpoint is kept as the
+// best. For use by one thread.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,11 +14,12 @@ struct Best {
   bool operator==(const Best&) const = default;
 };
 
-/// A run can have reached such a step, and a validation can have been the best with such a loss.
+/// Returns whether a run could have such a best validation: the step is in a plausible range and the loss is finite.
 bool is_possible(const Best& best);
-/// Empty: none is known, or its checkpoint is not there. Error(data) on a file that is none of ours; no more of it than a few KiB is read.
+/// Reads best.json. Returns nothing if there is none, or if its checkpoint does not exist. Throws Error(data) if the file is not in
+/// the form that write_best() writes, which is at most a few KiB.
 std::optional<Best> read_best(const std::filesystem::path& run);
-/// Whole or not at all. Error(io).
+/// Writes best.json atomically. Throws Error(io).
 void write_best(const std::filesystem::path& run, const Best& best);
 
 }  // namespace spillway::app

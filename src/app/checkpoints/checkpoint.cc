@@ -24,9 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using optim::StatePart;
 
-constexpr const char* kRemoved = ".removed";  // behind the name of a checkpoint that is being removed: it must not look whole
+constexpr const char* kRemoved = ".removed";  // suffix of a checkpoint that is being removed, so that it does not look complete
 
-// The numbers of optimizer.safetensors, every tensor looked at before the first is read.
+// Reads optimizer.safetensors. The constructor checks all tensors before any is read.
 class StateReader {
  public:
   StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
@@ -41,7 +41,7 @@ class StateReader {
       }
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
-        if (!info && t.part == StatePart::average) continue;  // of a run that had none until now
+        if (!info && t.part == StatePart::average) continue;  // the run had no average when it was saved
         if (!info || !(info->shape == t.shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
                                                    file_.path().string(), p->name + t.suffix, to_string(t.shape), to_string(dtype_)));
@@ -64,13 +64,13 @@ class StateReader {
  private:
   const data::SafetensorsReader file_;
   const DType dtype_;
-  std::set<std::string> stated_;  // parameters with a state, whatever its rule calls the arrays
+  std::set<std::string> stated_;  // names of parameters that have any state in the file
   FreezeChange change_;
   std::map<std::pair<u32, StatePart>, const data::TensorInfo*> tensors_;
 };
 
 nlohmann::json read_manifest(const fs::path& checkpoint) {
-  const bool checked = data::FolderChecksums::of(checkpoint).any();  // by its own checksum
+  const bool checked = data::FolderChecksums::of(checkpoint).any();  // this also verifies the manifest by its own checksum
   const nlohmann::json manifest = parse_json(read_whole(checkpoint / data::kManifestName).value_or(""));
   if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer() ||
       manifest["format"] < 1) {
@@ -87,13 +87,13 @@ nlohmann::json read_manifest(const fs::path& checkpoint) {
   return manifest;
 }
 
-// Empty when it is not there.
+// Returns the string stored under `key`, or an empty one if there is none.
 std::string text_of(const nlohmann::json& manifest, const char* key) {
   const auto found = manifest.find(key);
   return found != manifest.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// None where it does not move, or is not one.
+// Returns the stored loss scale; nothing if it is constant, missing or invalid.
 std::optional<optim::LossScale> loss_scale_of(const nlohmann::json& json) {
   const auto scale = json.find("loss_scale"), steps = json.find("finite_steps");
   if (scale == json.end() || steps == json.end() || !scale->is_number() || !steps->is_number_integer()) return {};
@@ -137,7 +137,7 @@ std::optional<Record> parse_record(const std::string& text) try {
                                     {"cursor", &Progress::cursor},
                                     {"tokens", &Progress::tokens},
                                     {"schedule_steps", &Progress::schedule_steps}}) {
-    if (key == std::string_view("schedule_steps") && !json.contains(key)) continue;  // of an older program
+    if (key == std::string_view("schedule_steps") && !json.contains(key)) continue;  // older programs did not write it
     if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
     record.progress.*member = json[key].get<i64>();
   }
@@ -151,7 +151,7 @@ std::optional<Record> parse_record(const std::string& text) try {
   record.metrics_line = text_of(json, "metrics");
   return record;
 } catch (const Error&) {
-  return {};  // its mixture is none
+  return {};  // the mixture is invalid
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {
@@ -214,7 +214,7 @@ Progress read_progress(const fs::path& checkpoint) {
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
 
 std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {
-  if (is_deepspeed_checkpoint(checkpoint)) return {};  // it has no checksums
+  if (is_deepspeed_checkpoint(checkpoint)) return {};  // DeepSpeed's checkpoints have no checksums
   read_manifest(checkpoint);
   return data::damage_of(checkpoint);
 } catch (const data::Damaged& e) {

@@ -1,9 +1,12 @@
-// Checkpoints of a run: <run>/checkpoints/step-00000100/ with manifest.json, config.json and model.safetensors as any Hugging Face tool
-// loads them, of a run with adapters instead adapter_config.json and adapter_model.safetensors as PEFT loads them, with the base's
-// fingerprint in the manifest; and optimizer.safetensors keyed by parameter name ("<name>.exp_avg", "<name>.exp_avg_sq", or what
-// torch.optim calls the arrays of another rule; for bf16 and f16 weights "<name>.master"). Written beside, fsynced, renamed: a folder of
-// that name is always whole. The manifest has checksums of all of it, and nothing is read but through them (data/folder_checksums.h).
-// Streamed through the model's state a few tiles at a time. Thread-safe on different steps.
+// Writes, finds and loads the checkpoints of a run. A checkpoint is a folder such as <run>/checkpoints/step-00000100/ with these files:
+// - config.json and model.safetensors, which any Hugging Face tool loads. A run with adapters has adapter_config.json and
+//   adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
+// - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the arrays
+// of
+//   another rule, and "<name>.master" for bf16 and f16 weights.
+// - manifest.json, which holds the progress and checksums of all files. Every read is verified by them (data/folder_checksums.h).
+// A checkpoint is written under another name, fsynced and renamed, so a folder of the final name is always complete. The state is streamed
+// a few tiles at a time. Functions may run concurrently on different steps.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -20,58 +23,58 @@
 
 namespace spillway::app {
 
-/// The rules by which this program makes a run's numbers. 1: of all programs that did not say so: the router loss counted padding, the
-/// embedding row of pad_token_id had a gradient from the inputs, a tied head was never compared with the folder's lm_head.weight, steps went
-/// on over the end of an epoch, and packed rows of sequential data were in no order.
+/// Version of the rules by which this program computes a run's numbers. Version 1 is that of all older programs, which did not record one.
+/// In it the router loss counted padding, the embedding row of pad_token_id had a gradient from the inputs, a tied head was never compared
+/// with the folder's lm_head.weight, a step could span the end of an epoch, and packed rows of sequential data had no defined order.
 constexpr i64 kNumberRules = 2;
 
-/// Where a run stands, beside its weights and optimizer state.
+/// The state of a run apart from its weights and optimizer state.
 struct Progress {
-  i64 step = 0;                                // optimizer steps taken, skipped ones counted
-  i64 updates = 0;                             // applied: Adam's t
-  i64 cursor = 0;                              // rows of the run before the next step (Loader)
-  i64 tokens = 0;                              // trained on so far, without padding (older programs counted it)
-  i64 schedule_steps = 0;                      // that the learning rate's curve spans; 0: not known
-  std::optional<optim::LossScale> loss_scale;  // of the next step; none: 1 for good
-  std::string made_with;                       // what the bits depend on beside the configuration: the instruction set
-  std::string data;                            // Loader::fingerprint of what it was trained on; empty: not known
-  std::vector<Thaw> thawed = {};               // of its state; a record on nvme leaves it to the run's folder
-  Standing standing;                           // of its validations, and of its last losses
-  i64 rules = kNumberRules;                    // by which it was trained so far
-  std::optional<data::MixtureStart> mixture;   // of a mixture whose program knew of it
+  i64 step = 0;                                // optimizer steps taken, skipped steps included
+  i64 updates = 0;                             // updates applied, which is Adam's t
+  i64 cursor = 0;                              // rows of data consumed before the next step (Loader)
+  i64 tokens = 0;                              // tokens trained on so far, without padding (older programs included it)
+  i64 schedule_steps = 0;                      // steps that the learning-rate schedule spans; 0: unknown
+  std::optional<optim::LossScale> loss_scale;  // loss scale of the next step; empty: it is 1 and never changes
+  std::string made_with;                       // the instruction set, on which the bits depend besides the configuration
+  std::string data;                            // Loader::fingerprint of the training data; empty: unknown
+  std::vector<Thaw> thawed = {};               // parameters that were frozen at first; a record on nvme does not hold this
+  Standing standing;                           // results of its validations and of its last losses
+  i64 rules = kNumberRules;                    // version of the rules by which it has been trained so far
+  std::optional<data::MixtureStart> mixture;   // position in a data mixture; empty: no mixture, or saved by an older program
 };
 
-/// Progress and a line of metrics.jsonl as one JSON text: what a commit on nvme remembers of a step.
+/// Returns Progress and a line of metrics.jsonl as one JSON text. A commit of a step on nvme stores this record.
 std::string to_record(const Progress& progress, const std::string& numbers_hash, const std::string& metrics_line);
 struct Record {
   Progress progress;
   std::string numbers_hash, metrics_line;
 };
-/// Empty when the text is not one of ours.
+/// Parses the text of to_record(). Returns nothing for any other text.
 std::optional<Record> parse_record(const std::string& text);
 
-constexpr int kCheckpointFormat = 2;  // 1 had no checksums
+constexpr int kCheckpointFormat = 2;  // format 1 had no checksums
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, i64 step);
 
-/// A checkpoint as one rank writes its part of it. The first rank makes the folder, beside its final place, with files of their final
-/// sizes; then the others join; each writes the tiles it is to save; when all have, the first one commits. Errors: Error(io); nothing
-/// half-written stays.
+/// Writes one rank's part of a checkpoint. The first rank creates the folder, under a temporary name and with files of their final sizes.
+/// Then the other ranks open it, and each writes its own tiles. When all have finished, the first rank commits. Throws Error(io). An
+/// unfinished checkpoint is removed.
 class CheckpointWriter {
  public:
-  /// Of the first rank.
+  /// Creates the folder. For the first rank.
   CheckpointWriter(const std::filesystem::path& run, const Progress& progress, const ModelSource& source, const nn::Sequential& model,
                    const parallel::Plan& plan);
-  /// Of another rank: into the folder() that the first one made.
+  /// Opens the folder() that the first rank created. For the other ranks.
   CheckpointWriter(const std::filesystem::path& folder, const nn::Sequential& model, const parallel::Plan& plan);
   ~CheckpointWriter();
 
   const std::filesystem::path& folder() const;
-  /// What `tiles` hands out, in any order, until it is on the disk; runs on a Snapshot's thread.
+  /// Writes all tiles that `tiles` supplies, in any order, and returns when they are on the disk. Runs on a Snapshot's thread.
   void write(const parallel::Snapshot::Tiles& tiles);
-  /// What write() wrote, for commit(): bytes and their checksums, as a text from rank to rank.
+  /// Returns the number and checksums of the bytes that write() wrote, as a text that is sent to the first rank for commit().
   std::string written() const;
-  /// Of the first rank: from here on the checkpoint is there. `written`: by every rank.
+  /// Completes the checkpoint and gives it its final name. For the first rank. `written` holds the written() of every rank.
   void commit(std::span<const std::string> written);
 
  private:
@@ -79,34 +82,36 @@ class CheckpointWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Bytes a checkpoint of this model takes.
+/// Returns the bytes that a checkpoint of this model takes.
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format);
 
-/// Checkpoints of a run, oldest first: folders of that name are whole unless something happened to them.
+/// Returns the checkpoints of a run, oldest first. Folders of such a name are complete unless they were damaged later.
 std::vector<std::filesystem::path> checkpoints(const std::filesystem::path& run);
-/// The step that its name tells of the newest one; -1: there is none.
+/// Returns the step of the newest checkpoint, as its name says, or -1 if there is none.
 i64 newest_step(const std::filesystem::path& run);
-/// `which`: "last", "best" (best.h) or a step number. Throws Error(data) naming what there is.
+/// Returns the checkpoint that `which` names: "last", "best" (best.h) or a step number. Throws Error(data), which lists the existing ones,
+/// if there is no such checkpoint.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run, const std::string& which);
-/// Throws Error(data): unreadable, damaged, or of a newer format.
+/// Reads the Progress of a checkpoint. Throws Error(data) if the checkpoint is unreadable, damaged, or of a newer format.
 Progress read_progress(const std::filesystem::path& checkpoint);
-/// Whether there are checksums of it: format 1 had none.
+/// Returns whether the checkpoint has checksums, which format 1 did not.
 bool has_checksums(const std::filesystem::path& checkpoint);
-/// What is damaged in it, in words, one entry for each place; reads all of it. Empty: it is as it was saved, as far as is known.
+/// Reads a whole checkpoint and returns a description of each damaged place. Empty if no damage is found.
 std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& checkpoint);
-/// Fills weights, m and v. Throws Error(data) when a tensor is missing or has another shape, or a byte is not the one that was saved.
-/// `source`: what the run trains, of which a base comes from its own folder.
-/// Parameters that were frozen when it was saved begin with the state of a first step.
+/// Loads weights and optimizer state into `rank`. `source` is the model that the run trains; the base model of adapters is loaded from its
+/// own folder. Parameters that were frozen when the checkpoint was saved start with fresh optimizer state. Throws Error(data) if a tensor
+/// is missing or has another shape, or if a checksum does not match.
 FreezeChange load_checkpoint(const std::filesystem::path& checkpoint, const ModelSource& source, const nn::Sequential& model,
                              parallel::Rank& rank);
-/// Removes all but the newest `keep`, that of step `best`, and the newest of those up to step `good`.
+/// Removes all checkpoints but the newest `keep`, that of step `best`, and the newest one not after step `good`.
 void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional<i64> best = {}, std::optional<i64> good = {});
-/// Those of the run that one which goes on from `from` (none: from what lies on nvme) at `step` does not descend from: the later ones; all,
-/// where `from` is another run's.
+/// Returns the checkpoints of `run` that are no ancestors of a run resumed from `from` at `step`, where an empty `from` means the state on
+/// nvme. These are the checkpoints after `step`, or all if `from` belongs to another run.
 std::vector<std::filesystem::path> not_before(const std::filesystem::path& run, const std::optional<std::filesystem::path>& from, i64 step);
-/// Renames it to `<name>.<why>`: no longer one of the run's, its bytes kept. Returns the new name. Error(io).
+/// Renames a checkpoint to `<name>.<why>`, so that it no longer counts as one of the run but its bytes are kept. Returns the new path.
+/// Throws Error(io).
 std::filesystem::path set_checkpoint_aside(const std::filesystem::path& checkpoint, const std::string& why);
-/// Removes what a process left that died while it pruned. Call it while the run folder's lock is held.
+/// Finishes removals that a process began in prune_checkpoints() before it died. The caller must hold the run folder's lock.
 void remove_half_pruned(const std::filesystem::path& run);
 
 }  // namespace spillway::app

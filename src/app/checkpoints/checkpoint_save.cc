@@ -32,7 +32,7 @@ data::TensorInfo describe(const Shape& shape, std::string name, DType dtype) {
   return info;
 }
 
-// By one rank, or by all together: bytes, and ChecksumSums of both files.
+// The number of bytes written, by one rank or by all together, and the ChecksumSums of both files.
 struct Written {
   i64 bytes = 0;
   std::vector<u32> weights, state;
@@ -47,7 +47,7 @@ struct Written {
     append(state);
     return text;
   }
-  // Another rank's, of the same files.
+  // Adds the text() of another rank that writes the same files.
   void add(std::string_view text) {
     require(text.size() == sizeof bytes + (weights.size() + state.size()) * sizeof(u32),
             "[checkpoint] another rank's sums are of other files");
@@ -63,7 +63,7 @@ struct Written {
   }
 };
 
-// Whether a value's exponent bits are all ones, which is infinity or not a number.
+// Returns whether any value has an exponent of all ones, which means infinity or NaN.
 template <class Bits>
 bool any_not_finite(std::span<const std::byte> bytes, Bits exponent) {
   bool any = false;
@@ -90,7 +90,7 @@ bool any_not_finite(std::span<const std::byte> weights, DType dtype) {
   }
 }
 
-// Fills both files with tiles as they come.
+// Writes tiles to the weights file and to the optimizer file as they come.
 class Writer {
  public:
   using Mode = data::SafetensorsWriter::Mode;
@@ -102,7 +102,8 @@ class Writer {
         weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
         state_(folder / kStateName, moment_tensors(model), {}, mode) {}
 
-  // Where every rank holds all of it, each saves its part; of a weight that stages share, those of its first one.
+  // Writes the tiles of `range` that this rank is to save. If every rank holds the whole group, each saves only its shard. A weight that
+  // pipeline stages share is saved by the ranks of its first stage.
   void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
     const TileRange own = parallel::intersection(range, scheduling_.sharding.own(layout_.groups[group]));
     const optim::StateFormat format = scheduling_.format_of(layout_.groups[group]);
@@ -131,7 +132,7 @@ class Writer {
     const i64 bytes = weights_.finish_part() + state_.finish_part();
     return {bytes, weights_.checksum_sums(), state_.checksum_sums()};
   }
-  // What all wrote together, when that is all there is to write: of both files.
+  // Returns the checksums of both files, given what all ranks wrote. Throws Error(bug) if bytes are missing.
   data::FolderChecksums checksums(const Written& all, const fs::path& folder) const {
     if (const i64 expected = weights_.data_bytes() + state_.data_bytes(); all.bytes != expected) {
       throw Error(ErrorCode::bug,
@@ -144,22 +145,22 @@ class Writer {
   }
 
  private:
-  // A parameter's elements in neighbouring tiles.
+  // A range of one parameter's elements in adjacent tiles.
   struct Run {
     const optim::StateFormat& format;
-    const std::byte *weights, *state;  // of the first tile
-    i64 begin, end;                    // elements from there
-    i64 at;                            // in the parameter
+    const std::byte *weights, *state;  // bytes of the first tile
+    i64 begin, end;                    // element range, counted from the beginning of the first tile
+    i64 at;                            // index of element `begin` in the parameter
   };
 
-  // A run that goes on from weights that are not finite has no finite loss either.
+  // Throws Error(numbers) if trained weights are not finite, because a run that resumes from them can never have a finite loss.
   void check_finite(u32 parameter, std::span<const std::byte> weights) const {
     if (trained_[parameter].empty() || !any_not_finite(weights, format_.weight)) return;
     throw Error(ErrorCode::numbers,
                 fmt::format("[checkpoint] expected finite weights, got some of {} that are infinite or no numbers", trained_[parameter]));
   }
 
-  // Of a model with adapters those alone.
+  // Lists the tensors of the weights file. A model with adapters saves only those.
   std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     const bool adapters = models::has_adapters(model);
@@ -196,7 +197,8 @@ class Writer {
     }
   }
 
-  // Of the parameter's factors from `first` on, as many as the tensor has, those that lie in these tiles.
+  // Writes Adafactor's row or column factors of a parameter. The tensor holds its factors from number `first` on; those that are stored in
+  // the tiles of this run are written.
   void write_factors(const data::TensorInfo& tensor, i64 first, const Run& run) {
     const i64 each = run.format.factors, last = first + tensor.shape.elems();
     for (i64 tile = run.begin / kTileElems; tile * kTileElems < run.end; ++tile) {
@@ -217,21 +219,22 @@ class Writer {
   const parallel::Scheduling scheduling_;
   const optim::StateFormat format_;
   static constexpr size_t kNone = ~size_t{0};
-  std::vector<size_t> weights_of_;    // by parameter: its tensor of weights_
-  std::vector<std::string> trained_;  // by parameter: its name; empty of one that no step changes, and of running statistics
+  std::vector<size_t> weights_of_;    // by parameter: index of its tensor in weights_, or kNone
+  std::vector<std::string> trained_;  // by parameter: its name; empty for frozen parameters and running statistics
   using Parts = std::vector<std::pair<size_t, optim::StatePart>>;
-  std::vector<Parts> parts_of_;  // by parameter: its tensors of state_, and what they hold
+  std::vector<Parts> parts_of_;  // by parameter: indices of its tensors in state_, and which part of the state each holds
   const char* const weights_name_;
   data::SafetensorsWriter weights_, state_;
 };
 
-// A loss scale that does not move is 1.
+// Writes the loss scale. A run without dynamic loss scaling has a constant scale of 1.
 void put_loss_scale(nlohmann::json& to, const Progress& p) {
   to["loss_scale"] = p.loss_scale ? p.loss_scale->scale : 1.0;
   if (p.loss_scale) to["finite_steps"] = p.loss_scale->finite_steps;
 }
 
-// Who may read the run may read its checkpoints, and nobody else. Where a filesystem does not know permissions, the run's hold.
+// Gives a checkpoint the permissions of its run folder, so that whoever may read the run may read its checkpoints, and nobody else. Errors
+// are ignored, because some filesystems have no permissions.
 void take_permissions(const fs::path& folder, const fs::path& run) {
   using fs::perms;
   constexpr perms kReading = perms::owner_read | perms::group_read | perms::others_read,
@@ -248,9 +251,9 @@ void take_permissions(const fs::path& folder, const fs::path& run) {
 fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
 
 struct CheckpointWriter::State {
-  std::optional<data::AtomicFolder> whole;  // of the first rank
+  std::optional<data::AtomicFolder> whole;  // the first rank's handle, which commits the folder; empty on other ranks
   fs::path folder;
-  fs::path run;  // of the first rank
+  fs::path run;  // the run folder; set on the first rank only
   std::string manifest;
   std::vector<std::pair<std::string, std::string>> texts;  // files beside the weights: name and contents
   std::optional<Writer> writer;

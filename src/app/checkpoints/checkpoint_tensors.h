@@ -1,5 +1,5 @@
-// What a checkpoint's optimizer.safetensors holds of each parameter, beside the weights of model.safetensors: bf16 and f16 weights have a
-// master of their own. Shared by who writes and who reads checkpoints.
+// Lists the tensors that a checkpoint's optimizer.safetensors holds for each parameter, including a master copy of bf16 and f16 weights.
+// The code that writes checkpoints and the code that reads them share this list.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,22 +11,22 @@
 namespace spillway::app {
 
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
-constexpr const char* kStanding = "standing";  // in manifest.json and in a commit's record
+constexpr const char* kStanding = "standing";  // key of Standing in manifest.json and in the record of a commit
 
 struct StateTensor {
-  std::string suffix;  // after the parameter's name: ".exp_avg", as torch.optim has it
+  std::string suffix;  // follows the parameter's name; ".exp_avg" and so on, the names of torch.optim
   optim::StatePart part;
   Shape shape;
 };
 
-/// In which the state of one parameter is kept.
+/// Returns the format in which the state of this parameter is stored, given the format of the model.
 inline optim::StateFormat format_of(const nn::Parameter& parameter, const optim::StateFormat& format) {
   if (parameter.statistic) return format.without_arrays();
   if (format.rule == optim::Rule::adafactor && parameter.shape.rank() >= 2) return format.factored(1);
   return parameter.is_matrix() ? format : format.beside_matrices();
 }
 
-/// Of one parameter.
+/// Returns the state tensors of one parameter. A frozen parameter has none.
 inline std::vector<StateTensor> state_tensors(const nn::Parameter& parameter, optim::StateFormat format) {
   std::vector<StateTensor> all;
   if (parameter.frozen) return all;

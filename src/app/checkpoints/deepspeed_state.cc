@@ -19,14 +19,16 @@ using data::TensorInfo;
 using data::ZeroCheckpoint;
 using optim::StatePart;
 
-// DeepSpeed doubles its scale after the step that makes window + 1 finite ones in a row, and then every window; ours after every window.
+// Converts DeepSpeed's loss scale to ours. DeepSpeed doubles its scale first after window + 1 finite steps in a row and then after every
+// window. We double after every window, so our count of finite steps is one less.
 std::optional<optim::LossScale> loss_scale_of(const std::optional<ZeroCheckpoint::Scale>& scale) {
   if (!scale) return {};
   const optim::LossScale ours{scale->scale, std::max<i64>(scale->steps_since_overflow - 1, 0) % optim::kLossScaleInterval};
   return ours.is_valid() ? std::optional(ours) : std::nullopt;
 }
 
-// "lora_A.default.weight" of PEFT's names in a model, of which save_pretrained leaves out "default": the name of the adapter.
+// Returns the name of the adapter, which is "default" in "lora_A.default.weight". PEFT uses such tensor names in a model, but its
+// save_pretrained leaves the adapter's name out. Empty if the tensors have no such part.
 constexpr std::string_view kAdapterPart = ".lora_A.", kWeight = ".weight";
 std::string adapter_of(const ZeroCheckpoint& checkpoint) {
   for (const TensorInfo& tensor : checkpoint.tensors()) {
@@ -38,8 +40,8 @@ std::string adapter_of(const ZeroCheckpoint& checkpoint) {
   return "";
 }
 
-// What each parameter takes from the checkpoint, looked at before the first is read. Of a model with adapters those alone: its base comes
-// from its own folder.
+// Maps each parameter to its tensors in the checkpoint. The constructor checks all of them before any is read. For a model with adapters
+// only the adapters are mapped, because the base comes from its own folder.
 class State {
  public:
   State(const fs::path& folder, const ModelSource& source, const nn::Sequential& model, const optim::StateFormat& format)
@@ -74,7 +76,7 @@ class State {
   void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
     if (const auto array = arrays_.find({p.id, part}); array != arrays_.end())
       return checkpoint_.read_array(*by_id_.at(p.id), array->second, begin, out);
-    if (!p.frozen) read_weight(p, begin, out);  // the master, and the average that begins
+    if (!p.frozen) read_weight(p, begin, out);  // the master weights, and the initial value of the moving average
   }
 
  private:
@@ -92,7 +94,7 @@ class State {
     }
     return tensor;
   }
-  // What was trained beside these adapters.
+  // Throws Error(data) if DeepSpeed also trained a weight that is not one of this model's adapters.
   void refuse_left_over(const std::set<const TensorInfo*>& taken) const {
     for (const TensorInfo& tensor : checkpoint_.tensors()) {
       const bool trained =

@@ -1,4 +1,4 @@
-// Which tokens end a generated text, as generation_config.json says. Reads only.
+// Reads from a model's generation_config.json which tokens end a generated text.
 #pragma once
 #include <optional>
 #include <vector>
@@ -9,11 +9,13 @@ namespace spillway::app {
 
 constexpr const char* kGenerationConfigName = "generation_config.json";
 
-/// The file: of adapters, the one beside them, else the one beside their base. Nothing where there is none.
+/// Returns the path of the model's generation_config.json: the file in the adapter's folder if there is one, else the file in the model's
+/// folder. Returns nothing if neither exists.
 std::optional<std::filesystem::path> generation_config_of(const ModelSource& source);
 
-/// `eos_token_id` of the generation_config.json: as in transformers it stands in the place of config.json's. Nothing where there is no such
-/// file, or it names none. Error(data) naming file and key: no whole number or list of such, or one beyond the model's vocabulary.
+/// Returns the `eos_token_id` of generation_config.json, which replaces that of config.json, as in transformers. Returns nothing if there
+/// is no such file or it names no token. Throws Error(data), which names file and key, if the value is not a token of the model's
+/// vocabulary or a list of such tokens.
 std::optional<std::vector<i64>> generation_ends(const ModelSource& source);
 
 }  // namespace spillway::app

@@ -1,5 +1,5 @@
-// Writes and reads where a mixture's sources stand (data/mixture.h), the JSON form that checkpoints and records on nvme keep. The functions
-// keep no state.
+// Converts the position in a data mixture (data/mixture.h) to JSON and back, for checkpoints and for records on nvme. The functions are
+// pure.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -8,9 +8,10 @@
 
 namespace spillway::app {
 
-/// As the key `mixture`; nothing where there is none.
+/// Writes `mixture` under the key "mixture" of `to`. Writes nothing if it is empty.
 void put_mixture(nlohmann::json& to, const std::optional<data::MixtureStart>& mixture);
-/// None where the key is missing, as of runs without a mixture and of older programs. Error(data): it is none.
+/// Reads the key "mixture" of `from`. Returns nothing if it is missing, as in runs without a mixture and in those of older programs. Throws
+/// Error(data) if its value is invalid.
 std::optional<data::MixtureStart> mixture_of(const nlohmann::json& from);
 
 }  // namespace spillway::app

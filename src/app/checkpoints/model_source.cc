@@ -32,7 +32,8 @@ fs::path hugging_face_cache() {
   return environment_path("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
 }
 
-// models--org--name/snapshots/<the commit that refs/<revision> names, or is>, as huggingface_hub's documentation lays the cache out.
+// Returns the folder models--org--name/snapshots/<commit> of the cache, whose layout is that of huggingface_hub's documentation. The file
+// refs/<revision> names the commit; without such a file the revision is itself the commit.
 std::optional<fs::path> cached_snapshot(const std::string& model, const std::string& revision = "main") {
   const size_t slash = model.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
@@ -55,7 +56,7 @@ std::optional<fs::path> cached_snapshot(const std::string& model, const std::str
                           (folder / "snapshots").string(), snapshots.size(), model));
 }
 
-// Of a checkpoint nothing is read but through its manifest, which is there unless something happened to it.
+// Refuses a checkpoint without a manifest. Every read of a checkpoint is verified by its manifest, so a missing one means damage.
 void check_manifest(const fs::path& folder) {
   if (!fs::exists(folder / kStateName) || fs::exists(folder / data::kManifestName)) return;
   throw data::Damaged(folder, fmt::format("{} is a checkpoint whose {} is gone, with the checksums of what it holds", folder.string(),

@@ -1,5 +1,5 @@
-// Tells which numbers of a run that an older program began are computed by other rules from here on (kNumberRules), and which notes on the
-// model train prints in its first lines. Pure functions, except that they read config.json files.
+// Reports which numbers will be computed by other rules than before when a run that an older program began is resumed (kNumberRules), and
+// the notes on the model that train prints first. Pure functions, except that they read config.json files.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace spillway::app {
 
-/// The source of a run that goes on from `checkpoint`: where an older program began the run with a tied head, its weights and state have no
-/// other, so the head stays tied, and the source's notes say so. Error(data): a config.json that cannot be read.
+/// Keeps the head tied in `source` if an older program began the run with a tied head, because then `checkpoint` has no weights and state
+/// for a separate one. A note in `source` says so. Throws Error(data) if a config.json cannot be read.
 void keep_tied_head(const std::filesystem::path& checkpoint, const Progress& progress, ModelSource& source);
 
 /// Returns the notes on the trained model that train prints, a sentence each.
 std::vector<std::string> model_notes(const ModelSource& source, const nn::Sequential& model);
 
-/// Returns what the coming steps compute by other rules than the steps before, a sentence each. It is empty if the run was begun by the
+/// Returns a sentence for each thing that the coming steps compute by other rules than the steps before. Empty if the run was begun by the
 /// rules of this program.
 std::vector<std::string> changed_rules(const Progress& progress, const ModelSource& source, const nn::Sequential& model);
 

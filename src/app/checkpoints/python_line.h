@@ -1,4 +1,4 @@
-// The line of Python that loads a checkpoint or an exported folder. A pure function.
+// Builds the line of Python that loads a checkpoint or an exported folder. A pure function.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace spillway::app {
 
-/// By transformers, and of `adapter` by PEFT with its base; empty for a model that reads images, which they do not know. Of `format`
-/// "onnx" by onnxruntime.
+/// Returns a line that loads the folder with transformers, or with PEFT if it holds an `adapter`, or with onnxruntime if `format` is
+/// "onnx". Empty for image models in the Hugging Face format, which transformers cannot load.
 std::string python_line(const models::ModelConfig& config, bool adapter, const std::string& format, const std::filesystem::path& folder);
 
 }  // namespace spillway::app

@@ -1,6 +1,6 @@
-// Parameters that a run froze at first and trains since: --allow-change freeze. They begin with fresh optimizer state and count their own
-// updates, as parameters that are added to an optimizer of PyTorch's on the way do (each has a `step` of its own, which bias corrections
-// use). Values and pure functions.
+// Parameters that a run froze at first and now trains, after --allow-change freeze. They start with fresh optimizer state and count their
+// own updates, like parameters that are added to a PyTorch optimizer later: each has its own `step`, which bias corrections use. Values and
+// pure functions.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -12,25 +12,25 @@
 namespace spillway::app {
 
 struct Thaw {
-  i64 updates = 0;  // that the run had applied before
+  i64 updates = 0;  // updates that the run had applied before these parameters were trained
   std::vector<std::string> parameters;
 };
 
 /// Names the parameters whose optimizer state in a checkpoint does not match the run that loads it, in the model's order.
 struct FreezeChange {
-  std::vector<std::string> thawed;  // trained now, without a state in it
-  std::vector<std::string> frozen;  // with a state in it, which is dropped
+  std::vector<std::string> thawed;  // trained now, but without state in the checkpoint
+  std::vector<std::string> frozen;  // frozen now; their state in the checkpoint is dropped
 };
 
-/// Lines to be said of it.
+/// Returns lines for the user that describe the change.
 std::vector<std::string> notes_of(const FreezeChange& change);
 
 nlohmann::json to_json(const std::vector<Thaw>& thawed);
 /// Reads the list that to_json() wrote. Any other JSON value gives an empty list.
 std::vector<Thaw> thawed_of(const nlohmann::json& json);
 
-/// Gives the parameters that were thawed rates of their own, with their group's values and the updates that they count from. Where a
-/// parameter was thawed more than once, the last time counts. Behind the groups' own rates.
+/// Adds OwnRates for the thawed parameters to `update`, with their group's values and with the number of updates from which they count. If
+/// a parameter was thawed more than once, the last time counts. To be called after the groups' own rates have been set.
 void count_own_updates(parallel::Update& update, const std::vector<Thaw>& thawed, const nn::Sequential& model);
 
 }  // namespace spillway::app

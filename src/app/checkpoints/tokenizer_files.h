@@ -1,4 +1,4 @@
-// The files that travel with a model's weights. Reads only.
+// Reads the files that are stored beside a model's weights: those of its tokenizer, and generation_config.json.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,14 +12,15 @@ namespace spillway::app {
 
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-/// Name and contents of each that is there: tokenizer.json and what lies beside it, the chat templates too, those of
-/// additional_chat_templates/ with the folder's name before theirs. Of a file, that one as tokenizer.json. Error(data): one of more than
-/// 256 MiB, or unreadable.
+/// Returns name and contents of each tokenizer file that exists: tokenizer.json, its companions in the same folder and the chat templates.
+/// The names of templates in additional_chat_templates/ include that folder. If the argument is a file, it is used as tokenizer.json.
+/// Throws Error(data) for a file that is unreadable or larger than 256 MiB.
 NamedTexts tokenizer_files(const std::filesystem::path& file_or_folder);
 
-/// What goes beside a model's weights but config.json: the files of its tokenizer, if it has one, and the generation_config.json of the
-/// weights. source.chat_template, if there is one, is chat_template.jinja, and the templates that transformers would take before it, for
-/// all conversations or for those with tools, are left out. The same errors.
+/// Returns name and contents of the files to write beside a model's weights, apart from config.json: the files of its tokenizer, if it has
+/// one, and the model's generation_config.json. source.chat_template, if set, becomes chat_template.jinja. Then the templates that
+/// transformers would prefer to it, for all conversations or for those with tools, are left out. Throws the same errors as
+/// tokenizer_files().
 NamedTexts model_files(const ModelSource& source, const std::optional<std::filesystem::path>& tokenizer);
 
 }  // namespace spillway::app
