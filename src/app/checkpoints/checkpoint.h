@@ -1,9 +1,8 @@
 // Writes, finds and loads the checkpoints of a run. A checkpoint is a folder such as <run>/checkpoints/step-00000100/ with these files:
 // - config.json and model.safetensors, which any Hugging Face tool loads. A run with adapters has adapter_config.json and
 //   adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
-// - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the arrays
-// of
-//   another rule, and "<name>.master" for bf16 and f16 weights.
+// - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the
+//   arrays of another rule, and "<name>.master" for bf16 and f16 weights.
 // - manifest.json, which holds the progress and checksums of all files. Every read is verified by them (data/folder_checksums.h).
 // A checkpoint is written under another name, fsynced and renamed, so a folder of the final name is always complete. The state is streamed
 // a few tiles at a time. Functions may run concurrently on different steps.

@@ -1,4 +1,4 @@
-// Checks that concern more than one option, or the node that the program runs on.
+// Implements check_settings(): checks of settings that concern more than one option, or the node that the program runs on.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -149,7 +149,7 @@ void check_checkpoint(const std::string& which) {
     refuse("[--checkpoint] expected last, best or a step from 1, got \"" + which + "\"");
 }
 
-// Checks that all commands which only run forward passes share.
+// Runs the checks that are common to the commands which only do forward passes: generate, chat, evaluate and classify.
 void check_forward(RanksConfig& config, const Host& host) {
   check_launcher(config, host);
   if (config.ranks > 1) check_stages(config);

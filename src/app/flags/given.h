@@ -40,8 +40,8 @@ Settings make_settings(Command command, const GivenMap& given, bool partial = fa
 /// Returns every option of the command with its value as JSON, one key per line. Unset options are null, or "auto" if the flag accepts it.
 std::string to_json(Command command, const Settings& settings);
 
-/// Checks that concern several options or the node, and throws Error(usage) if one fails: batches that do not divide, options that need
-/// another, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
+/// Runs the checks that concern several options or the node. Throws Error(usage) for batches that do not divide evenly, options that need
+/// another one, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
 /// $SLURM_TMPDIR is filled in.
 void check_settings(Settings& settings, const Host& host);
 

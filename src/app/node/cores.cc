@@ -74,7 +74,8 @@ const std::string& gpu_of(const std::vector<std::string>& gpus, int local_rank) 
   return gpus[static_cast<size_t>(local_rank) % gpus.size()];
 }
 
-// Returns the rank's number among the local ranks whose GPUs are near the same cores `near`, and the number of such ranks.
+// Returns the rank's number among the local ranks whose GPUs are near the same cores `near`, and the number of such ranks. `gpus` must be
+// the same list on all ranks; this is not known if each rank sees one GPU, because these may be different GPUs.
 std::pair<int, int> among_neighbours(const Host& host, const Launcher& launcher, const std::vector<std::string>& gpus,
                                      const std::vector<int>& near) {
   std::pair<int, int> mine{0, 0};

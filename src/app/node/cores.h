@@ -26,8 +26,8 @@ std::vector<int> cores_near(const Host& host, const std::string& pci_device);
 /// are the PCI devices of the GPUs that the node's ranks see; local rank r uses number r modulo their count. They are empty on the CPU
 /// backend. `bind` is the value of --bind:
 /// - none: the rank is not bound.
-/// - cores: a share of the cores near the rank's GPU, divided among the ranks whose GPUs are near the same cores. Without a GPU, of all
-/// cores.
+/// - cores: a share of the cores near the rank's GPU, divided among the ranks whose GPUs are near the same cores. Without GPUs, or if this
+///   rank sees only one, a share of all cores.
 /// - numa: all cores near the GPU. Without a GPU, the cores of one NUMA node; the ranks are spread over the nodes.
 /// - auto: as `cores` if the launcher binds no cores itself, else as `none`.
 std::vector<int> cores_of_rank(const Host& host, const std::string& bind, const Launcher& launcher, const std::vector<int>& allowed,
