@@ -1,8 +1,7 @@
 // The measured speeds of this node. `spillway bench` measures them and stores them per host in $XDG_CACHE_HOME/spillway/<host>.json (else
-// in
-// ~/.cache/spillway); the planner and the profile read them. A speed that was not measured has the default below. The file is untrusted:
-// for a value that is malformed or absurd the default is used, and `warning` says so. These are plain values. save_bench_rows() writes a
-// new file and renames it; only one process may do so at a time.
+// in ~/.cache/spillway); the planner and the profile read them. A speed that was not measured has the default below. The file is
+// untrusted: for a value that is malformed or absurd the default is used, and `warning` says so. These are plain values. save_bench_rows()
+// writes a new file and renames it; only one process may do so at a time.
 #pragma once
 #include <filesystem>
 #include <optional>
