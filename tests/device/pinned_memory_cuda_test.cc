@@ -1,7 +1,10 @@
 // Host memory that is page-locked for a GPU: on threads that have that GPU, all of it or nothing.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -13,6 +16,7 @@
 #include "device/device_query.h"
 #include "device/gpu_copy_cuda.h"
 #include "device/memory_source.h"
+#include "tests/support/forbid.h"
 
 namespace spillway::test::pinned_memory_cuda_test {
 namespace {
@@ -103,6 +107,26 @@ TEST_F(PinnedMemory, ThatIsRefusedInPartStaysPageableAndIsSaid) {
     source->give_back(at, kBytes);
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   }
+}
+
+// What is locked is unlocked without threads, and new memory stays pageable and is said to.
+TEST_F(PinnedMemory, WithoutAThreadToBeHadGoesOn) {
+  const auto without_threads = [] {
+    std::string said;
+    const auto source = pinned_memory({.refused = [&](i64, const std::string& why) { said = why; }});
+    const size_t before = emulated_cuda::registered_bytes();
+    std::byte* locked = source->take(kBytes);
+    const bool was_locked = is_locked(locked) && said.empty();
+    for (const int call : {SYS_clone, SYS_clone3}) forbid(call, EAGAIN);
+    source->give_back(locked, kBytes);
+    const bool is_unlocked = emulated_cuda::registered_bytes() == before;
+    std::byte* pageable = source->take(kBytes);
+    const bool is_said = said.find("refuses another thread") != said.npos && emulated_cuda::registered_bytes() == before;
+    pageable[kBytes - 1] = std::byte{1};
+    source->give_back(pageable, kBytes);
+    ::_exit(was_locked && is_unlocked && is_said ? 0 : 1);
+  };
+  EXPECT_EXIT(without_threads(), testing::ExitedWithCode(0), "");
 }
 #endif
 
