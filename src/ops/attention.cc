@@ -23,7 +23,7 @@ void forward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionO
                      workspace(kernels::attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), options.library)));
 }
 
-// What a backward is asked for, with what was kept for it.
+// Returns the options of the forward pass with the positions that the tape saved.
 AttentionOptions restored(Backward& b, AttentionOptions options, SavedTensor positions) {
   if (options.positions_BT.defined()) options.positions_BT = b.saved(positions);
   return options;
@@ -33,7 +33,7 @@ Tensor target_or_scratch(Backward& b, int input, const Shape& shape) {
   return b.needs(input) ? b.target(input) : empty(shape, b.gradient().dtype(), "unwanted gradient");
 }
 
-// The q, k and v thirds of [B, T, 3 * H * D] as views [B, T, H, D].
+// Views the q, k and v thirds of [B, T, 3 * H * D] as tensors [B, T, H, D].
 struct Thirds {
   Tensor q, k, v;
   Thirds(const Tensor& qkv, i64 heads) {
@@ -49,7 +49,7 @@ struct Thirds {
 Variable attention(const Variable& queries, const Variable& keys, const Variable& values, const AttentionOptions& options) {
   if (queries.shape().rank() != 4 || keys.shape().rank() != 4 || !(keys.shape() == values.shape()))
     refuse("attention", "q[B, T, H, D], k and v[B, T, Hkv, D]", {queries.value, keys.value, values.value});
-  // Kernels take heads that lie apart, as in a cache of keys and values; what a tape keeps is contiguous.
+  // Kernels accept heads with gaps between them, as in a key/value cache, but tensors that a tape saves must be contiguous.
   const bool kept = queries.needs_gradient() || keys.needs_gradient() || values.needs_gradient();
   const auto taken = [=](const Variable& x) { return kept || x.value.stride(-1) != 1 ? dense(x) : x; };
   const Variable q = taken(queries), k = taken(keys), v = taken(values);

@@ -41,7 +41,7 @@ Shape without_axis(const Shape& shape, int axis) {
   return shape_of(extents);
 }
 
-// reduce(y, axis) of the axes as one: it leaves that axis out.
+// Merges the reduced axes of an input into one and calls reduce(y, axis), which returns its result without that axis.
 using Reduce = std::function<Variable(const Variable& y, int axis)>;
 Variable over_axes(const char* op, const Variable& in, const AxisList& axes, bool keep, const Reduce& reduce) {
   const Variable x = dense(in);
@@ -98,7 +98,7 @@ Tensor place_of(const char* op, Best which, const Variable& x, int axis, bool ke
   return keep ? index : index.reshape(without_axis(x.shape(), at));
 }
 
-// The two numbers of each lane.
+// Returns the two softmax statistics of each lane, the elements along the axis.
 Tensor statistics_of(const Tensor& x, const Axis& axis) {
   const Tensor kept = empty({axis.outer, 2, axis.inner}, wide_dtype(x.dtype()), "softmax statistics");
   kernels::softmax_statistics(x, axis, kept);

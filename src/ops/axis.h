@@ -1,6 +1,7 @@
-// Reductions and orders along axes: f32, f64, bf16 and f16, inputs of any strides. Axes count from the front, negative ones from the end;
-// an empty list is all of them. `keep` leaves reduced axes with extent 1. Partition and order of every sum are functions of the shape alone
-// (fp64 partial sums). Throws Error(bug) on an axis that the tensor has not, or one without elements.
+// Reductions, softmax, running sums and top-k along axes, for f32, f64, bf16 and f16 inputs of any strides. Axes count from the front,
+// negative ones from the end; an empty list means all axes. `keep` leaves each reduced axis in the shape with extent 1. How a sum is split
+// and in which order it is added depends on the shape alone (partial sums are fp64). All throw Error(bug) on an axis that the tensor does
+// not have, and the reductions on one without elements.
 #pragma once
 #include <vector>
 
@@ -11,29 +12,32 @@ namespace spillway::ops {
 using autograd::Variable;
 using AxisList = std::vector<int>;
 
-/// NaN if there is one; the gradient goes to the first of equals.
+/// Return the largest and the smallest element, or NaN if there is one. The gradient goes to the first of several equal elements.
 Variable max(const Variable& x, const AxisList& axes = {}, bool keep = false);
 Variable min(const Variable& x, const AxisList& axes = {}, bool keep = false);
-/// int32: the place of the first of equals; NaN before all.
+/// Return the position along the axis (int32) of the largest and of the smallest element: the first of several equal ones. NaN ranks before
+/// every number.
 Tensor argmax(const Variable& x, int axis, bool keep = false);
 Tensor argmin(const Variable& x, int axis, bool keep = false);
 
-/// sum((x - mean)^2) / (n - correction): 1 is the unbiased one, PyTorch's default, 0 that of norms.
+/// Returns sum((x - mean)^2) / (n - correction). Correction 1, PyTorch's default, gives the unbiased variance; 0 gives the biased one that
+/// norms use.
 Variable var(const Variable& x, const AxisList& axes = {}, double correction = 1, bool keep = false);
-/// log(sum(exp(x))) without overflow.
+/// Returns log(sum(exp(x))), computed without overflow.
 Variable logsumexp(const Variable& x, const AxisList& axes, bool keep = false);
 
-/// Computed from x - max(x), whose digits are kept: backward computes the shares again from x, in wide_dtype.
+/// Both work on x - max(x), so that large inputs lose no digits. Backward recomputes the probabilities from x in wide_dtype.
 Variable softmax(const Variable& x, int axis);
 Variable log_softmax(const Variable& x, int axis);
-/// y[j] = x[0] + ... + x[j]
+/// Returns y[j] = x[0] + ... + x[j].
 Variable cumsum(const Variable& x, int axis);
 
 struct TopK {
   Variable values;
   Tensor index;  // int32
 };
-/// The k largest along the axis, in order, NaN before all, of equals the first.
+/// Returns the k largest elements along the axis and their positions, largest first. NaN ranks before every number, and of equal elements
+/// the first one comes first.
 TopK topk(const Variable& x, i64 k, int axis = -1);
 
 }  // namespace spillway::ops

@@ -1,6 +1,6 @@
-// Convolution of images and of rows, f32, f64, bf16 and f16 (summed in f32, rounded once), inputs of any strides: cross-correlation, as
-// PyTorch's. Legend: N images, C and O channels in and out, H and W rows and columns, L elements of a row. Kernels have at most 64 rows and
-// columns. Throws Error(bug), with the shapes and dtypes that came, on those that do not go together.
+// One- and two-dimensional convolution, in fact cross-correlation as in PyTorch: f32, f64, bf16 and f16 (summed in f32, rounded once),
+// inputs of any strides. Legend: N images, C and O input and output channels, H and W rows and columns, L elements of a one-dimensional
+// row. Filters have at most 64 rows and columns. Throws Error(bug), with the shapes and dtypes it got, on those that do not match.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/window.h"
@@ -10,7 +10,7 @@ namespace spillway::ops {
 using autograd::Variable;
 using kernels::Pair;
 
-/// Extent: Pair, of rows and columns, or i64, of a row.
+/// Options of a convolution. `Extent` is Pair (rows, columns) for images or i64 for one-dimensional rows.
 template <class Extent>
 struct ConvOptionsOf {
   Extent stride = 1, padding = 0, dilation = 1;
@@ -19,22 +19,23 @@ struct ConvOptionsOf {
 using ConvOptions = ConvOptionsOf<Pair>;
 using Conv1dOptions = ConvOptionsOf<i64>;
 
-/// PyTorch's conv2d: x[N, C, H, W], w[O, C / groups, kh, kw], bias[O] or no value -> [N, O, Ho, Wo].
+/// Computes PyTorch's conv2d of x[N, C, H, W], w[O, C / groups, kh, kw] and bias[O], or no bias if it has no value; returns [N, O, Ho, Wo].
 Variable conv2d(const Variable& x, const Variable& w, const Variable& bias, const ConvOptions& options = {});
-/// x[N, C, L], w[O, C / groups, k], bias[O] or no value -> [N, O, Lo].
+/// Computes PyTorch's conv1d of x[N, C, L], w[O, C / groups, k] and bias[O], or no bias if it has no value; returns [N, O, Lo].
 Variable conv1d(const Variable& x, const Variable& w, const Variable& bias, const Conv1dOptions& options = {});
 
 template <class Extent>
 struct ConvTransposeOptionsOf : ConvOptionsOf<Extent> {
-  Extent output_padding = 0;  // below the stride: of the extents that a convolution takes to x's, how far beyond the least
+  Extent output_padding = 0;  // elements added to the output's smallest possible extent; below the stride
 };
 using ConvTransposeOptions = ConvTransposeOptionsOf<Pair>;
 using ConvTranspose1dOptions = ConvTransposeOptionsOf<i64>;
 
-/// PyTorch's conv_transpose2d, the input gradient of a convolution: x[N, C, H, W], w[C, O / groups, kh, kw], bias[O] or no value ->
-/// [N, O, Ho, Wo] with Ho = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1, Wo alike.
+/// Computes PyTorch's conv_transpose2d, the input gradient of a convolution, of x[N, C, H, W], w[C, O / groups, kh, kw] and bias[O], or no
+/// bias if it has no value. Returns [N, O, Ho, Wo] with Ho = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1, and Wo
+/// likewise.
 Variable conv_transpose2d(const Variable& x, const Variable& w, const Variable& bias, const ConvTransposeOptions& options = {});
-/// x[N, C, L], w[C, O / groups, k], bias[O] or no value -> [N, O, Lo].
+/// Computes PyTorch's conv_transpose1d of x[N, C, L], w[C, O / groups, k] and bias[O], or no bias if it has no value; returns [N, O, Lo].
 Variable conv_transpose1d(const Variable& x, const Variable& w, const Variable& bias, const ConvTranspose1dOptions& options = {});
 
 }  // namespace spillway::ops

@@ -1,12 +1,12 @@
-// Views of any strides as the contiguous tensors that kernels, and tapes that save them, take. A copy's gradient is that of its view: a
-// gradient is contiguous and has the view's shape, whatever the strides.
+// Makes strided views contiguous, because kernels and saved tensors need contiguous memory. The copy is not an op on the tape: a gradient
+// is contiguous and has the view's shape, whatever its strides, so the copy's gradient serves as the view's.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/layout.h"
 
 namespace spillway::ops {
 
-/// The same elements, contiguous: x itself if it is.
+/// Returns x if it is contiguous or undefined, else a contiguous copy.
 inline Tensor dense(const Tensor& x) {
   if (!x.defined() || x.is_contiguous()) return x;
   const Tensor copy = empty(x.shape(), x.dtype(), "contiguous copy");
@@ -16,7 +16,7 @@ inline Tensor dense(const Tensor& x) {
 inline autograd::Variable dense(autograd::Variable x) {
   if (!x.value.defined() || x.value.is_contiguous()) return x;
   x.value = dense(x.value);
-  x.weight = false;  // a copy lies elsewhere
+  x.weight = false;  // the copy does not lie in the parameter's storage
   return x;
 }
 

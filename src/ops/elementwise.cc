@@ -15,7 +15,7 @@ using autograd::SavedTensor;
 using kernels::Binary;
 using kernels::Unary;
 
-// Input i's gradient, which `write` writes in `dtype`: that of a bf16 or f16 parameter is then widened.
+// Lets `write` write input i's gradient in `dtype`; the gradient of a bf16 or f16 parameter is then widened to its target.
 template <class Write>
 void give_written(Backward& b, int i, DType dtype, const Write& write) {
   const Tensor to = b.target(i);
@@ -25,7 +25,7 @@ void give_written(Backward& b, int i, DType dtype, const Write& write) {
   kernels::copy(narrow, to);
 }
 
-// Gives input `i` of shape `shape` the gradient a op b of the output's shape.
+// Gives input `i`, of shape `shape`, the gradient `left op right`, which has the output's shape and is summed if the input was broadcast.
 void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left, const Tensor& right) {
   if (shape == b.gradient().shape())
     return give_written(b, i, left.dtype(), [&](const Tensor& to) { kernels::binary(op, left, right, to); });

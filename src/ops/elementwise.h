@@ -1,6 +1,7 @@
-// Element-wise ops, f32, f64, bf16 and f16 (computed in f32), inputs of any strides. Two-argument ops broadcast like numpy; the gradient of
-// a broadcast input is the sum over the axes it was stretched along, in ascending order. One rounding an operation; no element's value
-// depends on its place in the tensor. Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
+// Element-wise arithmetic and activations for f32, f64, bf16 and f16 (computed in f32), inputs of any strides. Two-argument ops broadcast
+// as numpy does; the gradient of a broadcast input is the sum over the axes along which it was broadcast, in ascending order. Each op
+// rounds once, and no element's value depends on its place in the tensor. Throws Error(bug) on dtypes that differ or shapes that do not
+// broadcast.
 #pragma once
 #include "autograd/tape.h"
 
@@ -13,22 +14,22 @@ Variable sub(const Variable& a, const Variable& b);
 Variable mul(const Variable& a, const Variable& b);
 Variable div(const Variable& a, const Variable& b);
 
-/// x times Wide<T>(factor).
+/// Returns x times the factor, which is first rounded to the type computed in.
 Variable scale(const Variable& x, double factor);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);
 Variable sqrt(const Variable& x);
-/// 1 / sqrt(x)
+/// Returns 1 / sqrt(x).
 Variable rsqrt(const Variable& x);
 Variable tanh(const Variable& x);
 Variable sigmoid(const Variable& x);
-/// The gradient at 0 is 0.
+/// Returns max(x, 0). The gradient at 0 is 0.
 Variable relu(const Variable& x);
-/// x * sigmoid(x)
+/// Returns x * sigmoid(x).
 Variable silu(const Variable& x);
-/// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): GPT-2's gelu_new (Hendrycks and Gimpel, arXiv:1606.08415)
+/// Returns 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's gelu_new (Hendrycks and Gimpel, arXiv:1606.08415).
 Variable gelu_tanh(const Variable& x);
-/// 0.5 x (1 + erf(x / sqrt 2))
+/// Returns 0.5 x (1 + erf(x / sqrt 2)).
 Variable gelu_erf(const Variable& x);
 
 }  // namespace spillway::ops

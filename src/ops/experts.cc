@@ -52,10 +52,10 @@ namespace {
 
 Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tensor(); }
 
-// Inputs: x, then the weights.
+// Op input 0 is x; the weights of the experts follow.
 constexpr int kFirstWeight = 1;
 
-// Where the CPU can see that the expert has none its weight need not be made.
+// Returns whether the expert has no rows, so that its weight need not be dequantized. Only host memory can be asked without waiting.
 bool has_no_rows(const Tensor& begins, size_t expert) {
   if (begins.device().is_meta() || begins.device().is_cuda()) return false;
   const i32* begin = begins.data<i32>() + expert;

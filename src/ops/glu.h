@@ -1,4 +1,4 @@
-// Gated linear units (Shazeer, arXiv:2002.05202), fused: the gate's activation is recomputed in backward, not saved.
+// Gated linear units (Shazeer, arXiv:2002.05202) as one fused op: backward recomputes the gate's activation instead of saving it.
 #pragma once
 #include "autograd/tape.h"
 
@@ -6,9 +6,9 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// silu(gate) * up; equal shapes, any strides.
+/// Returns silu(gate) * up. Both have the same shape and any strides.
 Variable swiglu(const Variable& gate, const Variable& up);
-/// gelu_tanh(gate) * up.
+/// Returns gelu_tanh(gate) * up, under the same conditions.
 Variable geglu(const Variable& gate, const Variable& up);
 
 }  // namespace spillway::ops

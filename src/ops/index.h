@@ -1,6 +1,6 @@
-// Elements by their places along an axis: f32, f64, bf16 and f16, inputs of any strides. Places are int32 in [0, the axis' extent); others
-// are Error(data), on a GPU NaN. What is added to one place is added in ascending order, in wide_dtype, and rounded once. Throws Error(bug)
-// on shapes that do not go together.
+// Selection and addition of elements by their indices along an axis: f32, f64, bf16 and f16, inputs of any strides. Indices are int32 in
+// [0, extent of the axis). An index out of range throws Error(data) on a CPU and gives NaN on a GPU. Values added to the same element are
+// added in ascending order, in wide_dtype, and rounded once. Throws Error(bug) on shapes that do not match.
 #pragma once
 #include "autograd/tape.h"
 
@@ -8,11 +8,11 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// The slices of x at the places index[K], which may repeat: the axis' extent becomes K.
+/// Returns the slices of x at index[K], which may repeat: the axis gets extent K.
 Variable index_select(const Variable& x, int axis, const Tensor& index);
-/// out[..., k, ...] = x[..., index[..., k, ...], ...]: index has x's extents but along the axis.
+/// Returns out[..., k, ...] = x[..., index[..., k, ...], ...]. The index must have x's extents on every other axis.
 Variable gather(const Variable& x, int axis, const Tensor& index);
-/// x with source[..., k, ...] added at index[..., k, ...]; source has the shape of the index.
+/// Returns x with source[..., k, ...] added at index[..., k, ...]. The source has the shape of the index.
 Variable scatter_add(const Variable& x, int axis, const Tensor& index, const Variable& source);
 
 }  // namespace spillway::ops

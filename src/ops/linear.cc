@@ -23,7 +23,7 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor
   kernels::matmul(a, b, bias, out, workspace_of(a, out));
 }
 
-// y = x w (+ bias), added to what `others` holds if it holds something.
+// Computes y = x w (+ bias), plus `others` if it is defined.
 void multiply_onto(const Tensor& others, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
   if (!others.defined()) return multiply(a, b, bias, out);
   kernels::matmul_onto(as_rows(others), a, b, bias, out, workspace_of(a, out));
@@ -51,7 +51,7 @@ Tensor empty_product(const Variable& x, const LinearWeights& weights) {
   return empty(shape, x.dtype(), "linear");
 }
 
-// What backward makes of a product's gradient dy: of its weight, from the rows that were multiplied, and of its bias.
+// Computes the gradients of a product's weight and bias from the gradient dy of its result. `kept_rows` are the rows that were multiplied.
 void weight_gradients(Backward& b, SavedTensor kept_rows, bool in_out, int weight, int bias) {
   const Tensor dy = as_rows(b.gradient());
   if (b.needs(weight)) {
@@ -66,7 +66,7 @@ void check_residual(const Variable& residual, const Tensor& y) {
     refuse("linear", "a residual of the result's shape and type", {residual.value, y});
 }
 
-// y = (residual +) x w (+ bias) is there.
+// Records on the tape that y = (residual +) x w (+ bias), which has already been computed.
 Variable record_linear(const Variable& x, const LinearWeights& weights, const Variable& residual, const Tensor& y) {
   const Variable& w = weights.w.stored;
   Recorder r({x, w, weights.bias, residual}, "linear");
@@ -101,7 +101,7 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias, Weig
 
 namespace {
 
-// linear(gelu_tanh(x)) (+ residual), where that is `gelu`.
+// Computes linear(gelu_tanh(x)) (+ residual), given `gelu` = gelu_tanh(x).
 Variable linear_of_gelu(const Variable& x, const Tensor& gelu, const LinearWeights& down, const Variable& residual) {
   const Tensor y = empty_product(gelu, down);
   check_residual(residual, y);

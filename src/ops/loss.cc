@@ -26,7 +26,7 @@ void check(const char* op, const Variable& x, const Tensor& targets) {
   refuse(op, "rows [..., V] and one target a row", {x.value, targets});
 }
 
-// The summed losses times value_factor; the gradient is gradient_factor times that of the sum.
+// Returns the summed losses times value_factor. The gradient is gradient_factor times the gradient of the sum.
 Variable sum_of_losses(const Variable& in, const Tensor& classes, double value_factor, double gradient_factor) {
   check("cross_entropy", in, classes);
   const Variable logits = dense(in);
@@ -59,16 +59,16 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets) {
 
 namespace {
 
-// A part of the logits, kept in rows of `pitch` elements from the element `at` of the buffer on.
+// A rectangular part of the logits. Its rows lie `pitch` elements apart, beginning at element `at` of the buffer.
 struct Piece {
   i64 row, rows, column, columns, pitch, at;
 };
 
-// Row by row, the logits in their pieces one after the other.
+// Cuts the logits into pieces, row by row, and lays the pieces out one after the other.
 struct Cut {
   std::vector<Piece> pieces;
   i64 all = 0, largest = 0;  // elements
-  bool kept = false;         // between forward and backward
+  bool kept = false;         // all pieces stay in memory between forward and backward
 
   Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {
     const kernels::LogitsCut cut = kernels::logits_cut(rows, vocabulary, wide, memory.piece_bytes);
@@ -84,13 +84,13 @@ struct Cut {
   }
 };
 
-// The fused head. Its logits are in wide_dtype of x and come in pieces, all there at once or one at a time.
+// The fused head. Its logits are in wide_dtype of x and are computed in pieces, which are in memory all at once or one at a time.
 struct Head {
   Tensor x, w, targets;
   i64 rows, vocabulary;
-  double cap;  // of the logits; 0: none
+  double cap;  // soft cap of the logits; 0: none
   std::vector<Piece> pieces;
-  bool kept;  // all there at once
+  bool kept;  // all pieces are in memory at once
   i64 buffer_elems = 0;
 
   Head(const Tensor& hidden, const Tensor& weight, const Tensor& wanted, const LogitsMemory& memory, double softcap)
@@ -108,7 +108,7 @@ struct Head {
     return buffer.slice(0, p.at, p.at + p.rows * p.pitch).reshape({p.rows, p.pitch});
   }
   static Tensor logits_in(const Piece& p, const Tensor& buffer) { return memory_of(p, buffer).slice(1, 0, p.columns); }
-  // Where the gradient of a piece's logits goes: in their place, each narrow row at the start of its wide row, with what pads it.
+  // The gradient of a piece's logits overwrites them. A narrower gradient row lies at the start of its wide row and includes the padding.
   Tensor gradients_in(const Piece& p, const Tensor& buffer) const {
     const Tensor memory = memory_of(p, buffer);
     if (memory.dtype() == x.dtype()) return memory;
@@ -119,7 +119,7 @@ struct Head {
   Tensor x_of(const Piece& p) const { return x.slice(0, p.row, p.row + p.rows); }
   Tensor targets_of(const Piece& p) const { return targets.slice(0, p.row, p.row + p.rows); }
   Tensor w_of(const Piece& p) const { return w.slice(0, p.column, p.column + p.columns); }
-  // With the rows of zeros that the columns which pad the piece would have.
+  // Returns the piece's rows of w, followed by rows of zeros for the columns that pad the piece.
   Tensor padded_w(const Piece& p) const {
     if (p.pitch == p.columns) return w_of(p);
     const Tensor padded = zeros({p.pitch, w.size(1)}, w.dtype(), "logits' weight");
@@ -133,12 +133,12 @@ struct Head {
     kernels::matmul(x_of(p), padded_w(p).transpose(0, 1), {}, out, workspace(bytes));
     if (cap > 0) kernels::softcap(out, cap, out);
   }
-  // sum (+)= dlogits w, over the pieces of the same rows.
+  // Computes sum (+)= dlogits w, over the pieces of the same rows.
   void add_input_gradient(const Piece& p, const Tensor& dlogits, const Tensor& sum) const {
     const i64 bytes = kernels::matmul_workspace_bytes(p.rows, w.size(1), p.pitch, x.dtype(), sum.dtype());
     kernels::matmul(dlogits, padded_w(p), {}, sum, workspace(bytes), p.column == 0 ? kernels::Store::replace : kernels::Store::add);
   }
-  // dw (+)= dlogits^T x, over the pieces of the same columns.
+  // Computes dw (+)= dlogits^T x, over the pieces of the same columns.
   void add_weight_gradient(const Piece& p, const Tensor& dlogits, const Tensor& dw) const {
     const Tensor to = dw.slice(0, p.column, p.column + p.columns);
     const bool padded = p.pitch > p.columns;
@@ -150,7 +150,7 @@ struct Head {
   }
 };
 
-// Writes statistics and adds up the losses; leaves in `buffer` what it has room for.
+// Writes the statistics and sums up the losses. Afterwards `buffer` holds all logits if they are kept, else the last piece.
 void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistics, const Tensor& total) {
   const Tensor losses = empty({head.rows}, statistics.dtype(), "token losses");
   for (const Piece& p : head.pieces) {
@@ -161,10 +161,10 @@ void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistic
   kernels::sum_in_order(losses, 1, total);
 }
 
-// `converted`: what `buffer` keeps is the logits' gradient already. Undefined gradients are not wanted.
+// Computes the gradients of x and w; undefined ones are not wanted. `converted`: the logits in `buffer` have already become their gradient.
 void head_gradients(const Head& head, const Tensor& buffer, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
                     const Tensor& dw) {
-  // The input's gradient is rounded once, whatever its pieces.
+  // The input's gradient is summed wide and rounded once, however many pieces there are.
   const bool sums_apart = dx.defined() && head.pieces[0].columns < head.vocabulary && dx.dtype() != head.wide();
   const Tensor sums = sums_apart ? empty(dx.shape(), head.wide(), "sums of the head's input gradient") : dx;
   for (const Piece& p : head.pieces) {
@@ -201,8 +201,8 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
   head_losses(head, logits, statistics, total);
   Recorder r({x, w});
   const auto kept_x = r.save(x), kept_w = r.save(w), kept_targets = r.save(targets), kept_statistics = r.save(statistics);
-  // Only this op ever sees the logits it keeps, so backward may turn them into their gradient in place, where a later part finds it. Logits
-  // that are not kept are computed again by each part.
+  // Only this op sees the logits it keeps, so backward may overwrite them with their gradient, where the backward's second part finds it.
+  // Logits that are not kept are computed again in each part.
   const SavedTensor kept_logits = head.kept ? r.save(logits) : SavedTensor();
   return r.output(total, [=](Backward& b) {
     const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), memory, softcap);

@@ -1,5 +1,6 @@
-// Cross entropy with natural logarithms. Negative targets are not counted. Token losses are fp32 (fp64 for f64) log-sum-exps, summed in
-// fp64 in row order. Legend: N = rows (tokens), V = vocabulary, C = channels.
+// Cross entropy for language models, with natural logarithms. Tokens with a negative target do not contribute. Each token's loss is
+// computed in fp32 (fp64 for f64) from a log-sum-exp; losses are summed in fp64 in row order. Legend: N = rows (tokens), V = vocabulary, C
+// = channels.
 #pragma once
 #include "autograd/tape.h"
 
@@ -7,27 +8,29 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Sum of the token losses of logits[N, V] (or [B, T, V]) against targets (int32, N of them): an f64 scalar. Its gradient is that of
-/// Wide<T>(gradient_factor) times the sum, times the incoming gradient. Throws Error(data) on a target >= V.
+/// Returns the sum of the token losses of logits[N, V] (or [B, T, V]) against N int32 targets, as an f64 scalar. Its gradient is
+/// Wide<T>(gradient_factor) times the gradient of the sum, times the incoming gradient. Throws Error(data) on a target >= V.
 Variable cross_entropy_sum(const Variable& logits, const Tensor& targets_N, double gradient_factor);
 
-/// The mean over counted targets, an f64 scalar; at least one target must count (Error(data) otherwise).
+/// Returns the mean loss over the tokens whose target is not negative, as an f64 scalar. Throws Error(data) if there is no such token.
 Variable cross_entropy_mean(const Variable& logits, const Tensor& targets_N);
 
-/// How much of the logits lies in memory: what is cut is a matter of piece_bytes, which so changes bits; what is kept changes none.
+/// How much memory the logits take. piece_bytes decides how they are cut into pieces, so it changes result bits; kept_bytes only decides
+/// whether they are kept, and changes none.
 struct LogitsMemory {
-  i64 piece_bytes = 256 * kMiB;  // at a time, where they are more (kernels::logits_cut)
-  i64 kept_bytes = piece_bytes;  // between forward and backward, if all are not more, or are one piece
+  i64 piece_bytes = 256 * kMiB;  // most bytes computed at a time (kernels::logits_cut)
+  i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward
 };
 
-/// Bytes of all logits of linear_cross_entropy of x of this type, where its backward would compute them again; 0 where it keeps them. On
-/// the device of the stream in force, which decides how they are cut.
+/// Returns the bytes of logits that linear_cross_entropy's backward computes again for an x of this dtype, 0 if it keeps them. The cut, and
+/// so the answer, depends on the device of the current stream.
 i64 logits_again_bytes(i64 rows, i64 vocabulary, DType dtype, const LogitsMemory& memory = {});
 
-/// cross_entropy_sum(x w^T): x[N, C] (or [B, T, C]), w[V, C]. The logits are cut into pieces: on a CPU of whole rows, on a GPU of columns.
-/// Kept logits become their gradient in place; others are recomputed in backward, piece by piece. The weight's gradient is summed over
-/// pieces of rows and the input's over pieces of columns in ascending order, both as wide as x's wide_dtype. Of bf16 the logits are f32,
-/// their gradient bf16, the weight's gradient f32. `softcap` above 0: of softcap * tanh(logits / softcap).
+/// Returns cross_entropy_sum(x w^T) for x[N, C] (or [B, T, C]) and w[V, C] without ever holding more logits than `memory` allows. The
+/// logits are cut into pieces: whole rows on a CPU, columns on a GPU. Kept logits are overwritten with their gradient; the others are
+/// recomputed in backward, piece by piece. The weight's gradient is summed over pieces of rows and the input's over pieces of columns, in
+/// ascending order and in x's wide_dtype. For bf16 the logits are f32, their gradient bf16 and the weight's gradient f32. With `softcap`
+/// above 0 the loss is that of softcap * tanh(logits / softcap).
 Variable linear_cross_entropy(const Variable& x, const Variable& w, const Tensor& targets_N, double gradient_factor,
                               const LogitsMemory& memory = {}, double softcap = 0);
 

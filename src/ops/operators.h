@@ -1,6 +1,6 @@
-// Arithmetic as it is written: the ops of elementwise.h and pointwise.h as operators, of variables, tensors (constants) and numbers. A
-// number stands for a tensor of rank 0 of the other side's dtype, to which it is rounded; but x * number is scale(). Comparisons give masks
-// (uint8), so that == of two variables is no bool.
+// C++ operators for the ops of elementwise.h and pointwise.h, on variables, tensors (which are constants) and numbers. A number becomes a
+// rank-0 tensor of the other operand's dtype and is rounded to it; only x * number is scale(). Comparisons return masks (uint8), so == of
+// two variables is not a bool.
 #pragma once
 #include "ops/elementwise.h"
 #include "ops/pointwise.h"
@@ -40,7 +40,7 @@ inline Tensor operator>=(const Variable& a, double b) { return ops::ge(a, b); }
 
 namespace spillway {
 
-// So that they are found for tensors too.
+// The operators are also declared here, so that argument-dependent lookup finds them for Tensor operands.
 using autograd::operator+;
 using autograd::operator-;
 using autograd::operator*;

@@ -24,7 +24,7 @@ Tensor map(Pointwise op, std::initializer_list<Tensor> operands, const Shape& sh
   return out;
 }
 
-// f(x) with slope(x, dy).
+// Computes f(x); its gradient is slope(x, dy).
 Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = {}, const char* op = __builtin_FUNCTION()) {
   const Tensor y = map(f, {x.value}, x.shape(), numbers);
   Recorder r({x}, op);
@@ -32,7 +32,7 @@ Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = 
   return r.output(y, [=](Backward& b) { b.pass(0, map(slope, {b.saved(kept), b.gradient()}, b.gradient().shape(), numbers)); });
 }
 
-// f(a, b); its slopes take a, b and dy, that by b as `of_second` says: (b, a, dy) where `turned`.
+// Computes f(a, b). A slope is called as slope(a, b, dy), or as slope(b, a, dy) if it is to be turned (`turn_first`, `turn_second`).
 Variable two(const char* op, Pointwise f, Pointwise of_first, Pointwise of_second, bool turn_first, bool turn_second, const Variable& x,
              const Variable& y) {
   const Tensor out = map(f, {x.value, y.value}, stretched_shape(op, {x.value, y.value}));
@@ -61,7 +61,7 @@ Tensor mask_of(Compare op, const Variable& a, double b) {
   return mask;
 }
 
-// The shape that a mask and the tensors it chooses among stretch to.
+// Returns the shape to which a mask and the two tensors it chooses from are broadcast.
 Shape masked_shape(const char* op, const Tensor& mask, const Tensor& a, const Tensor& b) {
   const Shape chosen = stretched_shape(op, {a, b});
   bool fits = size_of(mask.dtype()) == 1;

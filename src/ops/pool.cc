@@ -28,7 +28,7 @@ Shape adapted(const char* op, const Variable& x, Pair size) {
   return {in[0], in[1], size.h, size.w};
 }
 
-// Rows as images of one row, through `pool` and back.
+// Pools one-dimensional rows as images of one row.
 template <class Pool>
 Variable of_rows(const char* op, const Variable& x, Pool pool) {
   const Shape& in = x.shape();

@@ -11,7 +11,7 @@ namespace {
 using autograd::Backward;
 using autograd::Recorder;
 
-// x seen as [outer, n, inner] -> factor times the sums over n, in the shape `out`; `kept` is `out` with the summed axes of extent 1.
+// Sums x, seen as [outer, n, inner], over n, times factor. `out` is the result's shape, `kept` the same with the summed axes at extent 1.
 Variable sum_over(const char* op, const Variable& in, i64 outer, i64 n, i64 inner, double factor, const Shape& out, const Shape& kept) {
   const Variable x = dense(in);
   const Tensor y = empty(out, x.dtype(), "sum");

@@ -1,5 +1,5 @@
-// Sums and means, f32, f64, bf16 and f16, of inputs of any strides. Partition and order of every sum are functions of the shape alone (fp64
-// partial sums for all).
+// Sums and means for f32, f64, bf16 and f16 inputs of any strides. How a sum is split and in which order it is added depends on the shape
+// alone; partial sums are fp64 for all dtypes.
 #pragma once
 #include "autograd/tape.h"
 
@@ -7,10 +7,10 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Over all elements: a scalar (rank 0).
+/// Return the sum and the mean of all elements as a scalar (rank 0).
 Variable sum(const Variable& x);
 Variable mean(const Variable& x);
-/// Over one axis; `keep` leaves it with extent 1.
+/// Return the sum and the mean over one axis; `keep` leaves this axis in the shape with extent 1.
 Variable sum(const Variable& x, int axis, bool keep);
 Variable mean(const Variable& x, int axis, bool keep);
 

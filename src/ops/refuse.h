@@ -1,4 +1,4 @@
-// How ops refuse what they cannot take: the op's name, what it expected, and the types and shapes that came.
+// Error messages of ops that reject their inputs: they name the op, what it expected, and the dtypes and shapes it got.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -18,7 +18,7 @@ namespace spillway::ops {
   throw Error(ErrorCode::bug, text);
 }
 
-/// `axis` counted from the front; a negative one counts from the end.
+/// Returns `axis` counted from the front; a negative axis counts from the end. Throws Error(bug) if x has no such axis.
 inline int axis_from_front(const char* op, const Tensor& x, int axis) {
   if (-x.rank() <= axis && axis < x.rank()) return axis < 0 ? axis + x.rank() : axis;
   refuse(op, "an axis of the tensor, not " + std::to_string(axis), {x});

@@ -1,11 +1,11 @@
-// A tensor made of zeros and of elements that are added in places along one axis: what gradients of picked elements are.
+// Builds a tensor of zeros to which elements are added at given indices along one axis: the gradient of ops that pick elements.
 #pragma once
 #include "kernels/accumulate.h"
 #include "kernels/axis/pick.h"
 
 namespace spillway::ops {
 
-/// `sums`, in wide_dtype of `dtype`, as a tensor of `dtype`.
+/// Returns `sums`, which are in wide_dtype of `dtype`, rounded to `dtype`.
 inline Tensor rounded(const Tensor& sums, DType dtype) {
   if (!is_half(dtype)) return sums;
   const Tensor narrow = empty(sums.shape(), dtype, "rounded sums");
@@ -13,7 +13,7 @@ inline Tensor rounded(const Tensor& sums, DType dtype) {
   return narrow;
 }
 
-/// Of shape `shape` and of from's type; added in ascending order, rounded once.
+/// Returns a tensor of shape `shape` and of from's dtype: zeros plus from's elements at `index`, added in ascending order and rounded once.
 inline Tensor scattered(const Tensor& from, const kernels::Axis& axis, const Tensor& index, const kernels::Picks& picks,
                         const Shape& shape) {
   const Tensor sums = zeros(shape, wide_dtype(from.dtype()), "scattered sums");

@@ -43,7 +43,7 @@ Tensor permuted(const Tensor& x, const Axes& axes) {
   }
 }
 
-// The axes counted from the front, and the permutation that undoes them.
+// Returns the axes counted from the front, and the permutation that undoes them.
 std::pair<Axes, Axes> axes_of(const Shape& shape, const std::vector<int>& axes) {
   Axes there, back;
   there.rank = back.rank = shape.rank();
@@ -194,7 +194,7 @@ Variable stack(const std::vector<Variable>& parts, int axis) {
 
 namespace {
 
-// Where x lies in what is padded.
+// Returns the view of a padded tensor in which x lies.
 Tensor inside(Tensor padded, const std::vector<Padding>& paddings) {
   const int first = padded.rank() - static_cast<int>(paddings.size());
   for (size_t i = 0; i < paddings.size(); ++i) {

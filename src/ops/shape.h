@@ -1,5 +1,5 @@
-// Ops that move elements: f32, f64, bf16 and f16, inputs of any strides, contiguous results. reshape shares memory with a contiguous
-// input; all else is written anew.
+// Ops that rearrange elements: f32, f64, bf16 and f16, inputs of any strides, contiguous results. reshape shares memory with a contiguous
+// input; every other op copies.
 #pragma once
 #include <limits>
 #include <variant>
@@ -11,37 +11,38 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// The same elements in the same order.
+/// Returns the same elements in the same order in another shape.
 Variable reshape(const Variable& x, const Shape& shape);
-/// Axis i of the result is axis axes[i] of x; negative axes count from the end.
+/// Returns x with its axes reordered: axis i of the result is axis axes[i] of x. Negative axes count from the end.
 Variable permute(const Variable& x, const std::vector<int>& axes);
-/// Every step-th of [begin, end) of one axis; step above 0. Steps above 1 are an index_select().
+/// Returns every step-th element of [begin, end) along one axis. The step is above 0; steps above 1 use index_select().
 Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step = 1);
 
-/// Of one axis, as Python's begin:end:step: negative bounds count from the end, and what lies beyond the axis is its end. Step above 0.
+/// A range of one axis, like Python's begin:end:step. Negative bounds count from the end, bounds beyond the axis mean its end, and the step
+/// is above 0.
 struct Range {
   i64 begin = 0, end = std::numeric_limits<i64>::max(), step = 1;
 };
-/// x[places[0], places[1], ...] of the first axes: a number takes one element of its axis, which goes; a Range some; `Range{}` all. A
-/// negative number counts from the end.
+/// Returns x[places[0], places[1], ...], one place for each of the first axes. A number takes one element and removes its axis, counting
+/// from the end if it is negative; a Range takes a part of the axis, and `Range{}` all of it.
 Variable index(const Variable& x, const std::vector<std::variant<i64, Range>>& places);
-/// Along `axis`; the other extents are equal. At least one part.
+/// Joins at least one part along `axis`. Their other extents must be equal.
 Variable concat(const std::vector<Variable>& parts, int axis);
 
-/// Two axes change places.
+/// Returns x with the axes a and b swapped.
 Variable transpose(const Variable& x, int a, int b);
-/// Parts of these extents along `axis`, which sum to its own.
+/// Returns parts of x with these extents along `axis`; the extents sum to the extent of the axis.
 std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, int axis);
-/// Parts of one shape along a new axis, which is the axis `axis` of the result.
+/// Joins parts of one shape along a new axis, which becomes axis `axis` of the result.
 Variable stack(const std::vector<Variable>& parts, int axis);
-/// What is put before and behind an axis.
+/// Elements added before and behind an axis.
 struct Padding {
   i64 before = 0, behind = 0;
 };
-/// `value` around x: one entry for each of the last axes, the last axis' last.
+/// Surrounds x with `value`. `paddings` has one entry for each of the last axes, the last axis's entry last.
 Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value = 0);
-/// Of the matrices of the last two axes what is on and below (above) the diagonal, zero elsewhere; diagonal 1 is the one above the main
-/// one.
+/// Return x with zeros in each matrix of the last two axes except on and below (tril) or on and above (triu) the diagonal. Diagonal 0 is
+/// the main one and 1 the one above it.
 Variable tril(const Variable& x, i64 diagonal = 0);
 Variable triu(const Variable& x, i64 diagonal = 0);
 

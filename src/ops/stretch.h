@@ -1,4 +1,4 @@
-// Shapes that stretch as numpy does: the common one, and what becomes of a stretched input's gradient.
+// Broadcasting as in numpy: the common shape of several inputs, and the gradient of an input that was broadcast.
 #pragma once
 #include <initializer_list>
 
@@ -6,10 +6,10 @@
 
 namespace spillway::ops {
 
-/// The shape that all stretch to. Throws Error(bug) in the name of `op` on shapes that do not, or on types that differ.
+/// Returns the shape to which all inputs broadcast. Throws Error(bug) in the name of `op` if there is none or the dtypes differ.
 Shape stretched_shape(const char* op, std::initializer_list<Tensor> inputs);
 
-/// The gradient of an input of shape `wanted` that was stretched: the sum over the stretched axes, the first axis first.
+/// Returns the gradient of an input of shape `wanted` that was broadcast: the sum over its broadcast axes, first axis first.
 Tensor sum_to(Tensor gradient, const Shape& wanted);
 
 }  // namespace spillway::ops

@@ -1,4 +1,5 @@
-// A weight as products take it: its values, or units that are made into values for each product and forgotten (kernels/quantized). Values.
+// A weight as matrix products take it: plain values, or quantized units that are dequantized for each product and then freed
+// (kernels/quantized). A value type.
 #pragma once
 #include <concepts>
 
@@ -12,14 +13,14 @@ namespace spillway::ops {
 using autograd::Variable;
 
 struct Weight {
-  /// A plain one.
+  /// Wraps a plain weight.
   template <std::convertible_to<Variable> V>
   Weight(V&& w) : stored(std::forward<V>(w)), shape(stored.shape()) {}
   Weight(Variable w, kernels::WeightFormat f, const Shape& s) : stored(std::move(w)), format(f), shape(s) {}
 
   Variable stored;
-  kernels::WeightFormat format = kernels::WeightFormat::plain;  // else `stored` is not differentiable
-  Shape shape;                                                  // of the values
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // if not plain, `stored` is not differentiable
+  Shape shape;                                                  // shape of the values, not of `stored`
 };
 
 inline Weight dense(Weight w) {
@@ -27,8 +28,8 @@ inline Weight dense(Weight w) {
   return w;
 }
 
-/// The values, of the type of `stored`'s words: itself if plain, else made now. But those of bf16 are as they are for products in f32 on a
-/// CPU, which widen as they read.
+/// Returns the weight's values in the dtype of `stored`: `stored` itself if it is plain, else values dequantized now. One exception: bf16
+/// values for f32 products on a CPU are returned as bf16, because those products widen them while they read.
 inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {
   if (format == kernels::WeightFormat::plain) return stored;
   constexpr DType kNarrow = DType::bf16;

@@ -1,4 +1,4 @@
-// Scratch memory of a kernel: bytes from the stream in force, for the length of one call.
+// Scratch memory for a kernel, allocated on the current stream for the duration of one call.
 #pragma once
 #include "tensor/tensor.h"
 

@@ -26,7 +26,7 @@ void check(const char* op, const Tensor& x, const Tensor& targets, const ClassLo
     refuse(op, "a label smoothing in [0, 1], not " + std::to_string(options.label_smoothing), {x});
 }
 
-// 1 over the weights that count.
+// Returns 1 divided by the sum of the weights of the targets that are not ignored.
 double one_over(const char* op, const Tensor& counted) {
   const Tensor total = empty({}, DType::f64, "counted weights");
   kernels::sum_in_order(counted, 1, total);
@@ -36,7 +36,7 @@ double one_over(const char* op, const Tensor& counted) {
   return 1 / sum;
 }
 
-// `logits`: x is none of log-probabilities.
+// Computes a classification loss. `logits`: x holds logits; otherwise log-probabilities.
 Variable of_classes(const char* op, bool logits, const Variable& in, const Tensor& classes, const ClassLossOptions& options) {
   check(op, in.value, classes, options);
   const Variable x = dense(in);

@@ -22,7 +22,7 @@ Variable reduced(const Variable& losses, Reduction reduction) {
   return reduction == Reduction::none ? losses : reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
-// f(x, y). slope(x, y, dy) is the gradient by x; that by y, of a loss that is the same with both turned, is slope(y, x, dy).
+// Computes f(x, y) with the gradient slope(x, y, dy) for x. A loss that is symmetric in x and y has the gradient slope(y, x, dy) for y.
 Variable loss(const char* op, Pointwise f, Pointwise slope, const Variable& in, const Variable& other, Reduction reduction, double p = 0) {
   if (!(in.shape() == other.shape()) || in.dtype() != other.dtype()) refuse(op, "two of one shape and dtype", {in.value, other.value});
   const Variable x = dense(in), y = dense(other);

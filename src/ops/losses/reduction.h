@@ -1,4 +1,4 @@
-// What becomes of the losses of single elements or rows.
+// How the losses of single elements or rows are combined.
 #pragma once
 
 namespace spillway::ops {

@@ -14,11 +14,11 @@ namespace {
 bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
 bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
 
-// "..." among letters; then, by tensor, a digit for each axis that it stands for: '0' is the last.
+// Stands for "..." among the letters. Later it is replaced by one digit for each axis that "..." covers in a tensor; '0' is the last axis.
 constexpr char kOthers = '.';
 
 struct Equation {
-  std::string a, b, out;  // their letters, and kOthers
+  std::string a, b, out;  // letters of the two inputs and of the result, with kOthers for "..."
 
   explicit Equation(const std::string& whole) : text_(whole) {
     a = letters("a");
@@ -35,7 +35,7 @@ struct Equation {
                                     "\"; two inputs are written as in \"bij,bjk->bik\"");
   }
 
-  // The character at hand, spaces passed over; 0 at the end.
+  // Skips spaces and returns the current character, 0 at the end.
   char next() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -83,7 +83,7 @@ struct Named {
 
   i64 extent(char letter) const { return x.shape()[static_cast<int>(letters.find(letter))]; }
 
-  // Without the axes that `others` have not.
+  // Sums over the axes whose letters are not in `others`.
   void keep(const std::string& others) {
     for (size_t i = letters.size(); i-- > 0;) {
       if (has(others, letters[i])) continue;
@@ -100,7 +100,7 @@ struct Named {
     letters = wanted;
   }
 
-  // [elements of p, of q, of r]
+  // Returns x as a batch of matrices with three axes: all axes in `p`, then those in `q`, then those in `r`.
   Variable as_batch(const std::string& p, const std::string& q, const std::string& r) {
     turn_to(p + q + r);
     i64 extents[3] = {1, 1, 1};
@@ -109,7 +109,7 @@ struct Named {
   }
 };
 
-// Of an input of so many axes, or of the result: digits in the place of kOthers.
+// Replaces kOthers by `others` digits in the letters of an input or of the result.
 void spell_out(std::string& letters, i64 others) {
   const size_t at = letters.find(kOthers);
   if (at == std::string::npos || others < 0) return;
@@ -118,10 +118,10 @@ void spell_out(std::string& letters, i64 others) {
   letters.replace(at, 1, digits);
 }
 
-// How many axes "..." stands for.
+// Returns the number of axes that "..." covers.
 i64 others_of(const std::string& letters, const Tensor& x) { return has(letters, kOthers) ? x.rank() - std::ssize(letters) + 1 : 0; }
 
-// An axis of extent 1 that the other input has longer goes: it is stretched as one of the other alone.
+// Drops axes of extent 1 that are longer in b: the broadcast axis then belongs to b alone.
 void drop_stretched(Named& a, const Named& b) {
   std::vector<i64> extents;
   std::string kept;

@@ -1,4 +1,4 @@
-// Einstein's summation of two tensors (torch.einsum): f32, f64, bf16 and f16 (summed in f32), inputs of any strides.
+// Einstein summation over two tensors (torch.einsum): f32, f64, bf16 and f16 (summed in f32), inputs of any strides.
 #pragma once
 #include <string>
 
@@ -8,14 +8,16 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// "bij,bjk->bik": one letter for each axis of a and of b, and those of the result in its order; what it has not is summed over. Without
-/// "->" the result has the letters that stand once, in the order of the alphabet, capitals first. Spaces do not count. "..." once in an
-/// input stands for its other axes, from the last one back the same in both: where they differ one has extent 1 and is stretched; without
-/// "->" they come first, and a result without "..." is summed over them. One batched matmul() of the inputs, permuted; axes that one input
-/// alone has and the result has not are summed before, and rounded. Gradients are rounded to their input's type on the way, a parameter's
-/// too. Throws Error(bug), with the place in the equation (from 0), on another number of inputs, a letter twice in one input or in the
-/// result, one of the result that no input has, "..." twice, and all else; and, with the shapes, where letters and axes or extents do not
-/// fit.
+/// Computes an equation such as "bij,bjk->bik": one letter for each axis of a and of b, then the letters of the result in their order.
+/// Letters that the result lacks are summed over. Without "->" the result has the letters that occur once, in alphabetical order, capitals
+/// first. Spaces are ignored.
+/// "..." may occur once in an input and stands for its remaining axes, matched from the last one backwards in both inputs. Where their
+/// extents differ, one must be 1 and is broadcast. Without "->" these axes come first; a result without "..." is summed over them.
+/// The work is one batched matmul() of the permuted inputs; axes that only one input has and the result lacks are summed before and
+/// rounded. Intermediate gradients are rounded to their input's dtype, a parameter's too.
+/// Throws Error(bug), with the position in the equation (from 0), on any malformed equation: not two inputs, a letter twice in one input or
+/// in the result, a result letter that no input has, "..." twice. Throws Error(bug), with the shapes, if letters do not match axes or
+/// extents.
 Variable einsum(const std::string& equation, const Variable& a, const Variable& b);
 
 }  // namespace spillway::ops

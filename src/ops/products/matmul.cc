@@ -17,7 +17,7 @@ using autograd::Backward;
 using autograd::Recorder;
 using autograd::SavedTensor;
 
-// The extents of all axes but the last two.
+// Returns the extents of all axes but the last two.
 Shape batch_of(const Shape& shape) { return Shape(shape.extents().first(static_cast<size_t>(shape.rank() - 2))); }
 
 Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
@@ -26,11 +26,11 @@ Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
   return Shape(std::span<const i64>(extents));
 }
 
-// A contiguous operand [..., R, C] of a product over a batch of matrices that its own stretches to.
+// A contiguous operand [..., R, C] whose batch of matrices is broadcast to the batch of the product.
 struct Matrices {
   Tensor all;
-  Shape batch, step;  // of matrices, along each axis of the batch
-  bool flipped;       // taken transposed
+  Shape batch, step;  // the product's batch extents; matrices to skip along each of its axes
+  bool flipped;       // each matrix is used transposed
 
   Matrices(const Tensor& x, bool flip, const Shape& stretched)
       : all(x.reshape({x.elems() / (x.size(-2) * x.size(-1)), x.size(-2), x.size(-1)})),
@@ -46,7 +46,7 @@ struct Matrices {
   }
 };
 
-// out[p] = a[p] b[p], the operands transposed if asked for.
+// Computes out[p] = a[p] b[p] for each p of the batch; flip_a and flip_b transpose the operands.
 void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, const Tensor& out) {
   const Shape batch = batch_of(out.shape());
   const Matrices left(a, flip_a, batch), right(b, flip_b, batch), results(out, false, batch);
@@ -57,10 +57,11 @@ void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, c
   }
 }
 
-// What is multiplied: batches of matrices, where a vector is one of one row or column, and all rows of a meet a single matrix b.
+// The operands as batches of matrices. A vector becomes a matrix of one row or column; if b is a single matrix, all rows of a form one
+// matrix.
 struct Product {
-  Shape a, b, whole;  // of both and of the result, of rank 2 at least
-  Shape result;       // without the axes of vectors
+  Shape a, b, whole;  // shapes of both operands and of the result, of rank 2 at least
+  Shape result;       // the result's shape without the axes of vectors
 
   Product(const Shape& left, const Shape& right) {
     const bool row = left.rank() == 1, column = right.rank() == 1, one_matrix = right.rank() <= 2;
@@ -76,7 +77,8 @@ struct Product {
   }
 };
 
-// The product a b of a batch as the gradient of an input of shape `shape`, whose matrices `wanted` stretched to it.
+// Computes the batched product a b as the gradient of input `input`, of shape `shape`. `wanted` is the shape of that input's matrices
+// before they were broadcast.
 void give(Backward& step, int input, const Shape& shape, const Shape& wanted, const Shape& batch, const Tensor& a, bool flip_a,
           const Tensor& b, bool flip_b) {
   const Shape whole = with_matrix(batch, wanted[-2], wanted[-1]);
