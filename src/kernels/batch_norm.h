@@ -1,28 +1,28 @@
-// Batch and group normalisation of images x[N, C, ...], f32, f64, bf16 and f16, contiguous; x, gamma, beta, y, dy and dx of one type,
-// statistics, running statistics, dgamma and dbeta in wide_dtype of it. A channel, or an image's group of channels,
-// is one task, its sums fp64 over fp32 sums of parts of its planes: an order by shape alone. Ioffe and Szegedy, arXiv:1502.03167; Wu and
-// He, arXiv:1803.08494; PyTorch's formulas.
+// Batch and group normalisation of images x[N, C, ...]: f32, f64, bf16 and f16, contiguous. x, gamma, beta, y, dy and dx have one dtype;
+// statistics, running statistics, dgamma and dbeta have wide_dtype of it. One task computes a whole channel, or one image's group of
+// channels; it adds fp32 sums of parts of the planes in fp64, in an order that depends on the shape alone. Ioffe and Szegedy,
+// arXiv:1502.03167; Wu and He, arXiv:1803.08494; PyTorch's formulas.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// statistics[C, 2]: mean and 1/sqrt(biased variance + eps) of the batch; if defined, mean[C] and variance[C] too, this one unbiased.
-/// Throws Error(usage) on one element a channel.
+/// Writes statistics[C, 2], the mean and 1/sqrt(biased variance + eps) of the batch, and, if they are defined, mean[C] and the unbiased
+/// variance[C]. Throws Error(usage) if a channel has only one element.
 void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& mean = {}, const Tensor& variance = {});
-/// The same two numbers from the running ones.
+/// Writes the same two numbers per channel from the running statistics.
 void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics);
 
-/// y = (x - mean) (factor gamma) + beta.
+/// Computes y = (x - mean) (factor gamma) + beta, where `factor` is 1/sqrt(variance + eps) from the statistics.
 void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y);
-/// Undefined gradients are not wanted. `of_batch`: the statistics depend on x, as in training.
+/// Writes the gradients; undefined ones are not wanted. `of_batch`: the statistics depend on x, as in training.
 void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
                          const Tensor& dgamma, const Tensor& dbeta);
 
-/// statistics[N G, 2]: of each of an image's G groups of neighbouring channels, which are those of batch_statistics() of x seen as
-/// [1, N G, ...]. y = (x - mean) (factor gamma) + beta with gamma[C] and beta[C].
+/// Computes y = (x - mean) (factor gamma) + beta with gamma[C] and beta[C] and the statistics[N G, 2] of each of an image's G groups of
+/// adjacent channels. batch_statistics() computes these from x seen as [1, N G, ...].
 void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y);
-/// Of gamma and beta each image's own: [N, C]. Undefined gradients are not wanted.
+/// Writes the gradients; undefined ones are not wanted. dgamma and dbeta are separate for each image: [N, C].
 void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, const Tensor& dx,
                          const Tensor& dgamma, const Tensor& dbeta);
 

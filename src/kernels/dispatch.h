@@ -1,4 +1,4 @@
-// One place that turns a run-time element type into a template argument.
+// Turns a run-time dtype into a template argument.
 #pragma once
 #include <string>
 
@@ -7,7 +7,8 @@
 
 namespace spillway::kernels {
 
-/// f(float{}), f(double{}), f(BFloat16{}) or f(Float16{}); Error(bug) naming `op` for every other type.
+/// Calls f with a value of the C++ type: f(float{}), f(double{}), f(BFloat16{}) or f(Float16{}). Throws Error(bug) naming `op` for other
+/// dtypes.
 template <class F>
 void for_dtype(const char* op, DType dtype, F f) {
   if (dtype == DType::f32) return f(float{});
@@ -17,7 +18,8 @@ void for_dtype(const char* op, DType dtype, F f) {
   throw Error(ErrorCode::bug, std::string("[") + op + "] expected f32, f64, bf16 or f16, got " + std::string(to_string(dtype)));
 }
 
-/// The same for a kernel that writes a wider type than it reads: f(From{}, To{}) where `to` is `from`, or f32 of bf16 and f16.
+/// Does the same for a kernel that may write a wider type than it reads: calls f(From{}, To{}), where `to` is `from`, or f32 for bf16 and
+/// f16.
 template <class F>
 void for_dtypes(const char* op, DType from, DType to, F f) {
   if (from == DType::bf16 && to == DType::f32) return f(BFloat16{}, float{});
@@ -29,7 +31,7 @@ void for_dtypes(const char* op, DType from, DType to, F f) {
   for_dtype(op, from, [&]<class T>(T) { f(T{}, T{}); });
 }
 
-/// For what moves elements as they are: f(u8{}), f(u16{}), f(u32{}) or f(u64{}), of the type's width.
+/// Calls f(u8{}), f(u16{}), f(u32{}) or f(u64{}), whichever has the dtype's width. For code that moves elements unchanged.
 template <class F>
 void for_width(DType dtype, F f) {
   if (size_of(dtype) == 1) return f(u8{});

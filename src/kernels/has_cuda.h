@@ -1,5 +1,5 @@
-// Whether this build has the kernels of GPUs: each stands in the namespace `cuda` under its own name, and is called by it when the tensors
-// are a GPU's. Included by kernels/*.cc alone.
+// Whether this build contains GPU kernels. Each has the same name as its CPU kernel, inside the namespace `cuda`; the CPU kernel's function
+// calls it if the tensors are a GPU's. Included only by kernels/*.cc.
 #pragma once
 
 namespace spillway::kernels {

@@ -1,14 +1,15 @@
-// Copies between views of equal shape with any strides (permute, slice, concat), any type.
+// Copies between views of equal shape with any strides (for permute, slice, concat), for any dtype.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
 void copy_view(const Tensor& from, const Tensor& to);
-/// Zero everywhere; contiguous.
+/// Sets a contiguous tensor to zero.
 void fill_zero(const Tensor& to);
 
-/// y = x where in the matrices of the last two axes column <= row + diagonal (`lower`) or column >= row + diagonal, else zero; contiguous.
+/// Copies the part of each matrix of the last two axes with column <= row + diagonal (if `lower`) or column >= row + diagonal, and writes
+/// zeros elsewhere; contiguous.
 void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y);
 
 namespace cuda {

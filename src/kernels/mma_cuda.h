@@ -1,6 +1,7 @@
-// Tensor cores and the ways to them, for GPUs from compute capability 8.0 on: fragments of a warp of bf16 or f16, loads of them from shared
-// memory, and copies into shared memory that run beside the arithmetic. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared memory
-// is named by its address in the shared window, so that a tile's address is one register. Included by kernels/*_cuda.cu alone.
+// Tensor core instructions for GPUs from compute capability 8.0 on: matrix products of a warp's fragments in bf16 or f16, loads of
+// fragments from shared memory, and asynchronous copies into shared memory. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared
+// memory is addressed by its 32-bit address in the shared window, so that an address takes one register. Included only by
+// kernels/*_cuda.cu.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -17,7 +18,7 @@
 
 namespace spillway::kernels::mma {
 
-/// Where the block's dynamic shared memory begins, a multiple of 256.
+/// Returns the address of the block's dynamic shared memory, a multiple of 256.
 __device__ inline u32 shared_begin() {
 #ifdef __CUDA_EMULATED__
   return 0;
@@ -27,7 +28,8 @@ __device__ inline u32 shared_begin() {
 #endif
 }
 
-/// x, as the compiler may not know it: what is computed of it after a loop does not wait in registers from before.
+/// Returns x in a way that the compiler cannot see through. Values that depend on it are then computed after a loop instead of being held
+/// in registers through it.
 __device__ inline int again(int x) {
 #ifndef __CUDA_EMULATED__
   asm volatile("" : "+r"(x));
@@ -35,7 +37,8 @@ __device__ inline int again(int x) {
   return x;
 }
 
-/// 16 bytes to shared memory, zeros where they are not there; both ends multiples of 16. Done after wait_for_copies, for this thread.
+/// Begins a copy of 16 bytes to shared memory, or of zeros unless `there`. Both addresses are multiples of 16. For this thread the copy is
+/// complete after wait_for_copies().
 __device__ inline void copy_word(u32 to, const void* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 16, there ? 16 : 0);
@@ -44,7 +47,7 @@ __device__ inline void copy_word(u32 to, const void* from, bool there) {
                : "memory");
 #endif
 }
-/// The same of one float.
+/// Does the same for one float.
 __device__ inline void copy_float(u32 to, const float* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);
@@ -53,7 +56,7 @@ __device__ inline void copy_float(u32 to, const float* from, bool there) {
                : "memory");
 #endif
 }
-/// All copies that this thread began. Others see them after a wait for the block.
+/// Waits for all copies that this thread began. Other threads see them after the block has synchronised.
 __device__ inline void wait_for_copies() {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async_commit();
@@ -80,8 +83,8 @@ __device__ void store_shared(u32 at, T x) {
 #endif
 }
 
-/// Four matrices of 8 x 8 halves, of which lane l gives the address of row l % 8 of matrix l / 8 and gets the elements 2 (l % 4), + 1 of
-/// row l / 4 of each.
+/// Loads four matrices of 8 x 8 halves. Lane l passes the address of row l % 8 of matrix l / 8, and gets the elements 2 (l % 4) and 2 (l %
+/// 4) + 1 of row l / 4 of each matrix.
 __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, false, to);
@@ -91,7 +94,7 @@ __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
                : "r"(at));
 #endif
 }
-/// The same of the transposed matrices.
+/// Does the same with the matrices transposed.
 __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, true, to);
@@ -102,7 +105,8 @@ __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #endif
 }
 
-/// c[16, 8] += a[16, 16] b[16, 8] of H, in f32. Lane l has of c the columns 2 (l % 4), + 1 in rows l / 4 (c[0], c[1]) and l / 4 + 8.
+/// Computes c[16, 8] += a[16, 16] b[16, 8] with a and b of type H and c in f32. Lane l holds the columns 2 (l % 4) and 2 (l % 4) + 1 of c:
+/// in row l / 4 as c[0] and c[1], in row l / 4 + 8 as c[2] and c[3].
 template <class H>
 __device__ void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   constexpr bool kF16 = std::is_same_v<H, Float16>;
@@ -121,7 +125,7 @@ __device__ void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #endif
 }
 
-/// Two numbers rounded to H, `first` in the lower half.
+/// Returns two numbers rounded to H, with `first` in the lower half.
 template <class H>
 __device__ u32 pack_halves(float first, float second) {
 #ifdef __CUDA_EMULATED__
@@ -136,7 +140,7 @@ __device__ u32 pack_halves(float first, float second) {
 #endif
 }
 
-/// 2^x within 2 ulp; 0 where that is not a normal number.
+/// Returns 2^x within 2 ulp, or 0 if the result is below the normal numbers.
 __device__ inline float exp2_fast(float x) {
 #ifdef __CUDA_EMULATED__
   return emulated_cuda::ex2_approx(x);

@@ -1,21 +1,22 @@
-// Rows of a matrix on a GPU, some neighbouring elements at a time: by one access where that can be, else one by one. Which thread gets
-// which elements does not depend on it, so that no sum changes with where a tensor lies. Included by *_cuda.cu alone.
+// Loads and stores of several adjacent elements of a matrix row on a GPU, with one access if the alignment allows it, else one by one.
+// Which thread gets which elements does not depend on the alignment, so no sum depends on where a tensor lies. Included only by *_cuda.cu.
 #pragma once
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels {
 
-/// As many as fill 16 bytes.
+/// Number of elements that fill 16 bytes.
 template <class T>
 constexpr int kPackOf = static_cast<int>(16 / sizeof(T));
 
-/// Whether packs of kCount elements of every row begin at a multiple of their size; null is none.
+/// Returns whether packs of kCount elements are aligned in every row. A null pointer counts as aligned.
 template <int kCount, class T>
 bool rows_aligned(const T* first, i64 stride) {
   return first == nullptr || (stride % kCount == 0 && is_aligned(first, kCount * static_cast<i64>(sizeof(T))));
 }
 
-/// Elements [0, kCount) from `from` on, of which `left` (perhaps more, perhaps fewer or none) belong to the row; `pad` for the others.
+/// Loads elements [0, kCount) from `from`. Only the first `left` of them (any number, also none) belong to the row; the others become
+/// `pad`.
 template <int kCount, class T>
 __device__ Pack<Wide<T>, kCount> load_pack(const T* from, i64 left, bool aligned, Wide<T> pad = 0) {
   Pack<Wide<T>, kCount> to;

@@ -1,4 +1,4 @@
-// One axis of a pooling: which elements a window covers, and which windows cover an element. Values, of both devices.
+// One axis of a pooling: which elements a window covers, and which windows cover an element. Value types, used on CPU and GPU.
 #pragma once
 #include <algorithm>
 
@@ -10,10 +10,10 @@ struct Range {
   i64 begin, end;
 };
 
-/// A window that slides by a stride; or, of no kernel, the extent cut as evenly as can be.
+/// One axis with a sliding window, or, if `kernel` is 0, an extent divided as evenly as possible.
 struct PoolAxis {
   i64 extent, positions, kernel = 0, stride = 1, padding = 0;
-  bool counts_padding = true;  // among a window's elements
+  bool counts_padding = true;  // padding counts among a window's elements
 
   constexpr Range covered(i64 at) const {
     if (kernel == 0) return {at * extent / positions, ceil_div((at + 1) * extent, positions)};
@@ -28,7 +28,7 @@ struct PoolAxis {
   constexpr i64 counted(i64 at) const {
     if (kernel == 0 || !counts_padding) return covered(at).end - covered(at).begin;
     const i64 first = at * stride - padding;
-    return std::min(first + kernel, extent + padding) - first;  // beyond the padding there is nothing to count
+    return std::min(first + kernel, extent + padding) - first;  // elements beyond the padding do not count
   }
 };
 
@@ -37,7 +37,7 @@ struct PoolAxes {
   PoolAxes(const Window& v, Pair extent, Pair positions, bool counts_padding = true)
       : h{extent.h, positions.h, v.kernel.h, v.stride.h, v.padding.h, counts_padding}, w{extent.w,   positions.w, v.kernel.w,
                                                                                          v.stride.w, v.padding.w, counts_padding} {}
-  /// Cut evenly.
+  /// Divides the extents evenly.
   PoolAxes(Pair extent, Pair positions) : h{extent.h, positions.h}, w{extent.w, positions.w} {}
 };
 

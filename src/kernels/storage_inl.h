@@ -1,6 +1,7 @@
-// Elements between memory and registers, compiled once for each instruction set (included after hwy/highway.h, never by a header). A kernel
-// written over a storage type T computes in vectors of Wide<T>: f32 and f64 are what they are, bf16 and f16 are widened when loaded and
-// rounded when stored, as tensor/dtype.h has it: bf16 by its integer operations on every instruction set, f16 by F16C where AVX2 is.
+// Vector loads and stores that convert between storage and compute types, compiled once per instruction set (included after hwy/highway.h,
+// never by a header). A kernel for a storage type T computes in vectors of Wide<T>. f32 and f64 stay as they are. bf16 and f16 are widened
+// when loaded and rounded when stored, as in tensor/dtype.h: bf16 with integer operations on every instruction set, f16 with F16C where
+// there is AVX2.
 #if defined(SPILLWAY_STORAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_STORAGE_INL_H
 #undef SPILLWAY_STORAGE_INL_H
@@ -19,7 +20,7 @@ namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements of storage type T that one vector computes.
+/// Returns how many elements of storage type T one vector holds after widening.
 template <class T>
 constexpr i64 lanes_of() {
   return static_cast<i64>(HWY_LANES(Wide<T>));
@@ -75,7 +76,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Float16* to) {
 #endif
 }
 
-/// The first `n` < lanes elements, the other lanes `pad`.
+/// Loads the first `n` elements, fewer than a vector has, and sets the other lanes to `pad`.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_rest(D d, const T* from, i64 n, Wide<T> pad) {
   HWY_ALIGN Wide<T> lanes[HWY_LANES(Wide<T>)];

@@ -1,5 +1,5 @@
-// Sums and maxima over the threads of a GPU that share a row: by shuffles within a warp, then over the warps of a block, as trees whose
-// shape the number of threads fixes. Every thread gets the result, and all must take part. Included by *_cuda.cu alone.
+// Sums and maxima over the GPU threads that share a row: by shuffles within a warp, then over the warps of a block. Both form trees whose
+// shape depends only on the number of threads. Every thread gets the result, and all must take part. Included only by *_cuda.cu.
 #pragma once
 #include "device/launch_cuda.h"
 
@@ -13,7 +13,7 @@ struct Plus {
     return a + b;
   }
 };
-/// A NaN is passed over where it is the second.
+/// Returns the larger operand. If b is NaN it returns a.
 struct Larger {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -21,14 +21,14 @@ struct Larger {
   }
 };
 
-/// Over groups of `threads` neighbouring lanes, a power of two; `op` must commute.
+/// Reduces x over groups of `threads` adjacent lanes (a power of two); `op` must commute.
 template <class T, class Op>
 __device__ T fold_lanes(T x, Op op, int threads = kWarpThreads) {
   for (int mask = threads / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, mask));
   return x;
 }
 
-/// A matrix's rows dealt to warps; blocks of kBlockThreads.
+/// Distributes the rows of a matrix over warps, in blocks of kBlockThreads threads.
 struct WarpRows {
   static constexpr int kThreads = kWarpThreads, kRowsOfBlock = kBlockThreads / kWarpThreads;
   __device__ static int rank() { return static_cast<int>(threadIdx.x % kWarpThreads); }
@@ -41,7 +41,7 @@ struct WarpRows {
   }
 };
 
-/// Dealt to blocks of this many threads.
+/// Distributes the rows of a matrix over blocks of this many threads.
 template <int kOfBlock>
 struct BlockRows {
   static constexpr int kThreads = kOfBlock, kRowsOfBlock = 1;
@@ -54,14 +54,15 @@ struct BlockRows {
     constexpr int kWarps = kThreads / kWarpThreads;
     __shared__ T of_warps[kWarps];
     x = fold_lanes(x, op);
-    wait();  // until the fold before has been read
+    wait();  // until all threads have read the result of the fold before
     if (rank() % kWarpThreads == 0) of_warps[rank() / kWarpThreads] = x;
     wait();
     return fold_lanes(of_warps[rank() % kWarps], op, kWarps);
   }
 };
 
-/// launch(WarpRows) or launch(BlockRows<kThreads>), `blocks` and `threads` with it: a function of the shape alone.
+/// Calls launch(WarpRows, blocks, threads) if a row has at most `widest_of_warp` columns, else launch(BlockRows<kThreads>, blocks,
+/// threads). The choice depends on the shape alone.
 template <int kThreads, class F>
 void for_rows(i64 rows, i64 columns, i64 widest_of_warp, F launch) {
   constexpr i64 kMostBlocks = 1 << 16;

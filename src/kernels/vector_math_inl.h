@@ -1,6 +1,6 @@
-// Vector pieces shared by the Highway files, compiled once for each instruction set (included after hwy/highway.h, never by a header).
-// Every function computes each element by the same formula wherever it stands: the rest of a row is padded to a whole vector, not computed
-// another way. Sums over a row keep two vectors of lanes and fold them in a fixed order: a function of the row's length alone.
+// Vector functions shared by the Highway files, compiled once per instruction set (included after hwy/highway.h, never by a header). Every
+// element is computed by the same formula wherever it lies: the rest of a row is padded to a whole vector instead of being computed
+// differently. Sums over a row keep two vectors of partial sums and fold them in a fixed order, which depends on the row's length alone.
 #if defined(SPILLWAY_VECTOR_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_VECTOR_MATH_INL_H
 #undef SPILLWAY_VECTOR_MATH_INL_H
@@ -18,7 +18,7 @@ namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Highway's Exp, right also for NaN and beyond its stated range.
+/// Highway's Exp, made correct for NaN and beyond its documented range.
 template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
   const V top = hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? 104 : 710);
@@ -36,7 +36,7 @@ HWY_INLINE V sigmoid(D d, V x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-/// y[i] = f(x[i]); in place is fine. F: V operator()(D, V).
+/// Computes y[i] = f(x[i]), also in place. F: V operator()(D, V).
 template <class X, class Y, class F>
 HWY_ATTR void map(const X* x, Y* y, i64 n, F f) {
   using T = Wide<X>;
@@ -47,7 +47,7 @@ HWY_ATTR void map(const X* x, Y* y, i64 n, F f) {
   if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0))), y + i, n - i);
 }
 
-/// z[i] = f(x[i], y[i]).
+/// Computes z[i] = f(x[i], y[i]).
 template <class S, class F>
 HWY_ATTR void map(const S* x, const S* y, S* z, i64 n, F f) {
   using T = Wide<S>;
@@ -58,7 +58,7 @@ HWY_ATTR void map(const S* x, const S* y, S* z, i64 n, F f) {
   if (i < n) store_rest(d, f(d, load_rest(d, x + i, n - i, T(0)), load_rest(d, y + i, n - i, T(0))), z + i, n - i);
 }
 
-/// Lanes folded pairwise: i with i + half.
+/// Returns the sum of a vector's lanes, folded pairwise: lane i with lane i + half.
 template <class T, class V>
 HWY_INLINE T fold_sum(V v) {
   const hn::ScalableTag<T> d;
@@ -70,7 +70,7 @@ HWY_INLINE T fold_sum(V v) {
   return lanes[0];
 }
 
-/// Sum over i of f(x[i]); f(pad) must be zero.
+/// Returns the sum over i of f(x[i]); f(pad) must be zero.
 template <class S, class F>
 HWY_INLINE Wide<S> sum_row(const S* x, i64 n, Wide<S> pad, F f) {
   using T = Wide<S>;
@@ -90,7 +90,7 @@ HWY_INLINE Wide<S> sum_row(const S* x, i64 n, Wide<S> pad, F f) {
   return fold_sum<T>(hn::Add(even, odd));
 }
 
-/// Largest element; a NaN among them may be passed over (the sum of exponentials that follows meets it).
+/// Returns the largest element. A NaN may be missed; the sum of exponentials that follows then becomes NaN.
 template <class S>
 HWY_ATTR Wide<S> max_row(const S* x, i64 n) {
   const hn::ScalableTag<Wide<S>> d;

@@ -1,6 +1,6 @@
-// Element-wise work on a GPU over views of any strides: axes are put into the first view's order of memory and merged where all views allow
-// it, so that what is contiguous is one long axis; along the innermost one each thread takes 16 bytes at a time where it can and what is
-// computed is short. Included by kernels/*_cuda.cu alone.
+// Element-wise work on a GPU over views of any strides. Axes are sorted by the first view's memory order and merged where all views allow
+// it, so that contiguous memory becomes one long axis. Along the innermost axis each thread handles 16 bytes at a time if alignment allows
+// it and the computation is short. Included only by kernels/*_cuda.cu.
 #pragma once
 #include <utility>
 
@@ -9,7 +9,7 @@
 
 namespace spillway::kernels {
 
-/// The element itself.
+/// Returns the element unchanged.
 struct Same {
   template <class T>
   __device__ T operator()(T x) const {
@@ -19,7 +19,7 @@ struct Same {
 
 template <int kViews>
 struct Axes {
-  int rank = 0;  // none is of extent 1, so that one element has no axes
+  int rank = 0;  // axes of extent 1 are dropped, so a single element has no axes
   i64 extent[Shape::kMaxRank] = {};
   i64 stride[kViews][Shape::kMaxRank] = {};
   i64 elems() const {
@@ -35,7 +35,7 @@ inline Shape strides_of(const Tensor& t) {
   return strides;
 }
 
-/// Of views of one shape (stride 0: stretched), the outermost of the first one first.
+/// Returns the merged axes of views of one shape (stride 0: broadcast), ordered from the first view's outermost axis to its innermost.
 template <int kViews>
 Axes<kViews> merged_axes(const Shape& extents, const Shape (&strides)[kViews]) {
   int order[Shape::kMaxRank], count = 0;
@@ -55,7 +55,7 @@ Axes<kViews> merged_axes(const Shape& extents, const Shape (&strides)[kViews]) {
   return axes;
 }
 
-/// Where the element `at` lies in each view. A 32-bit Index divides several times faster than a 64-bit one.
+/// Finds the offset of element `at` in each view. A 32-bit Index divides several times faster than a 64-bit one.
 template <class Index, int kViews>
 __device__ void find(const Axes<kViews>& axes, Index at, i64 (&offsets)[kViews]) {
   for (int v = 0; v < kViews; ++v) offsets[v] = 0;
@@ -76,7 +76,7 @@ __device__ Pack<T, kCount> load_or_repeat(const T* from, bool repeat) {
   return all;
 }
 
-// The innermost axis counts packs; a view that is stretched along it gives one element to a whole pack.
+// The innermost axis counts packs; a view that is broadcast along it repeats one element for a whole pack.
 template <int kCount, class Index, class F, class To, class... From>
 __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
   const Index step = gridDim.x * blockDim.x;
@@ -96,7 +96,7 @@ __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* 
   }
 }
 
-/// Whether packs of kCount along the innermost axis begin at multiples of their size in the view v, or are one element there.
+/// Returns whether packs of kCount along the innermost axis are aligned in view v, or are a single repeated element there.
 template <int kCount, int kViews, class T>
 bool has_packs(const Axes<kViews>& axes, int v, const T* first) {
   const int last = axes.rank - 1;
@@ -117,13 +117,15 @@ void launch_map_views(const char* name, const Axes<1 + sizeof...(From)>& axes, F
   }
 }
 
-/// What is one of these with true has no code for packs, which would be as many times as long.
+/// A functor derived from OneAtATime<true> gets no code for packs, because unrolling it over a pack would make the code several times
+/// longer.
 template <bool>
 struct OneAtATime {};
 template <class F>
 constexpr bool kOneAtATime = std::is_base_of_v<OneAtATime<true>, F>;
 
-/// to = f(from...) in Wide types, rounded once; no two elements of `to` share a place. `to` may be one of `from` that has its axes.
+/// Computes to = f(from...) in Wide types, rounded once. No two elements of `to` may share memory. `to` may be one of `from` that has its
+/// axes.
 template <class F, class To, class... From>
 void map_views_on_gpu(const char* name, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
   constexpr int kCount = kOneAtATime<F> ? 1 : static_cast<int>(16 / std::max({sizeof(To), sizeof(From)...}));

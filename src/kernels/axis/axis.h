@@ -1,5 +1,5 @@
-// One axis of a contiguous tensor, seen as [outer, n, inner]. A lane is the n elements of one (outer, inner); a result of one number a lane
-// is [outer, inner].
+// One axis of a contiguous tensor, seen as [outer, n, inner]. A lane is the n elements that share one (outer, inner); a result with one
+// number per lane has the shape [outer, inner].
 #pragma once
 #include "base/error.h"
 #include "tensor/tensor.h"
@@ -12,14 +12,14 @@ struct Axis {
   constexpr i64 elems() const { return lanes() * n; }
 };
 
-/// The axis `at` of a shape.
+/// Returns the axis `at` of a shape.
 inline Axis axis_of(const Shape& shape, int at) {
   Axis axis{1, shape[at], 1};
   for (int i = 0; i < shape.rank(); ++i) (i < at ? axis.outer : i > at ? axis.inner : axis.n) *= i == at ? 1 : shape[i];
   return axis;
 }
 
-/// Where the first element of a lane lies; the next are `inner` apart.
+/// Returns the index of a lane's first element; its elements are `inner` apart.
 constexpr i64 first_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * axis.n * axis.inner + lane % axis.inner; }
 
 inline void require_axis(const Axis& axis, const Tensor& x) {

@@ -1,4 +1,4 @@
-// The largest or smallest along an axis, in order; f32, f64, bf16 and f16. NaN comes before all, of equals the first.
+// The k largest or smallest elements along an axis, in order: f32, f64, bf16 and f16. NaN ranks first, and of equal elements the first one.
 #pragma once
 #include "kernels/axis/axis.h"
 
@@ -6,14 +6,15 @@ namespace spillway::kernels {
 
 enum class Best { largest, smallest };
 
-/// values[outer, k, inner] (if defined) and index[outer, k, inner] (int32, places along the axis): the k best, 1 <= k <= n < 2^31.
+/// Writes the k best elements to values[outer, k, inner] (if defined) and their positions along the axis to index[outer, k, inner] (int32),
+/// where 1 <= k <= n < 2^31.
 void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index);
 
 namespace cuda {
 decltype(kernels::best) best;
 }  // namespace cuda
 
-/// Whether the element a at place i comes before b at place j.
+/// Returns whether element a at position i ranks before b at position j.
 template <class W>
 constexpr bool comes_before(Best which, W a, i64 i, W b, i64 j) {
   if (a != a || b != b) return a != a && (b == b || i < j);

@@ -1,4 +1,4 @@
-// The formulas of class_loss.h for one row, for the loops of a CPU and the kernels of a GPU. Included by class_loss_*.c* alone.
+// The formulas of class_loss.h for one row, shared by the CPU loops and the GPU kernels. Included only by class_loss_*.c*.
 #pragma once
 #include <cmath>
 
@@ -14,7 +14,7 @@ struct ClassRows {
   const W *weights, *statistics;  // may be null
   i64 columns;
   i32 ignored;
-  W own, spread;  // 1 - smoothing, smoothing / V
+  W own, spread;  // own = 1 - smoothing, spread = smoothing / V
 
   constexpr bool counts(i64 row) const { return targets[row] >= 0 && targets[row] != ignored; }
   constexpr W weight(i64 c) const { return weights ? weights[c] : W(1); }
@@ -22,7 +22,7 @@ struct ClassRows {
     const W value = widen(x[row * columns + c]);
     return statistics ? statistics[2 * row + 1] - (value - statistics[2 * row]) : -value;
   }
-  /// Of a row whose gradient is g; `all`: what multiplies the softmax.
+  /// Returns the gradient of x[row, c], where g is the gradient of the row's loss and `all` the factor of the softmax.
   constexpr W gradient(i64 row, i64 c, W g, W all) const {
     W slope = -spread * weight(c);
     if (c == targets[row]) slope -= own * weight(c);

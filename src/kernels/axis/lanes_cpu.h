@@ -1,4 +1,5 @@
-// Lanes shared out to threads: each is one task's, whatever their number. Included by kernels/axis/*_cpu.cc alone.
+// Distributes the lanes of an axis over CPU threads; each lane is computed by one task, however many threads there are. Included only by
+// kernels/axis/*_cpu.cc.
 #pragma once
 #include <algorithm>
 
@@ -6,7 +7,7 @@
 
 namespace spillway::kernels {
 
-/// f(lane, where its first element lies).
+/// Calls f(lane, index of its first element) for every lane.
 template <class F>
 void for_lanes(const Axis& axis, F f) {
   constexpr i64 kGrain = 1 << 14;  // elements of one task

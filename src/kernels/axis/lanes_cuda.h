@@ -1,4 +1,5 @@
-// Lanes of an axis on a GPU: each a warp's, or a block's where it is long. Included by kernels/axis/*_cuda.cu alone.
+// Distributes the lanes of an axis over a GPU: one warp for each lane, or one block if the lane is long. Included only by
+// kernels/axis/*_cuda.cu.
 #pragma once
 #include "kernels/axis/axis.h"
 #include "kernels/elements_cuda.h"
@@ -6,10 +7,10 @@
 
 namespace spillway::kernels {
 
-constexpr i64 kWarpLane = 1024;    // elements of a lane that one warp takes
-constexpr int kLaneThreads = 256;  // of the blocks that take longer ones
+constexpr i64 kWarpLane = 1024;    // longest lane, in elements, that one warp handles
+constexpr int kLaneThreads = 256;  // threads of the blocks that handle longer lanes
 
-/// f.template lane<Rows>(lane, where its first element lies), by all threads of Rows.
+/// Calls f.lane<Rows>(axis, lane, index of its first element) with all threads of Rows, a warp or a block.
 template <class Rows, class F>
 __global__ void each_lane(Axis axis, F f) {
   for (i64 lane = Rows::first(); lane < axis.lanes(); lane += Rows::step()) f.template lane<Rows>(axis, lane, first_of_lane(axis, lane));
@@ -21,7 +22,7 @@ void for_lanes_on_gpu(const char* name, const Axis& axis, F f) {
                          [&]<class Rows>(Rows, dim3 blocks, dim3 threads) { launch(name, each_lane<Rows, F>, blocks, threads, axis, f); });
 }
 
-/// f(lane), a thread each.
+/// Calls f(i) for each i < n, one thread each.
 template <class F>
 __global__ void each_of(i64 n, F f) {
   const i64 step = i64{gridDim.x} * blockDim.x;

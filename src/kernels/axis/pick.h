@@ -1,21 +1,22 @@
-// Elements along an axis by their places: gathering, and adding to them. f32, f64, bf16 and f16, contiguous; places are int32.
+// Gathers elements along an axis by index, and adds to elements by index: f32, f64, bf16 and f16, contiguous; indices are int32.
 #pragma once
 #include "kernels/axis/axis.h"
 
 namespace spillway::kernels {
 
-/// `count` places for each lane: that of the k-th in the lane (o, i) is index[o * outer + k * step + i * inner].
+/// How a lane finds its `count` indices: the k-th one of lane (o, i) is index[o * outer + k * step + i * inner].
 struct Picks {
   i64 count, outer, step, inner;
 };
-/// One list of places for all lanes; and places of their own for each, index[outer, count, inner].
+/// Return the layouts of one list of indices for all lanes, and of separate lists for each lane: index[outer, count, inner].
 constexpr Picks picks_of_all(i64 count) { return {count, 0, 1, 0}; }
 constexpr Picks picks_of_each(i64 count, const Axis& axis) { return {count, count * axis.inner, axis.inner, 1}; }
 
-/// out[o, k, i] = x[o, place, i]. Throws Error(data) on a place outside [0, n); on a GPU, which is not waited for, the element is NaN.
+/// Copies out[o, k, i] = x[o, index, i]. Throws Error(data) on an index outside [0, n); on a GPU, which is not waited for, the element is
+/// NaN.
 void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& out);
-/// to[o, place, i] += from[o, k, i], in ascending k; `to` in wide_dtype of `from`. A lane is one thread's. Places outside as above: on a
-/// GPU the first of the lane becomes NaN.
+/// Adds to[o, index, i] += from[o, k, i] in ascending k, one thread per lane; `to` has wide_dtype of `from`. An index outside [0, n) throws
+/// Error(data); on a GPU the lane's first element becomes NaN.
 void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& to);
 
 namespace cuda {

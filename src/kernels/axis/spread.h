@@ -1,16 +1,17 @@
-// Variances and running sums along an axis, f32, f64, bf16 and f16; all sums are fp64. Running sums have the CPU's bits on a GPU, where one
-// thread takes a lane.
+// Variances and running sums along an axis: f32, f64, bf16 and f16; all sums are fp64. On a GPU one thread handles a lane's running sum, so
+// its bits are the CPU's.
 #pragma once
 #include "kernels/axis/axis.h"
 
 namespace spillway::kernels {
 
-/// mean[outer, inner] (in wide_dtype) and y[outer, inner] = sum((x - mean)^2) / (n - correction); 0 below the line gives inf or NaN.
+/// Writes mean[outer, inner] (in wide_dtype) and y[outer, inner] = sum((x - mean)^2) / (n - correction). A zero denominator gives inf or
+/// NaN.
 void variance(const Tensor& x, const Axis& axis, double correction, const Tensor& mean, const Tensor& y);
-/// dx = 2 (x - mean) dy / (n - correction)
+/// Computes dx = 2 (x - mean) dy / (n - correction).
 void variance_gradient(const Tensor& x, const Axis& axis, double correction, const Tensor& mean, const Tensor& dy, const Tensor& dx);
 
-/// y[j] = x[0] + ... + x[j], or `backwards` x[j] + ... + x[n - 1], from the last on; each rounded from the fp64 sum.
+/// Computes y[j] = x[0] + ... + x[j], or if `backwards` x[j] + ... + x[n - 1], added from the last on. Each y is rounded from the fp64 sum.
 void running_sum(const Tensor& x, const Axis& axis, bool backwards, const Tensor& y);
 
 namespace cuda {

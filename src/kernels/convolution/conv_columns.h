@@ -1,6 +1,6 @@
-// The matrices that convolution multiplies, gathered piece by piece from images and weights, and where the results go. For conv*.cc and
-// conv*_cuda.* alone; no allocation, thread-safe. Legend: k = (channel, tap row, tap column), j = (image, grid row, grid column), both with
-// the last fastest.
+// The matrices that convolution multiplies: how they are gathered piece by piece from images and weights, and where the results go. Used
+// only by conv*.cc and conv*_cuda.*; allocates nothing; thread-safe. Legend: k = (channel, tap row, tap column) is the inner index, j =
+// (image, grid row, grid column) the column; the last component varies fastest.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -12,18 +12,19 @@ namespace spillway::kernels {
 
 inline constexpr i64 kMaxKernel = 64;  // of each axis
 
-/// One axis: grid position i reads source[i * step + offset[t]] for each of the `count` taps that meet the source anywhere.
+/// One axis: grid position i reads source[i * step + offset[t]] for each of the `count` taps that touch the source at some position.
 struct AxisTaps {
   i64 source = 1, positions = 1, step = 1, count = 1;
-  std::array<i64, kMaxKernel> tap{}, offset{};  // tap: its number in the kernel
+  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t]: number of tap t within the kernel
 };
 
-/// Grid: y's positions, source: x.
+/// Returns the taps of a forward convolution. The grid consists of y's positions, the source is x.
 AxisTaps forward_taps(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation);
-/// Grid: x's positions phase, phase + stride, ...; source: y. Phases cut the gradient of a strided convolution into ones of stride 1.
+/// Returns the taps of an input gradient. The grid consists of x's positions phase, phase + stride, ...; the source is y. Phases split the
+/// gradient of a strided convolution into convolutions of stride 1.
 AxisTaps input_gradient_taps(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation, i64 phase);
 
-/// The matrix [K, J] of source[image][channel][row][column], zero where a tap lies outside.
+/// The matrix [K, J] of the elements source[image][channel][row][column], zero where a tap lies outside the image.
 struct Columns {
   AxisTaps h, w;
   i64 channels, images, image_stride;
@@ -31,28 +32,30 @@ struct Columns {
   constexpr i64 k() const { return channels * taps(); }
   constexpr i64 j() const { return images * h.positions * w.positions; }
 };
-/// Columns of x under the window, for one group.
+/// Returns the columns of x under the window, for one group.
 Columns forward_columns(const ConvShape& shape);
-/// Every position of y itself, for one group: [O, J].
+/// Returns y itself as columns, one per position, for one group: [O, J].
 Columns position_columns(const ConvShape& shape);
-/// Columns of y under the taps that reach x's rows row, row + stride, ... and columns likewise, for one group.
+/// Returns the columns of y under the taps that reach x's rows row, row + stride, ... and the corresponding columns, for one group.
 Columns phase_columns(const ConvShape& shape, i64 row, i64 column);
 
-/// Where the results lie: of channel c, grid position i of image n at
+/// Where results are stored: channel c at grid position i of image n has the address
 /// n * image_stride + c * plane + first + i / columns * row_step + i % columns * column_step.
 struct Place {
   i64 positions, columns, row_step, column_step, first, image_stride, plane;
 };
-/// In y, of forward_columns.
+/// Returns where the results of forward_columns are stored in y.
 Place forward_place(const ConvShape& shape);
-/// In x, of phase_columns.
+/// Returns where the results of phase_columns are stored in x.
 Place phase_place(const ConvShape& shape, i64 row, i64 column, const Columns& columns);
 
-/// to[(k - k_begin) * row_stride + (j - j_begin)] for the given ranges. `source`: image 0, the group's channel 0.
+/// Gathers the given ranges of the matrix into to[(k - k_begin) * row_stride + (j - j_begin)]. `source` points to channel 0 of the group in
+/// image 0.
 template <class T>
 void gather(const Columns& columns, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride);
 
-/// The matrix [rows, K] of weights that meets the columns: element (row, channel, tap) lies at row * row_stride + channel * channel_stride.
+/// The matrix [rows, K] of weights by which the columns are multiplied. Element (row, channel, tap) lies at row * row_stride + channel *
+/// channel_stride + tap.
 template <class T>
 struct Weights {
   const T* data;
@@ -62,7 +65,7 @@ struct Weights {
 template <class T>
 void gather(const Columns& columns, const Weights<T>& weights, i64 row_begin, i64 row_end, i64 k_begin, i64 k_end, T* to, i64 to_stride);
 
-/// f(line, first column, number, place) for the stretches of [begin, end) that lie in one line of `columns` positions.
+/// Calls f(line, first column, number, place) for each stretch of [begin, end) that lies within one line of `columns` positions.
 template <class F>
 void for_stretches(i64 columns, i64 begin, i64 end, F f) {
   for (i64 at = begin; at < end;) {

@@ -1,5 +1,5 @@
-// The matrices of conv_columns.h gathered by a GPU, a strip of columns at a time, and views of what lies in a convolution's workspace.
-// Included by conv*_cuda.cu alone.
+// Gathers the matrices of conv_columns.h on a GPU, a strip of columns at a time, and makes views of a convolution's workspace. Included
+// only by conv*_cuda.cu.
 #pragma once
 #include "kernels/convolution/conv_strips.h"
 #include "kernels/elements_cuda.h"
@@ -7,7 +7,7 @@
 
 namespace spillway::kernels::cuda {
 
-/// The stream in force for products of a convolution, which has a switch of its own for tf32.
+/// Applies the current stream's TF32 setting for convolutions to the matrix products of a convolution, for the scope's lifetime.
 class ConvolutionScope {
  public:
   ConvolutionScope() { stream_.tf32.matmul = stream_.tf32.conv; }
@@ -17,13 +17,13 @@ class ConvolutionScope {
   const StreamScope scope_{stream_};
 };
 
-/// A matrix [rows, columns] at `offset` of the workspace, its rows `stride` elements apart.
+/// Returns a matrix [rows, columns] at byte `offset` of the workspace; its rows are `stride` elements apart.
 inline Tensor matrix_in(const Tensor& workspace, i64 offset, i64 rows, i64 columns, i64 stride, DType dtype) {
   return workspace.slice(0, offset, offset + rows * stride * size_of(dtype)).reinterpret({rows, stride}, dtype).slice(1, 0, columns);
 }
 
-/// Threads for `columns` neighbours by some of `rows` each: every thread has one column and the rows share, share + shares, ...; as many
-/// shares as make enough threads for a large GPU, and leave a thread at least `least` rows.
+/// Distributes `rows` rows of `columns` adjacent columns over threads: every thread has one column and the rows share, share + shares, ...
+/// There are as many shares as give a large GPU enough threads while each thread keeps at least `least` rows.
 struct Shares {
   i64 columns, shares;
   Shares(i64 columns_, i64 rows, i64 least) : columns(columns_) {
@@ -32,7 +32,7 @@ struct Shares {
   }
   dim3 blocks() const { return blocks_for(columns * shares); }
 
-  // f(column, share) for each that is this thread's.
+  // Calls f(column, share) for each pair that belongs to this thread.
   template <class F>
   __device__ void for_each(F f) const {
     const i64 step = i64{gridDim.x} * blockDim.x;
@@ -40,8 +40,8 @@ struct Shares {
   }
 };
 
-// `packs` by channels: a thread fills whole packs of kCount neighbouring columns, past `number` with what is next to it, where a row has
-// room for it.
+// Each thread fills whole packs of kCount adjacent columns for its share of the channels. Columns past `number` repeat the last one; the
+// row has room for them.
 template <class T, int kCount>
 __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
   const i64 plane = c.h.source * c.w.source;
@@ -73,10 +73,11 @@ __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 beg
   });
 }
 
-/// to[K, number]: columns [begin, begin + number), rows a multiple of 64 elements apart. `source`: image 0, the group's channel 0.
+/// Gathers the columns [begin, begin + number) into to[K, number], whose rows are `to_stride` elements apart. `source` points to channel 0
+/// of the group in image 0.
 template <class T>
 void gather_strip(const Columns& columns, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
-  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // neighbours are read one by one: their addresses are odd
+  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // elements are read one by one, because their addresses are not aligned
   constexpr i64 kLeast = 8;
   if (columns.k() == 0) return;
   const Shares packs(ceil_div(number, kCount), columns.channels, ceil_div(kLeast, columns.taps()));

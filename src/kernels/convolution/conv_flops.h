@@ -1,10 +1,10 @@
-// What a convolution multiplies, for its FlopCount.
+// The number of floating-point operations of a convolution, for its FlopCount.
 #pragma once
 #include "kernels/convolution/conv.h"
 
 namespace spillway::kernels {
 
-/// Of the convolution, as of either of its gradients; taps in the padding count.
+/// Returns the FLOPs of a convolution, which are also those of either of its gradients. Taps in the padding are included.
 inline double conv_flops(const ConvShape& s) {
   const Pair at = s.positions();
   return 2.0 * static_cast<double>(s.images * s.outputs * at.h * at.w) *

@@ -1,6 +1,7 @@
-// A piece of an image as a convolution's taps read it: every tap's column of the matrix [K, J] (conv_columns.h) lies in the tile as it is,
-// at an offset of its own, so that products read it in place (gemm_in_place.h) and each element is copied once instead of once a tap. Lines
-// are padded with zeros; of a stride's phases each has lines of its own. For conv*_cpu.cc alone; no allocation, thread-safe.
+// A padded copy of a piece of an image, arranged so that a convolution reads it in place. Every tap's row of the matrix [K, J]
+// (conv_columns.h) lies contiguously in the tile at an offset of its own, so products read it there (gemm_in_place.h) and each element is
+// copied once instead of once per tap. Lines are padded with zeros; each phase of a stride has its own lines. Used only by conv*_cpu.cc;
+// allocates nothing; thread-safe.
 #pragma once
 #include <array>
 
@@ -8,30 +9,31 @@
 
 namespace spillway::kernels {
 
-inline constexpr i64 kTileBytes = 192 * kKiB;  // at most: what a task may keep beside a panel of weights in the second-level cache
+inline constexpr i64 kTileBytes = 192 * kKiB;  // upper limit: what a task may keep in the second-level cache beside a panel of weights
 
-/// One axis: position i meets tap t at place i + shift[t] of the lines (or in them) of phase[t]; place p of a phase is source[p * step +
-/// start[phase]].
+/// One axis of a tile: tap t reads for position i the place i + shift[t] in the lines of phase[t]. Place p of a phase holds source[p * step
+/// + start[phase]].
 struct TileAxis {
   i64 step, phases = 0, span = 0;  // span: places beyond the last position's own
   std::array<i64, kMaxKernel> phase{}, shift{}, start{};
   explicit TileAxis(const AxisTaps& taps);
 };
 
-/// Tiles of `channels` channels and at most `rows` rows of the grid. There must be taps (k() > 0).
+/// The layout of tiles of `channels` channels and at most `rows` rows of the grid. There must be taps (k() > 0).
 class TileShape {
  public:
   TileShape(const Columns& columns, i64 channels, i64 rows);
 
   i64 rows() const { return rows_; }
-  /// From a position to the one below it. Positions [0, positions_in(rows)) of a tap follow each other; those between the rows are idle.
+  /// Returns the distance from a position to the one below it. The positions [0, positions_in(rows)) of a tap are contiguous; those between
+  /// the grid's rows are computed but not used.
   i64 pitch() const { return pitch_; }
   i64 positions_in(i64 rows) const { return (rows - 1) * pitch_ + columns_.w.positions; }
-  /// Elements of a tile, with those that are read idly behind its end.
+  /// Returns the elements of a tile, including those behind its end that are read but not used.
   i64 elems() const { return channels_ * channel_ + slack_; }
-  /// to[K of the channels]: where each tap's position 0 lies.
+  /// Writes to[K of the channels]: the offset of each tap's position 0 in the tile.
   void offsets(i32* to) const;
-  /// Rows [row, row + number) of the grid, of `channels` channels. `source`: the image's first channel of them.
+  /// Copies rows [row, row + number) of the grid for `channels` channels. `source` points to the first of these channels in the image.
   template <class T, class P>
   void fill(const T* source, i64 channels, i64 row, i64 number, P* to) const;
 
