@@ -22,16 +22,16 @@ using gemm::Side;
 
 constexpr i64 kQueryTile = 32, kLanes = 16;
 
-// In elements of the type computed in.
+// The extents of a problem, and the sizes of its buffers in elements of the type computed in.
 struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   i64 group() const { return heads / kv_heads; }
   i64 scores_elems() const { return round_up(kQueryTile * keys, 16); }
   static i64 packed(i64 outer, i64 k) { return packed_elems<float>(outer, k); }
-  // The packed left operand: a tile of rows over the keys, or the keys over a tile of rows.
+  // The packed left operand is a tile of rows over the keys, or the keys over a tile of rows.
   i64 left_elems() const { return std::max({packed(kQueryTile, keys), packed(keys, kQueryTile), packed(kQueryTile, width)}); }
   i64 forward_elems() const { return packed(keys, width) + packed(width, keys) + scores_elems() + left_elems(); }
-  // Gradients of keys and values are sums over tiles: where they are stored narrow they are added up apart.
+  // The gradients of keys and values are sums over tiles. If they are stored in a narrow dtype, they are summed in a separate buffer.
   i64 sums_elems(DType dtype) const { return dtype == wide_dtype(dtype) ? 0 : round_up(keys * width, 16); }
   i64 backward_elems(DType dtype) const {
     return 2 * packed(keys, width) + packed(width, keys) + 2 * scores_elems() + left_elems() + packed(width, kQueryTile) +
@@ -49,7 +49,7 @@ Extents extents_of(const Shape& q, const Shape& k) {
   return {q[0], q[1], k[1], q[2], k[2], q[3]};
 }
 
-// Multiplications of one product of all queries with the keys they see, documents apart.
+// Returns the multiplications of one product of all queries with the keys they see. It does not take documents into account.
 double multiplied_pairs(const Extents& e, const AttentionMask& mask) {
   i64 pairs = 0;
   for (i64 t = 0; t < e.queries; ++t) {
@@ -68,12 +68,12 @@ struct Head {
   i64 stride;
   Head(const Tensor& view, i64 b, i64 h) : data(view.data<T>() + b * view.stride(0) + h * view.stride(2)), stride(view.stride(1)) {}
   T* row(i64 t) const { return data + t * stride; }
-  // Rows outside, the width inside; and the other way round.
+  // Views of the head with its rows as the outer extent and the width as the inner one, and the other way round.
   Operand<T> by_row(i64 t = 0) const { return {row(t), stride, 1}; }
   Operand<T> by_column(i64 t = 0) const { return {row(t), 1, stride}; }
 };
 
-// Hands out pieces of one lane's workspace.
+// Hands out pieces of one lane's workspace, one after the other.
 template <class T>
 struct Pieces {
   T* next;
@@ -86,17 +86,17 @@ struct Tile {
   const Extents& extents;
   const AttentionMask& mask;
   i64 b, h, begin, rows;
-  const i32* positions;  // of keys, or null
-  // Keys that row t (counted within the tile) sees, and those that any row sees.
+  const i32* positions;  // of keys within their documents; may be null
+  // Return the number of keys that row t (counted within the tile) sees, and that any row sees, counted from key 0.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
-  // The first key that row t sees, and the first that any row does.
+  // Return the first key that row t sees, and the first that any row sees.
   i64 first(i64 t) const {
     const i64 of_window = mask.window > 0 ? position(t) + 1 - mask.window : 0;
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // Where products begin: over the keys as rows, and over the keys as what is summed over.
+  // Return where products begin: with the keys as rows, and with the keys as the inner extent.
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
@@ -104,7 +104,7 @@ struct Tile {
     const i64 first = (h * extents.queries + begin + t) * extents.keys;
     drop(mask.key, mask.first_sample + b, first, seen(t), mask.dropout, x);
   }
-  // Of row t: what it does not see.
+  // Sets the elements of row t for keys that it does not see to zero.
   void clear_unseen(i64 t, T* x) const {
     std::fill(x + first_summed(), x + first(t), T(0));
     std::fill(x + seen(t), x + visible(), T(0));
@@ -116,13 +116,13 @@ struct Tile {
 
 const i32* positions_of(const AttentionMask& mask) { return mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr; }
 
-// What is left to multiply scores by: nothing, once they are capped.
+// Returns the factor that the scores still need: none once they are capped.
 template <class T>
 T scale_of_scores(const AttentionMask& mask) {
   return mask.softcap > 0 ? T(1) : static_cast<T>(mask.scale);
 }
 
-// C = A B of packed operands, added to what C holds or not.
+// Computes C = A B of packed operands; multiply_add() adds to C's old values.
 template <class T, class Out>
 void multiply(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, Out* c, i64 stride) {
   gemm::multiply<T, Out>(m, n, k, a, b, {c, stride});
@@ -132,7 +132,7 @@ void multiply_add(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, T* c, i64 strid
   gemm::multiply<T, T>(m, n, k, a, b, {c, stride, c, stride});
 }
 
-// S is the type of the views, T the one computed in: scores, probabilities and packed operands have it.
+// S is the dtype of the views, T the type computed in: scores, probabilities and packed operands have type T.
 template <class S>
 struct Forward {
   using T = Wide<S>;
@@ -161,7 +161,8 @@ struct Forward {
     }
   }
 
-  // As in generation: keys and values are read where they lie, and every bit is the same. False if not all of it can be done so.
+  // Handles few queries, as in generation: keys and values are read in place, and every bit is the same. Returns false if some part cannot
+  // be done so.
   bool few_queries(i64 b, i64 h, T* workspace) const {
     if constexpr (gemm::kHasFewRows<S, T>) {
       const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
@@ -210,7 +211,7 @@ struct Backward {
     T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: of one row
   };
 
-  // [keys, width]: dk or dv of the head, or what is rounded into it at the end.
+  // The sums [keys, width]: dk or dv of the head itself, or a buffer that is rounded into it at the end.
   struct Sums {
     T* data;
     i64 stride;
@@ -231,7 +232,7 @@ struct Backward {
     }
   }
 
-  // All query heads of one key/value head, so that its gradients have one writer.
+  // Computes all query heads of one key/value head, so that each of its gradients has one writer.
   void item(i64 b, i64 kv, T* workspace) const {
     Pieces<T> pieces{workspace};
     const i64 keys = extents.keys, width = extents.width;
@@ -264,7 +265,7 @@ struct Backward {
     finish(value_sums, dvalue);
   }
 
-  // scores = probabilities (dropped), gradients = gradient of the unscaled scores.
+  // Computes scores = the probabilities after dropout, and gradients = the gradients of the unscaled scores.
   void score_gradients(const Tile<T>& tile, const Buffers& to) const {
     const Head<S> query(q, tile.b, tile.h), result(out, tile.b, tile.h), dresult(dout, tile.b, tile.h);
     const i64 row = tile.first_row(), count = tile.visible() - row, keys = extents.keys, width = extents.width,
@@ -293,7 +294,7 @@ struct Backward {
     }
   }
 
-  // dv += p^T dout, dk += ds^T q, dq = ds k.
+  // Computes dv += p^T dout, dk += ds^T q and dq = ds k.
   void add_products(const Tile<T>& tile, const Buffers& from, const Sums& dkey, const Sums& dvalue) const {
     const Head<S> query(q, tile.b, tile.h), dresult(dout, tile.b, tile.h), dquery(dq, tile.b, tile.h);
     const i64 first = tile.first(), seen = tile.visible() - first, summed = tile.first_summed(), count = tile.visible() - summed;
@@ -309,7 +310,7 @@ struct Backward {
   }
 };
 
-// Lane l takes the items l, l + lanes, ...
+// Runs the items on lanes: lane l takes the items l, l + lanes, ...
 template <class T, class F>
 void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, const F& work) {
   const i64 items = batch * heads, lanes = lanes_of(items);

@@ -1,7 +1,8 @@
-// Attention for every width of head, in ordinary arithmetic; what tensor cores take goes there (attention_mma_cuda.h). Probabilities stay
-// in tiles of kTile x kTile, and the softmax is taken while going over the keys (Dao et al., arXiv:2205.14135). A block has one tile of
-// rows of one head and up to kWidth columns of the result; wider heads take several blocks, each with the scores anew. Gradients of queries
-// are summed over key tiles upwards, those of keys and values by the block that has the keys, over query heads and tiles upwards.
+// GPU attention for heads of any width in ordinary arithmetic; heads that tensor cores support go there instead (attention_mma_cuda.h).
+// Probabilities exist only in tiles of kTile x kTile, and the softmax is computed online while going over the keys (Dao et al.,
+// arXiv:2205.14135). A block computes one tile of rows of one head and up to kWidth columns of the result; wider heads take several blocks,
+// each of which recomputes the scores. Query gradients are summed over key tiles in ascending order. Gradients of keys and values are
+// summed by the block that owns the keys, over query heads and tiles in ascending order.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -18,9 +19,9 @@ namespace {
 using namespace attention_problem;
 using namespace attention_tiles;
 
-// One block's piece of work: item = ((b * heads + h) * parts of the width + part) * tiles + tile.
+// One block's work item: item = ((b * heads + h) * parts of the width + part) * tiles + tile.
 struct Piece {
-  i64 b, h, first, begin;  // first column of the result, first row of the tile
+  i64 b, h, first, begin;  // first column of the result; first row of the tile
   __device__ Piece(i64 item, i64 heads, i64 parts, i64 width, i64 tiles) {
     begin = item % tiles * kTile;
     item /= tiles;
@@ -30,7 +31,7 @@ struct Piece {
   }
 };
 
-// kPlain: no windows, documents and caps, which would cost registers.
+// kPlain means without window, documents and soft cap, whose code would cost registers.
 template <bool kPlain, class P>
 __device__ i64 first_seen(const P& f, i64 b, i64 t) {
   return kPlain ? 0 : f.extents.first(b, t);
@@ -43,12 +44,12 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
   const Extents& e = f.extents;
   const i64 tiles = ceil_div(e.queries, kTile), parts = ceil_div(e.width, kWidth), items = e.batch * e.heads * parts * tiles;
   for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-    // The last tiles see most keys: they come first.
+    // The last tiles see the most keys, so they are started first.
     const Piece piece(items - 1 - item, e.heads, parts, kWidth, tiles);
     const i64 b = piece.b, h = piece.h, kv = h / (e.heads / e.kv_heads), first_row = piece.begin + threadIdx.y * kQuad;
     const auto query = f.q.rows(b, h, piece.begin, e.queries);
     const i64 visible = e.seen(min(piece.begin + kTile, e.queries) - 1);
-    T top[kQuad], total[kQuad] = {};  // total: of this thread's keys
+    T top[kQuad], total[kQuad] = {};  // total: over this thread's keys
     for (T& x : top) x = -std::numeric_limits<T>::infinity();
     Sums<T, kWidth> sum;
     sum.clear();
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
           most = Larger()(most, x[i][j]);
         });
         most = fold_lanes(most, Larger(), kSide);
-        // A row of which nothing is seen yet stays as it is.
+        // A row that has seen no key yet stays unchanged.
         const T from = !kPlain && most == -std::numeric_limits<T>::infinity() ? T(0) : most;
         decay[i] = std::exp(f.scale * (top[i] - from));
         total[i] *= decay[i];
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
   }
 }
 
-// A warp a row.
+// Computes delta = out . dout with one warp per row.
 template <class S>
 __global__ void dot_rows(Backward<S> f) {
   using T = Wide<S>;
@@ -107,7 +108,8 @@ __global__ void dot_rows(Backward<S> f) {
   }
 }
 
-// A query and a key: from their score and the gradient of the probability to the probability and the gradient of the score.
+// Turns the score of a query and a key into the probability after dropout, and the gradient of that probability into the gradient of the
+// score.
 template <bool kPlain, class S, class T = Wide<S>>
 __device__ void score_gradient(const Backward<S>& f, i64 b, i64 h, i64 t, i64 s, T lse, T delta, T& score, T& gradient) {
   if (t >= f.extents.queries || s >= f.extents.seen(t) || s < first_seen<kPlain>(f, b, t)) {
@@ -157,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<S> f) {
   }
 }
 
-// Tiles stand on their side here: rows are keys.
+// Tiles are transposed here: their rows are keys.
 template <int kWidth, class S, bool kPlain>
 __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   using T = Wide<S>;
@@ -165,14 +167,14 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   const Extents& e = f.extents;
   const i64 tiles = ceil_div(e.keys, kTile), parts = ceil_div(e.width, kWidth), items = e.batch * e.kv_heads * parts * tiles;
   for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // the first tiles are seen by most queries
+    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // the first tiles are seen by the most queries
     const i64 b = piece.b, kv = piece.h, group = e.heads / e.kv_heads;
     const auto key = f.k.rows(b, kv, piece.begin, e.keys), value = f.v.rows(b, kv, piece.begin, e.keys);
     Sums<T, kWidth> key_sum, value_sum;
     key_sum.clear(), value_sum.clear();
     for (i64 h = kv * group; h < (kv + 1) * group; ++h) {
       for (i64 begin = e.first_query(piece.begin) / kTile * kTile; begin < e.queries; begin += kTile) {
-        if (first_seen<kPlain>(f, b, begin) >= piece.begin + kTile) break;  // nor does any later one see these keys
+        if (first_seen<kPlain>(f, b, begin) >= piece.begin + kTile) break;  // no later query sees these keys either
         const auto query = f.q.rows(b, h, begin, e.queries), dout = f.dout.rows(b, h, begin, e.queries);
         T score[kQuad][kQuad], gradient[kQuad][kQuad];
         multiply_rows(key, query, e.width, staged, score);
@@ -197,10 +199,10 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   }
 }
 
-// f(std::integral_constant<int, kWidth>): the columns of a block.
+// Calls f(std::integral_constant<int, kWidth>) with the columns that one block computes.
 template <class T, class F>
 void for_width(i64 width, F f) {
-  // Two sums of 128 doubles by 64 rows would not fit the registers.
+  // Two sums of 128 columns of doubles by 64 rows would not fit into the registers.
   if constexpr (sizeof(T) == 4) {
     if (width > 64) return f(std::integral_constant<int, 128>());
   }

@@ -48,7 +48,7 @@ void require_room(i64 wanted, i64 there, const Problem& problem) {
                   cudnn::version_text(cudnn::library().version_number()), format_bytes(there), format_bytes(wanted), to_string(problem)));
 }
 
-// The engine asked for, else the first of the library's choice that can be had.
+// Makes a plan with the `chosen` engine, or if that is null with the first of the library's choice that works.
 Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, const Engine* chosen) {
   const cudnn::Graph graph(problem, layouts, gpu.target);
   for (const Engine& engine : chosen ? std::vector<Engine>{*chosen} : graph.engines()) {
@@ -70,7 +70,7 @@ Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, c
                           to_string(problem), std::string_view(said).substr(0, std::string_view(said).find('\n'))));
 }
 
-// What the process keeps. Never destroyed: at its end CUDA may be gone before.
+// The plans that the process keeps. They are never destroyed, because at the process's end CUDA may already be gone.
 struct Memo {
   std::mutex mutex;
   std::map<int, Gpu> gpus;
@@ -126,7 +126,7 @@ class Pack {
     pointers_.push_back(at);
   }
   void add(Id id, const Tensor& t) { add(id, t.raw()); }
-  // On the queue of the stream in force.
+  // Executes the plan on the current stream's queue.
   void run(const Problem& problem, const Layouts& layouts, std::byte* workspace) {
     const Stream& stream = Stream::current();
     Memo& memo = Memo::of_process();
@@ -193,7 +193,7 @@ cudnn::Problem problem_of(const AttentionShape& s, bool backward) {
   return {s.batch, s.length, s.heads, s.kv_heads, s.width, s.dtype, s.causal, backward};
 }
 
-// What stands between `before` and the next comma.
+// Parses the engine between `before` and the next comma of a record.
 std::optional<Engine> engine_in(std::string_view record, std::string_view before) {
   const size_t at = record.find(before);
   if (at == record.npos) return {};

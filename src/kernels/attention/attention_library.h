@@ -1,5 +1,5 @@
-// cuDNN's attention, as who starts a run sees it: whether this node has it, and which of its engines the run takes. Two versions:
-// attention_cudnn_cuda.cc, and one of a build without CUDA. Thread-safe.
+// cuDNN's attention as seen by the start of a run: whether this node can use it, and which of its engines the run takes. There are two
+// versions, attention_cudnn_cuda.cc and one for a build without CUDA. Thread-safe.
 #pragma once
 #include <string>
 
@@ -7,27 +7,27 @@
 
 namespace spillway::kernels {
 
-/// Of all attention of a run. Legend as attention.h.
+/// The shape of all attention ops of a run. The legend is that of attention.h.
 struct AttentionShape {
   i64 batch, length, heads, kv_heads, width;
   DType dtype;
-  bool thirds = false;  // q, k and v lie in one tensor, row by row beside each other, and their gradients in another; else each in its own
+  bool thirds = false;  // q, k and v are the thirds of each row of one tensor, and so are their gradients; else each is a tensor of its own
   bool causal = true;
 };
 
-/// Why cuDNN cannot be asked on a GPU of this compute capability (90 for Hopper): one line with the cure; empty where it can.
+/// Returns why cuDNN cannot be used on a GPU of this compute capability (90 for Hopper), in one line with the cure; empty if it can.
 std::string missing_attention_library(int compute_capability);
 
-/// What `shape` keeps cuDNN from: a clause, "expected ..., got ..."; empty where it is taken.
+/// Returns what in `shape` cuDNN does not support, as a clause "expected ..., got ..."; empty if it supports it.
 std::string attention_shape_problem(const AttentionShape& shape);
 
-/// Workspace of its backward as plans of memory count it, the most that it may want.
+/// Returns the largest workspace that its backward may want, in bytes, as memory plans count it.
 i64 attention_library_bytes(const AttentionShape& shape);
 
-/// cuDNN's plans for forward and backward, made ready on the stream in force's GPU, and what they are, for the record of a run: version,
-/// GPU, and the engine and knobs of each direction. `chosen`: such a record, whose engines are taken where it is of this version and GPU;
-/// they are the library's choice otherwise. Error(refused) where it wants more workspace than plans of memory count; Error(io) in its
-/// words.
+/// Prepares cuDNN's plans for forward and backward on the current stream's GPU and returns a description of them for the run's record:
+/// version, GPU, and the engine and knobs of each direction. `chosen` may be an earlier record; its engines are used if it names this
+/// version and GPU, else the library chooses. Throws Error(refused) if cuDNN wants more workspace than memory plans count, and Error(io)
+/// with its message otherwise.
 std::string prepare_attention(const AttentionShape& shape, const std::string& chosen = "");
 
 }  // namespace spillway::kernels

@@ -1,9 +1,9 @@
-// Gradients of attention on tensor cores, without atomics: one kernel has tiles of queries and goes over the keys for dq, the other has
-// tiles of keys and goes over the queries of all heads of its group, upwards, for dk and dv; each makes the scores and the probabilities'
-// gradients anew (seven products instead of five: no block waits for another, and the bits are the same on every run). Scores stay in
-// registers: tiles stand on their side in the second, whose rows are keys, so that probabilities are the left operand of the next product
-// in both. Probabilities and the gradients of scores are rounded to H (bf16 or f16) before that product, as out's are; all sums are f32 and
-// rounded once.
+// Gradients of attention on tensor cores, without atomics. One kernel owns tiles of queries and goes over the keys for dq. The other owns
+// tiles of keys and goes over the queries of all heads of its group, in ascending order, for dk and dv. Both recompute the scores and the
+// gradients of the probabilities: seven products instead of five, but no block waits for another, and the bits are the same in every run.
+// Scores stay in registers. In the second kernel tiles are transposed, with keys as rows, so that in both kernels the probabilities are the
+// left operand of the next product. Probabilities and score gradients are rounded to H (bf16 or f16) before that product; all sums are f32
+// and rounded once.
 #include <limits>
 
 #include "kernels/attention/attention_mma_cuda.h"
@@ -14,8 +14,8 @@ namespace {
 
 using attention_problem::Backward;
 
-// A block has kRows rows (of q and dout, or of k and v), and goes over tiles of kColumns (of k and v, or of q and dout), of which a warp
-// multiplies kStep at a time.
+// The tile sizes of a kernel. A block owns kRows rows (of q and dout, or of k and v) and goes over tiles of kColumns rows of the others, of
+// which a warp multiplies kStep at a time.
 template <int kWidth, int kRowsOfBlock, int kWarps, int kTileColumns, int kColumnsAtOnce, int kSideBytes, int kHandedBytes>
 struct Shape {
   static constexpr int kRows = kRowsOfBlock, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kWarps * kWarpThreads;
@@ -25,14 +25,14 @@ struct Shape {
 };
 template <int kWidth>
 struct QueryShape : Shape<kWidth, 128, 4, kWidth <= 64 ? 64 : 32, 32, 0, 0> {};
-// A warp's rows of q and dout stay in registers where these suffice, else they are loaded from their tile for every step.
+// A warp's rows of q and dout stay in registers if there are enough, else they are loaded from their tile in every step.
 template <int kWidth>
 using LeftRows = std::conditional_t<kWidth <= 64, Fragments<kWidth, QueryShape<kWidth>::kRowTiles>, u32>;
-// Beside a tile: the scores' normalisers of its queries, and their deltas.
+// Beside each tile lie the log-sum-exps of its queries and their deltas.
 template <int kWidth>
 struct KeyShape : Shape<kWidth, 128, 4, 64, 32, 2 * 64 * 4, 0> {};
-// kTile queries by twice as many keys, of which two warps have the same 32; a warp hands a tile of f32 to the other. kTile is 64, or 32 on
-// a GPU that gives a block 99 KiB of shared memory (compute capability 8.6, 8.9, 12.0): what is summed, and in which order, is the same.
+// kTile queries by twice as many keys. Two warps share the same 32 keys, and one hands a tile of f32 to the other. kTile is 64, or 32 on a
+// GPU that gives a block 99 KiB of shared memory (compute capability 8.6, 8.9, 12.0). Both sum the same terms in the same order.
 template <int kWidth, int kTile>
 struct WideKeyShape : Shape<kWidth, 2 * kTile, kTile / 8, kTile, kTile, 2 * kTile * 4, 2 * kTile * kTile * 4> {};
 
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
-  float lse[kM][2], delta[kM][2];  // lse of base 2
+  float lse[kM][2], delta[kM][2];  // lse: to base 2
   SPILLWAY_UNROLL
   for (int i = 0; i < 2 * kM; ++i) {
     const i64 at = (b * e.heads + h) * e.queries + min(first_row + i * 8 + fragment_row(), queries - 1);
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   u32 buffer = 0;
   for (int tile_key = 0; tile_key < visible; tile_key += S::kColumns) {
     mma::wait_for_copies();
-    __syncthreads();  // the tile is there, and the one before is done with
+    __syncthreads();  // the tile has arrived, and nobody uses the previous one any more
     u32 tile = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (tile_key + S::kColumns < visible) copy_tile(tile_key + S::kColumns, buffers + buffer);
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
       sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-// What a block that has a tile of keys and values begins with, and its walk over tiles of queries, head after head.
+// The common part of blocks that own a tile of keys and values: their setup, and their walk over tiles of queries, head after head.
 template <class H, int kWidth, Kind kKind, class S>
 struct KeyBlock {
   using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
@@ -135,16 +135,16 @@ struct KeyBlock {
     walk.query += S::kColumns;
     if (walk.query >= queries) walk.query = first, ++walk.h;
   }
-  /// Of the tile of `here`, which is there; the next one is on its way.
+  /// Returns the address of the tile at `here`, which has arrived, and begins to copy the next one.
   __device__ u32 tile() {
     mma::wait_for_copies();
-    __syncthreads();  // the tile is there, and the one before is done with
+    __syncthreads();  // the tile has arrived, and nobody uses the previous one any more
     const u32 at = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (copied.h < end_h) copy_tile(buffers + buffer);
     return at;
   }
-  /// q, then dout, then the queries' lse, then their delta.
+  /// Begins to copy a tile: q, then dout, then the queries' lse, then their delta.
   __device__ void copy_tile(u32 to) {
     const int h = copied.h, query = copied.query, i = static_cast<int>(threadIdx.x);
     Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, f.extents.width, to);
@@ -157,7 +157,7 @@ struct KeyBlock {
   }
 };
 
-// Heads of up to 64 elements: a warp sums up dk and dv of its keys.
+// For heads of up to 64 elements: each warp sums dk and dv of its own keys.
 template <class H, int kWidth, Kind kKind>
 __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, 2) key_tile(Backward<H> f) {
   using S = KeyShape<kWidth>;
@@ -213,9 +213,9 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, 2) key_tile(Backwa
       f.dv.in_words);
 }
 
-// Wider heads: of the two warps that have a tile's rows one makes the probabilities and sums up dv, the other makes their gradients, takes
-// the probabilities from the first by way of shared memory (in f32; their sign says dropped) and sums up dk. So each has sums of one
-// gradient alone, of twice as many rows as if it had both, and loads half as much from the tiles for every product.
+// For wider heads two warps share a tile's rows. One computes the probabilities and sums dv. The other computes their gradients, receives
+// the probabilities from the first through shared memory (in f32; a negative sign marks dropped ones) and sums dk. So each has the sums of
+// only one gradient, for twice as many rows as it could have of both, and loads half as much from the tiles for every product.
 template <class H, int kWidth, Kind kKind, int kTile>
 __global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide_key_tile(Backward<H> f) {
   using S = WideKeyShape<kWidth, kTile>;
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide
         }
       }
     }
-    __syncthreads();  // the probabilities are there
+    __syncthreads();  // the probabilities have been written
     if (!takes_part) continue;
     if (!for_values) {
       SPILLWAY_UNROLL

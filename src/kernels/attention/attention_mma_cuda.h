@@ -1,20 +1,20 @@
-// Attention on tensor cores: bf16 and f16 heads of 32 to 128 elements. Between attention_cuda.cu and the kernels.
+// Attention on tensor cores for bf16 and f16 heads of 32 to 128 elements: the layer between attention_cuda.cu and the kernels.
 #pragma once
 #include "kernels/attention/attention_problem_cuda.h"
 
 namespace spillway::kernels::attention_mma {
 
-/// What a block of these kernels is sure to have: GPUs from compute capability 8.0 on give it.
+/// Shared memory, in bytes, that every block of these kernels can have on GPUs from compute capability 8.0 on.
 constexpr int kLeastSharedBytes = 99 << 10;
-/// What it can have on the device in force.
+/// Returns the shared memory that a block can have on the current device, in bytes.
 int shared_bytes();
-/// Whether heads of this width are taken: multiples of 16, and what is narrower would be nearly all padding.
+/// Returns whether these kernels support heads of this width: multiples of 16 from 32 on, since narrower heads would be nearly all padding.
 bool takes(DType dtype, i64 width);
 
-/// H: BFloat16 or Float16.
+/// Computes the forward pass. H is BFloat16 or Float16.
 template <class H>
 void attend(const attention_problem::Forward<H>& f);
-/// f.delta is there.
+/// Computes the gradients; f.delta must have been computed.
 template <class H>
 void gradients(const attention_problem::Backward<H>& f);
 

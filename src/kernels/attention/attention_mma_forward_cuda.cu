@@ -1,7 +1,8 @@
-// Attention on tensor cores (Dao, arXiv:2307.08691): a block has kRows queries of one head, each warp 32 of them, and goes over tiles of
-// kKeys keys and values upwards, the next tile on its way while one is worked on. Scores and probabilities never leave the registers. Sums
-// are f32: of the products of scores, of unrounded probabilities (in a quad of lanes, then over it), of probabilities rounded to H (bf16 or
-// f16) times values. So out is off by no more than half an ulp of H of the probabilities' mean of |v|, and its own rounding.
+// Attention on tensor cores (Dao, arXiv:2307.08691). A block computes kRows queries of one head, each warp 32 of them, and goes over tiles
+// of kKeys keys and values in ascending order; the next tile is copied while the current one is used. Scores and probabilities never leave
+// the registers. All sums are f32: of the scores' products, of the unrounded probabilities (in each lane, then over a quad of lanes), and
+// of the probabilities rounded to H (bf16 or f16) times values. So the error of out is at most half an ulp of H times the probabilities'
+// mean of |v|, plus its own rounding.
 #include <limits>
 
 #include "kernels/attention/attention_mma_cuda.h"
@@ -16,20 +17,21 @@ template <int kWidth>
 struct Shape {
   static constexpr int kRows = 128, kKeys = 64, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kRows;
   static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
-  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // queries; keys and values, twice
+  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // queries once, keys and values twice
 };
 template <int kWidth, Kind kKind>
 constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
 
-// Of one warp's rows: a row is (m, second), lanes of a quad share it.
+// The softmax state of one warp's rows. A row is (m, second); the lanes of a quad share it.
 struct Softmax {
-  float top[2][2], total[2][2];  // total: of this lane's columns
+  float top[2][2], total[2][2];  // total: over this lane's columns
 
   __device__ Softmax() {
     SPILLWAY_UNROLL
     for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = -std::numeric_limits<float>::infinity(), total[i / 2][i % 2] = 0;
   }
-  // Scores to probabilities, still to be divided by the total; what was summed up before is scaled to match. `scale` is of base 2.
+  // Turns scores into probabilities that still have to be divided by the total, and rescales the earlier sums to match. `scale` is to base
+  // 2.
   template <int kN, int kColumns>
   __device__ void step(float (&x)[2][kN][4], float scale, float (&sum)[2][kColumns][4]) {
     float decay[2][2];
@@ -44,7 +46,7 @@ struct Softmax {
       grew |= top[m][second] != most;
       top[m][second] = most;
     });
-    if (__any_sync(~0u, grew)) {  // seldom after the first tiles; else all factors are 1
+    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; otherwise all factors are 1
       for_rows([&](int m, int second) {
         total[m][second] *= decay[m][second];
         SPILLWAY_UNROLL
@@ -77,10 +79,10 @@ struct Softmax {
   }
 };
 
-// A warp's rows. Blocks of a head go together, for its keys; of them the last tile first, which sees most.
+// A warp's rows. Blocks of one head are adjacent, so that they share its keys; the last tile comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
-  int b, h, begin, first_row, rows;  // rows: perhaps none
+  int b, h, begin, first_row, rows;  // rows: may be none
   u32 own;
   __device__ Place(const Forward<H>& f, int item, int thread) {
     using S = Shape<kWidth>;
@@ -120,7 +122,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
   u32 buffer = 0;
   for (int key = 0; key < visible; key += S::kKeys) {
     mma::wait_for_copies();
-    __syncthreads();  // the tile is there, and the one before is done with
+    __syncthreads();  // the tile has arrived, and nobody uses the previous one any more
     const u32 tile = buffers + buffer;
     buffer ^= 2 * S::kTileBytes;
     if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);

@@ -1,6 +1,6 @@
-// Products of tiles on tensor cores, for attention. Tiles are rows of kWidth halves (H: bf16 or f16) in shared memory, in words of 16
-// bytes; what a warp multiplies is kept as the fragments of mma.m16n8k16, in registers: a result [kM * 16, kN * 8] as float[kM][kN][4],
-// which rounded to H is the left operand of the next product as it stands. Included by kernels/*_cuda.cu alone.
+// Products of tiles on tensor cores, for attention. A tile is rows of kWidth halves (H: bf16 or f16) in shared memory, in words of 16
+// bytes. A warp keeps its operands in registers as the fragments of mma.m16n8k16: a result [kM * 16, kN * 8] is a float[kM][kN][4], and
+// rounded to H it can directly be the left operand of the next product. Included only by kernels/*_cuda.cu.
 #pragma once
 #include "device/launch_cuda.h"
 #include "kernels/mma_cuda.h"
@@ -12,35 +12,35 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// Within the 16 x 8 of a fragment: the first of this lane's two rows (the other is 8 on) and of its two columns.
+/// Return this lane's position within the 16 x 8 of a fragment: the first of its two rows (the other is 8 below) and of its two columns.
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
-/// How a kernel is compiled: for rows that begin at multiples of 16 bytes, without and with dropout, and for any rows, where dropout may be
-/// of nothing. They give the same bits.
+/// How a kernel is compiled: for rows aligned to 16 bytes without dropout, the same with dropout, or for rows of any alignment with dropout
+/// that may be 0. All give the same bits.
 enum class Kind { plain, drops, unaligned };
 
-/// Word w of row r lies at w ^ (r % 8): neither eight rows of one word nor the words of one row meet in a bank. Adding 8 n to the row adds
-/// 8 n kPitch to the address.
+/// The layout of a tile. Word w of row r is stored at w ^ (r % 8), so that neither one word of eight rows nor the words of one row share a
+/// bank. Adding 8 n to the row adds 8 n kPitch to the address.
 template <int kWidth>
 struct Layout {
   static constexpr int kWords = kWidth <= 64 ? 8 : 16, kPitch = kWords * 16;
   static_assert(kWidth % 16 == 0 && kWidth <= 128);
   __device__ static u32 at(int row, int word) { return static_cast<u32>(row * kPitch + ((word ^ (row & 7)) << 4)); }
-  /// From the address of word 0 or 1 of a row to the one `words` on, an even number: tiles begin at multiples of kPitch.
+  /// Moves from the address of word 0 or 1 of a row to the one `words` further, an even number. Requires tiles to begin at multiples of
+  /// kPitch.
   __device__ static u32 words_on(u32 at, int words) { return (at ^ (words % 8 * 16)) + words / 8 * 128; }
 };
 
-/// Rows of a head on their way to tiles, by all kThreads threads of a block; what is not in the head, and columns from its width on, is
-/// zero.
+/// Copies rows of a head to tiles, using all kThreads threads of a block. Rows beyond the head and columns beyond its width become zero.
 template <class H, int kWidth, int kThreads, bool kInWords>
 class Copier {
  public:
   __device__ Copier(const attention_problem::View<const H>& view, i64 b, i64 h, int begin)
       : from_(view.at(b, h, begin + row()) + word() * 8) {}
 
-  /// Begins to copy the next kRows rows, of which `rows` (perhaps more) are there; the view as before. Without kInWords, for rows that do
-  /// not begin at multiples of 16 bytes, element by element.
+  /// Begins to copy the next kRows rows of the same view, of which `rows` (perhaps more) exist. Without kInWords it copies element by
+  /// element, for rows that are not aligned to 16 bytes.
   template <int kRows>
   __device__ void copy(const attention_problem::View<const H>& view, int rows, i64 width, u32 tile) {
     static_assert(kRows % kAtOnce == 0);
@@ -75,7 +75,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // this thread's word of the next rows' row row()
+  const H* from_;  // this thread's word of row row() of the next rows
 };
 
 template <int kM, int kN>
@@ -90,7 +90,7 @@ __device__ void clear(float (&x)[kM][kN][4]) {
   }
 }
 
-/// f(m, n, i, row, column) of a warp's tile of fragments.
+/// Calls f(m, n, i, row, column) for each element of a warp's tile of fragments.
 template <int kM, int kN, class F>
 __device__ void for_elements(F f) {
   SPILLWAY_UNROLL
@@ -103,7 +103,7 @@ __device__ void for_elements(F f) {
   }
 }
 
-/// What is dropped of a warp's tile: nothing until it is drawn.
+/// The dropout mask of a warp's tile. Nothing is dropped until draw() is called.
 template <int kM, int kN>
 class Drops {
  public:
@@ -111,7 +111,7 @@ class Drops {
     SPILLWAY_UNROLL
     for (int m = 0; m < kM; ++m) bits_[m] = 0;
   }
-  /// drops(row, column). In a loop, to be called before the tile itself takes its registers.
+  /// Sets the mask by drops(row, column). Call it before the tile's own values occupy registers.
   template <class F>
   __device__ void draw(F drops) {
     static_assert(kN <= 8);
@@ -128,11 +128,11 @@ class Drops {
       }
     }
   }
-  /// Of the element x[m][n][i].
+  /// Returns the element x[m][n][i] after dropout: 0 or scaled.
   __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
-  /// x >= 0, or -x where it is dropped.
+  /// Returns x >= 0, or -x if it is dropped.
   __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
-  /// Of another element, by the mark that its tile has.
+  /// Applies dropout to x by a mark that marked() made for the same element.
   __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }
 
  private:
@@ -152,7 +152,7 @@ class NoDrops {
 template <Kind kKind, int kM, int kN>
 using DropsOf = std::conditional_t<kKind == Kind::plain, NoDrops, Drops<kM, kN>>;
 
-/// A warp's rows of a tile as the left operand of products over the width, for as long as they are needed.
+/// A warp's rows of a tile, kept in registers as the left operand of products over the width.
 template <int kWidth, int kM>
 struct Fragments {
   u32 at[kWidth / 16][kM][4];
@@ -166,7 +166,7 @@ struct Fragments {
   }
 };
 
-/// x[i][j] = the product of row i of `a` and row j of tile b over the width.
+/// Computes x[i][j] = the product of row i of `a` and row j of tile b over the width.
 template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
@@ -187,7 +187,7 @@ __device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[
   }
 }
 
-/// The same with the rows of tile a, loaded as they are needed.
+/// Does the same with the rows of tile a, which are loaded when they are needed.
 template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
@@ -212,7 +212,7 @@ __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   }
 }
 
-/// sum[i][c] += the sum of weights[i][j], rounded to H, times element c of row j of tile b.
+/// Adds to sum[i][c] the sum over j of weights[i][j], rounded to H, times element c of row j of tile b.
 template <class H, int kWidth, int kM, int kN>
 __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&sum)[kM][kWidth / 8][4]) {
   using L = Layout<kWidth>;
@@ -239,8 +239,8 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
   }
 }
 
-/// A warp's sums times factor(m, whether the second row), rounded, into `there` rows from `to` on, by way of the tile `own`, which is the
-/// warp's alone.
+/// Stores a warp's sums times factor(m, second), rounded, into the first `there` rows from `to` on. `second` selects the lower of a
+/// fragment's two rows. It goes through the tile `own`, which belongs to this warp alone.
 template <int kWidth, class H, int kM, class F>
 __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, H* to, i64 stride, i64 there, i64 width,
                            bool in_words) {
@@ -280,7 +280,8 @@ Kind kind_of(const attention_problem::Problem<H>& f, bool in_words) {
   return f.dropout.limit == 0 ? Kind::plain : Kind::drops;
 }
 
-/// f(std::integral_constant<int, kWidth>, std::integral_constant<Kind, kKind>): kernels for the next larger width.
+/// Calls f(std::integral_constant<int, kWidth>, std::integral_constant<Kind, kKind>) with the smallest compiled width that is at least
+/// `width`.
 template <class F>
 void for_kernel(i64 width, Kind kind, F f) {
   const auto with = [&](auto padded) {

@@ -1,4 +1,4 @@
-// What attention is asked for, as the kernels of a GPU get it. Included by kernels/*_cuda.cu alone.
+// The arguments of attention as GPU kernels receive them. Included only by kernels/*_cuda.cu.
 #pragma once
 #include <cmath>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace spillway::kernels::attention_problem {
 
-/// Rows of a head; those from `rows` on are zero.
+/// Rows of a head; rows from `rows` on count as zero.
 template <class S>
 struct Rows {
   const S* at;
@@ -21,7 +21,7 @@ template <class S>
 struct View {
   S* data = nullptr;
   i64 batch = 0, row = 0, head = 0;
-  bool aligned = false, in_words = false;  // all rows begin at a multiple of four elements, of 16 bytes
+  bool aligned = false, in_words = false;  // all rows begin at a multiple of four elements; of 16 bytes
   View() = default;
   explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {
     aligned = begin_at_multiples<4>();
@@ -38,10 +38,10 @@ struct View {
 struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   bool causal;
-  i64 window;            // 0: none
-  const i32* positions;  // of keys in their documents, [batch, keys], or null
+  i64 window;            // 0: no window
+  const i32* positions;  // [batch, keys]: position of each key in its document; may be null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
-  /// The first key that query t sees; of a query that is not there the last one's.
+  /// Returns the first key that query t sees; for a t beyond the queries, that of the last query.
   __device__ i64 first(i64 b, i64 t) const {
     const i64 position = min(t, queries - 1) + keys - queries;
     const i64 of_window = window > 0 ? max(i64{0}, position + 1 - window) : 0;
@@ -50,12 +50,13 @@ struct Extents {
   __device__ i64 first_query(i64 s) const { return causal ? max(i64{0}, s - (keys - queries)) : 0; }
 };
 
-/// The draw of kernels/dropout.h: uniform(key, sample, element) < p. An element has a counter of its own, and so a call of Philox.
+/// The random decision of kernels/dropout.h: uniform(key, sample, element) < p. Each element has its own counter and needs one call of
+/// Philox.
 template <class T>
 struct Dropout {
-  PhiloxRounds rounds;  // as parameters of a kernel they cost neither registers nor additions
+  PhiloxRounds rounds;  // precomputed: as kernel parameters they cost neither registers nor additions
   i64 first_sample = 0;
-  u64 limit = 0;  // of the draw's 53 bits, in the upper ones of 64. 0: none
+  u64 limit = 0;  // threshold for the draw's 53 bits, in the upper bits of 64; 0: no dropout
   T kept = 1;
   Dropout() = default;
   explicit Dropout(const AttentionMask& mask)
@@ -69,18 +70,18 @@ struct Dropout {
   }
 };
 
-/// What both directions have.
+/// The arguments that forward and backward share.
 template <class S>
 struct Problem {
   Extents extents;
   Dropout<Wide<S>> dropout;
-  Wide<S> scale, cap;  // cap: of scores that are not scaled yet; 0: none
+  Wide<S> scale, cap;  // cap: of scores before scaling; 0: none
   View<const S> q, k, v;
   __device__ bool drops(i64 b, i64 h, i64 t, i64 s) const { return dropout.drops(b, (h * extents.queries + t) * extents.keys + s); }
-  /// A score, not scaled yet, under the cap; and the slope there, of the capped one.
+  /// Return an unscaled score under the soft cap, and the derivative of the cap at a capped score.
   __device__ Wide<S> capped(Wide<S> x) const { return cap > 0 ? cap * std::tanh(x / cap) : x; }
   __device__ Wide<S> slope(Wide<S> capped) const { return cap > 0 ? std::fma(-capped / cap, capped / cap, Wide<S>(1)) : Wide<S>(1); }
-  /// What a probability is multiplied by.
+  /// Returns the factor by which dropout multiplies a probability.
   __device__ Wide<S> kept(i64 b, i64 h, i64 t, i64 s) const {
     if (dropout.limit == 0) return 1;
     return drops(b, h, t, s) ? Wide<S>(0) : dropout.kept;

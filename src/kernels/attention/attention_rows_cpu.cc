@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_rows_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 
-// exp(scale * (x - top))
+// Returns exp(scale * (x - top)).
 template <class T>
 struct Weight {
   T scale, top;
@@ -38,7 +38,7 @@ struct Plain {
     return x;
   }
 };
-// exp(scale * x - lse)
+// Returns exp(scale * x - lse).
 template <class T>
 struct Probability {
   T scale, lse;

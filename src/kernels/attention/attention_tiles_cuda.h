@@ -1,6 +1,6 @@
-// Products of tiles in a GPU's ordinary arithmetic, for attention: a block of kSide x kSide threads, of which (x, y) holds the rows
-// 4 y .. 4 y + 3 of a result and of its columns the quads x, x + kSide, ... Sums run over the inner index upwards, each step fused.
-// Included by kernels/*_cuda.cu alone.
+// Products of tiles in a GPU's ordinary arithmetic, for attention. A block has kSide x kSide threads. Thread (x, y) holds the rows 4 y .. 4
+// y + 3 of a result, and of its columns the groups of four x, x + kSide, ... Sums run over the inner index in ascending order with fused
+// multiply-adds. Included only by kernels/*_cuda.cu.
 #pragma once
 #include <cmath>
 
@@ -11,10 +11,10 @@ namespace spillway::kernels::attention_tiles {
 using attention_problem::Rows;
 
 constexpr int kTile = 64, kSide = 16, kQuad = 4, kThreads = kSide * kSide;
-// Of rows in shared memory: quads stay aligned, and columns of four rows lie in different banks.
+// Elements between rows in shared memory: groups of four stay aligned, and a column of four rows lies in different banks.
 constexpr int kStride = kTile + kQuad;
 
-/// Inner indices staged at a time, and the elements this takes: what a block has is 48 KiB.
+/// Inner indices staged at a time, and the elements of shared memory this takes: a block has 48 KiB.
 template <class T>
 constexpr int kDepth = sizeof(T) == 4 ? 32 : 8;
 template <class T>
@@ -27,13 +27,13 @@ __device__ Quad<T> quad(const T* at) {
   return *reinterpret_cast<const Quad<T>*>(at);
 }
 
-/// f(0), f(1), f(2), f(3): unrolled, so that what it indexes stays in registers.
+/// Calls f(0), f(1), f(2) and f(3). It is unrolled, so that arrays indexed by f stay in registers.
 template <class F>
 __device__ __forceinline__ void for_quad(F f) {
   f(0), f(1), f(2), f(3);
 }
 
-/// sum[i][j] = the product of a's row 4 y + i and b's row 4 x + j over the width. Begins with a wait for the whole block.
+/// Computes sum[i][j] = the product of a's row 4 y + i and b's row 4 x + j over the width. Begins by synchronising the block.
 template <class S, class T = Wide<S>>
 __device__ void multiply_rows(const Rows<S>& a, const Rows<S>& b, i64 width, T* staged, T (&sum)[kQuad][kQuad]) {
   constexpr int kQuads = kDepth<T> / kQuad;
@@ -62,7 +62,7 @@ __device__ void multiply_rows(const Rows<S>& a, const Rows<S>& b, i64 width, T* 
   }
 }
 
-/// What a thread holds of kTile rows of kWidth columns.
+/// A thread's share of a result of kTile rows and kWidth columns.
 template <class T, int kWidth>
 struct Sums {
   static constexpr int kQuads = kWidth / kTile;
@@ -71,7 +71,7 @@ struct Sums {
   __device__ void clear() {
     for_all([](T& x, int) { x = 0; });
   }
-  /// f(element, row within the thread's four)
+  /// Calls f(element, row within the thread's four) for all elements.
   template <class F>
   __device__ void for_all(F f) {
     for (int i = 0; i < kQuad; ++i) {
@@ -82,8 +82,8 @@ struct Sums {
   }
 };
 
-/// sum[row][c] += weights[row][n] * from[n][first + c] over the rows n. Begins with a wait for the whole block: the weights may be written
-/// just before, and written again after the next wait.
+/// Computes sum[row][c] += weights[row][n] * from[n][first + c] over the rows n. Begins by synchronising the block, so the weights may be
+/// written just before the call. They may be overwritten after the next synchronisation.
 template <class S, int kWidth, class T = Wide<S>>
 __device__ void add_weighted(const T* weights, const Rows<S>& from, i64 first, i64 width, T* staged, Sums<T, kWidth>& sum) {
   static_assert(kDepth<T> * kWidth <= kStagedElems<T>);
@@ -111,7 +111,7 @@ __device__ void add_weighted(const T* weights, const Rows<S>& from, i64 first, i
   }
 }
 
-/// Into columns [first, ...) of a head's rows, of which the block's first is `to` and `rows` are there.
+/// Stores the sums into columns [first, ...) of a head's rows. `to` is the block's first row, and `rows` rows exist.
 template <int kWidth, class S>
 __device__ void store(const Sums<Wide<S>, kWidth>& sum, S* to, i64 stride, i64 rows, i64 first, i64 width, bool aligned) {
   for (int i = 0; i < kQuad; ++i) {
@@ -126,7 +126,7 @@ __device__ void store(const Sums<Wide<S>, kWidth>& sum, S* to, i64 stride, i64 r
   }
 }
 
-/// Four rows of a tile by four: rows 4 y + i, columns 4 x + j.
+/// Stores this thread's 4 x 4 weights into the tile: rows 4 y + i, columns 4 x + j.
 template <class T>
 __device__ void keep_weights(const T (&x)[kQuad][kQuad], T* weights) {
   for (int i = 0; i < kQuad; ++i) {

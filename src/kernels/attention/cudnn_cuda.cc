@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-// Each of Library's functions with its name in the library.
+// Lists each of Library's functions with its name in the library.
 #define SPILLWAY_CUDNN(each)                               \
   each(version, cudnnGetVersion);                          \
   each(error_string, cudnnGetErrorString);                 \
@@ -58,7 +58,7 @@ void find(const SharedLibrary& opened, const char* name, Function*& found) {
   if (!found) throw Error(ErrorCode::usage, fmt::format("[attention] expected {} in {}, got none: {}", name, opened.name(), kCure));
 }
 
-// The wheel's libraries under lib/ of a Python's folder.
+// Adds the libraries of the wheel in each Python's folder under `lib`.
 void add_wheels(const fs::path& lib, std::vector<std::string>& names) {
   std::vector<std::string> here;
   std::error_code missing;

@@ -1,5 +1,6 @@
-// cuDNN's graph API, opened at run time: neither its headers nor the library are needed to build. What is used of it is declared here, with
-// the names and values of cudnn_graph.h (cudnn_cuda_test.cc compares them where that is). Included by kernels/*_cuda.* alone. Thread-safe.
+// cuDNN's graph API, opened at run time: building needs neither its headers nor the library. The parts in use are declared here with the
+// names and values of cudnn_graph.h (cudnn_cuda_test.cc compares them where that header exists). Included only by kernels/*_cuda.*.
+// Thread-safe.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,11 +11,11 @@
 #include "base/types.h"
 #include "device/shared_library.h"
 
-struct CUstream_st;  // cudaStream_t's
+struct CUstream_st;  // the struct behind cudaStream_t
 
 namespace spillway::kernels::cudnn {
 
-/// cudnnBackendDescriptorType_t, CUDNN_BACKEND_..._DESCRIPTOR.
+/// Values of cudnnBackendDescriptorType_t, CUDNN_BACKEND_..._DESCRIPTOR.
 enum class Kind : int {
   pointwise = 0,
   engine = 2,
@@ -34,7 +35,7 @@ enum class Kind : int {
   device_properties = 38
 };
 
-/// cudnnBackendAttributeName_t, CUDNN_ATTR_...
+/// Values of cudnnBackendAttributeName_t, CUDNN_ATTR_...
 enum class Attribute : int {
   pointwise_mode = 0,
   pointwise_math_precision = 1,
@@ -86,7 +87,7 @@ enum class Attribute : int {
   device_json = 2702
 };
 
-/// cudnnBackendAttributeType_t, CUDNN_TYPE_...
+/// Values of cudnnBackendAttributeType_t, CUDNN_TYPE_...
 enum class Type : int {
   handle = 0,
   data_type = 1,
@@ -101,9 +102,9 @@ enum class Type : int {
   character = 24
 };
 
-/// cudnnDataType_t, CUDNN_DATA_...
+/// Values of cudnnDataType_t, CUDNN_DATA_...
 enum class Data : int { f32 = 0, f16 = 2, int32 = 4, bf16 = 9, boolean = 11 };
-/// cudnnPointwiseMode_t, CUDNN_POINTWISE_...
+/// Values of cudnnPointwiseMode_t, CUDNN_POINTWISE_...
 enum class Pointwise : int {
   add = 0,
   mul = 1,
@@ -116,19 +117,19 @@ enum class Pointwise : int {
   index = 501,
   select = 601
 };
-/// cudnnReduceTensorOp_t, CUDNN_REDUCE_TENSOR_...
+/// Values of cudnnReduceTensorOp_t, CUDNN_REDUCE_TENSOR_...
 enum class Reduce : int { add = 0, max = 3 };
-/// cudnnBackendHeurMode_t, CUDNN_HEUR_MODE_A.
+/// The value of cudnnBackendHeurMode_t CUDNN_HEUR_MODE_A.
 enum class Heuristics : int { a = 3 };
-/// cudnnStatus_t, CUDNN_STATUS_SUCCESS; of the others only their text is looked at.
+/// The value of cudnnStatus_t CUDNN_STATUS_SUCCESS. Other values are only turned into text.
 constexpr int kSuccess = 0;
 
 using Handle = void*;
 using RawDescriptor = void*;
 
-/// The functions in use.
+/// The functions of the library that are in use.
 struct Library {
-  SharedLibrary library;  // in which they lie; none in a build that has them in itself
+  SharedLibrary library;  // the library they come from; empty in a build that is linked with them
   size_t (*version)() = nullptr;
   const char* (*error_string)(int status) = nullptr;
   void (*last_error)(char* text, size_t size) = nullptr;
@@ -141,29 +142,30 @@ struct Library {
   int (*get)(RawDescriptor, int attribute, int type, i64 wanted, i64* count, void* values) = nullptr;
   int (*execute)(Handle, RawDescriptor plan, RawDescriptor pack) = nullptr;
 
-  /// As cuDNN counts: 91900 for 9.19.0.
+  /// Returns the version as cuDNN counts it: 91900 for 9.19.0.
   i64 version_number() const { return static_cast<i64>(version()); }
 };
 
-/// The oldest that is taken: up to 9.15.0 backward is wrong for lengths of no multiple of 128 (cudnn-frontend works round it).
+/// The oldest version accepted: up to 9.15.0 backward is wrong for lengths that are no multiple of 128 (cudnn-frontend works around it).
 constexpr i64 kLeastVersion = 91501;
-/// "9.19.0"
+/// Returns a version as text, such as "9.19.0".
 std::string version_text(i64 version);
 
-/// Looked for once, never closed: the loader's, the CUDA toolkit's, and those of the wheel nvidia-cudnn beside a Python of this user's.
-/// Error(usage) in one line with the cure where there is none; the next call looks again.
+/// Returns the library, which is searched for once and never closed: first where the loader looks, then in the CUDA toolkit, then in the
+/// nvidia-cudnn wheels of this user's Pythons. Throws Error(usage) in one line with the cure if there is none; the next call searches
+/// again.
 const Library& library();
-/// From the first of these. Error(usage) as above.
+/// Opens the first of these libraries that exists. Throws Error(usage) as above.
 Library open(const std::vector<std::string>& names);
-/// One line with the cure, where it is older than kLeastVersion; else empty.
+/// Returns one line with the cure if the library is older than kLeastVersion, else an empty string.
 std::string too_old(const Library& found);
-/// What library() tries, in this order.
+/// Returns the names that library() tries, in this order.
 std::vector<std::string> library_names();
 
-/// Throws Error(io) naming `call` in cuDNN's words unless `status` is success.
+/// Throws Error(io) with `call` and cuDNN's message unless `status` is success.
 void check(int status, std::string_view call);
 
-/// One of the API's objects. Errors are Error(io).
+/// An owned object of the API. Errors are thrown as Error(io).
 class Descriptor {
  public:
   explicit Descriptor(Kind kind);
@@ -178,12 +180,12 @@ class Descriptor {
   void set(Attribute attribute, const std::vector<RawDescriptor>& values) const;
   void set_handle(Attribute attribute, Handle value) const { set(attribute, Type::handle, 1, &value); }
   void finalize() const;
-  /// Whether it could be.
+  /// Finalizes the descriptor and returns whether that succeeded.
   bool try_finalize() const;
 
   i64 number(Attribute attribute) const;
   int enumerator(Attribute attribute, Type type) const;
-  /// The first of an array, finished ones of `kind`. (How many there are it does not tell of every array.)
+  /// Returns the first `most` descriptors of an array of finalized descriptors of `kind`. (cuDNN does not tell the length of every array.)
   std::vector<Descriptor> descriptors(Attribute attribute, Kind kind, i64 most) const;
 
  private:

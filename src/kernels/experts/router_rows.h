@@ -1,13 +1,15 @@
-// One token's choice of experts and its gradient, for the CPU's and the GPU's router alike.
+// One token's choice of experts and its gradient, shared by the routers of CPU and GPU.
 #pragma once
 #include "tensor/dtype.h"
 
 namespace spillway::kernels {
 
-/// p[E] -> the `chosen` largest in ascending order, and their weights. NaN compares as nothing: then the first ones.
+/// Chooses the `chosen` largest of p[E] and writes their numbers in ascending order, and their weights. If p is NaN, the first experts are
+/// chosen.
 template <class W>
 constexpr void choose_experts(const W* p, i64 experts, i64 chosen, bool normalised, i32* choice, W* weight) {
-  // The last one in, by falling probability and then by number; everything not after it is in.
+  // `last` is the least probable chosen expert; of equally probable ones the one with the highest number. Experts up to it in this order
+  // are chosen.
   i64 last = -1;
   for (i64 k = 0; k < chosen; ++k) {
     i64 best = -1;
@@ -29,8 +31,9 @@ constexpr void choose_experts(const W* p, i64 experts, i64 chosen, bool normalis
   for (i64 k = 0; normalised && k < chosen; ++k) weight[k] /= sum;
 }
 
-/// Normalised: dl = w (dw - sum(w dw)) of the chosen, 0 of the others. Else dl = p (dw - sum(p dw)), dw being 0 of the others. And where
-/// there are `choices` (router_load.h), of the loss of factor * choices * probability: p (dp - sum(p dp)).
+/// Writes the gradient of the logits. If normalised it is w (dw - sum(w dw)) for the chosen experts and 0 for the others, else p (dp -
+/// sum(p dp)), where dp is dw for the chosen and 0 for the others. If there are `choices` (router_load.h), it adds the gradient of the loss
+/// factor * choices * probability: p (dq - sum(p dq)) with dq = factor * choices.
 template <class T>
 constexpr void choice_gradient(const Wide<T>* p, const i32* choice, const Wide<T>* weight, const Wide<T>* dweight, i64 experts, i64 chosen,
                                bool normalised, const double* choices, double factor, T* dlogits) {

@@ -1,5 +1,5 @@
-// cuBLASLt, NVIDIA's matrix products, opened at run time: <cublasLt.h> is needed to build, the library only where a GPU multiplies.
-// Included by kernels/*_cuda.* alone. Thread-safe.
+// cuBLASLt, NVIDIA's matrix product library, opened at run time: <cublasLt.h> is needed to build, the library only where a GPU multiplies.
+// Included only by kernels/*_cuda.*. Thread-safe.
 #pragma once
 #include <cublasLt.h>
 
@@ -11,9 +11,9 @@
 
 namespace spillway::kernels {
 
-/// The functions in use, under the names of cublasLt.h.
+/// The functions of the library that are in use, with the names of cublasLt.h.
 struct BlasLt {
-  SharedLibrary library;  // in which they lie; none in a build that has them in itself
+  SharedLibrary library;  // the library they come from; empty in a build that is linked with them
   decltype(&cublasLtGetStatusName) status_name = nullptr;
   decltype(&cublasLtGetStatusString) status_string = nullptr;
   decltype(&cublasLtCreate) create = nullptr;
@@ -29,9 +29,10 @@ struct BlasLt {
   decltype(&cublasLtMatmul) matmul = nullptr;
 };
 
-/// Looked for once, never closed. Error(usage) in one line with the cure where there is none; the next call looks again.
+/// Returns the library, which is searched for once and never closed. Throws Error(usage) in one line with the cure if there is none; the
+/// next call searches again.
 const BlasLt& blas_lt();
-/// From the first of these libraries. Error(usage) as above.
+/// Opens the first of these libraries that exists. Throws Error(usage) as above.
 BlasLt open_blas_lt(const std::vector<std::string>& names);
 
 /// Throws Error(io) naming `call` unless `status` is success.

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/gemm_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -24,11 +24,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::HWY_NAMESPACE::store;
 
-// The micro-kernel's sums, kUsed vectors of each row of the panel.
+// The micro-kernel's sums: kUsed vectors for each row of the panel.
 template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
-// Of one k.
+// Adds the products of one k.
 template <int kUsed, class T>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_product(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum) {
   const hn::ScalableTag<T> d;
@@ -57,7 +57,7 @@ HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const T* HWY_RESTRIC
   for (; p < k; ++p) add_product<kUsed>(a + p * kRows, b + p * kPanel, sum);
 }
 
-// Pairs widened to f32: all products of the even k, then those of the odd.
+// Adds the products of pairs widened to f32, for each pair first the even k, then the odd.
 template <int kUsed>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements,
                                                      Sums<kUsed, BFloat16>& sum, Lines& lines) {
@@ -92,8 +92,8 @@ HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const BFloat16* a_el
 
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR_AVX3 ",avx512bf16")
-// The processor's own products of pairs (VDPBF16PS). The sums come back through memory: a function of another instruction set is not
-// inlined.
+// Multiplies pairs with the processor's own instruction (VDPBF16PS). The sums are returned through memory, because a function for another
+// instruction set is not inlined.
 template <int kUsed>
 HWY_NOINLINE void dot_pairs(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, float* to, Lines& lines) {
   const u32 *a = reinterpret_cast<const u32*>(a_elements), *b = reinterpret_cast<const u32*>(b_elements);
@@ -139,7 +139,8 @@ void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, const Out
   }
 }
 
-// C by reference: copied in one load what was just stored in parts, it would wait for all the stores before it, those of the last sums.
+// C is passed by reference. A copy would load in one piece what was just stored in parts, and would wait for all earlier stores, those of
+// the previous sums.
 template <int kUsed, class P, class Out>
 HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns,
                                             const Output<P, Out>& c, bool own_dots, Lines& lines) {
@@ -189,14 +190,14 @@ HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, cons
   store_edge(edge, kUsed * lanes, rows, columns, c);
 }
 
-// C from element (i, j) on.
+// Returns C from element (i, j) on.
 template <class P, class Out>
 HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
   return {c.data + i * c.row_stride + j, c.row_stride, c.added ? c.added + i * c.added_stride + j : nullptr, c.added_stride,
           c.bias ? c.bias + j : nullptr};
 }
 
-// A strip's panels of A stay in the first-level cache or the second; a panel of B is used for all of them before the next one.
+// A strip's panels of A stay in the first- or second-level cache; a panel of B is used for all of them before the next one.
 template <class P, class Out>
 HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, Ahead next, bool own_dots) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(Wide<P>)), panel = kVectors * lanes;
@@ -228,7 +229,7 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
 
 HWY_INLINE Pairs pairs_here() { return HWY_TARGET == HWY_AVX3 ? pairs_by() : Pairs::widened; }
 
-// C's part of `rows` and `columns` from sums of kColumns a row.
+// Writes C's `rows` x `columns` elements from sums with kColumns elements per row.
 template <class Out>
 HWY_ATTR void store_tiles(const float* sums, i64 rows, i64 columns, const Output<BFloat16, Out>& c) {
   const hn::ScalableTag<float> d;

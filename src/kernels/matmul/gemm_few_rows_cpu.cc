@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/gemm_few_rows_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ HWY_INLINE V broadcast(const u32* word) { return hn::BitCast(Floats(), hn::Set(W
 HWY_INLINE V even_of(V pairs) { return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::BitCast(Words(), pairs))); }
 HWY_INLINE V odd_of(V pairs) { return hn::BitCast(Floats(), hn::And(hn::BitCast(Words(), pairs), hn::Set(Words(), 0xffff0000u))); }
 
-// How what lies in a word of B is multiplied: by which Row of A's words, of P, and added to the sums. The next of A's words for the same
-// row is kRows further.
+// The ways to multiply the words of B: how a Row of A's words, of type P, is loaded, multiplied and added to the sums. The next of A's
+// words for the same row is kRows further. This one multiplies f32 words.
 struct Whole {
   using P = float;
   using Row = V;
@@ -40,7 +40,7 @@ struct Whole {
 struct TwoRows {
   V even, odd;
 };
-// Pairs by words of f32.
+// Multiplies pairs in B with f32 words in A.
 struct Apart {
   using P = float;
   using Row = TwoRows;
@@ -52,7 +52,7 @@ struct Apart {
     return hn::MulAdd(row.odd, odd_of(column), hn::MulAdd(row.even, even_of(column), sum));
   }
 };
-// Pairs by pairs.
+// Multiplies pairs in B with pairs in A, both widened to f32.
 struct Widened {
   using P = BFloat16;
   using Row = TwoRows;
@@ -63,7 +63,7 @@ struct Widened {
   static HWY_INLINE V add(const Row& row, V column, V sum) { return Apart::add(row, column, sum); }
 };
 #if HWY_TARGET == HWY_AVX3
-// An instruction beyond this target's: written out, it needs no function of its own, which would not be inlined.
+// Uses an instruction that this Highway target lacks. As inline assembly it needs no function of its own, which would not be inlined.
 struct Dots {
   using P = BFloat16;
   using Row = V;
@@ -87,7 +87,7 @@ HWY_INLINE void clear(V (&sum)[kRows][kVectors]) {
   }
 }
 
-// A's rows times kVectors vectors of B's words.
+// Adds A's rows times kVectors vectors of B's words.
 template <class By, int kRows, int kVectors>
 HWY_INLINE void add_words(const u32* a, const V (&column)[kVectors], V (&sum)[kRows][kVectors]) {
 #pragma GCC unroll 4
@@ -98,12 +98,12 @@ HWY_INLINE void add_words(const u32* a, const V (&column)[kVectors], V (&sum)[kR
   }
 }
 
-// Sixteen bytes of one column: four words.
+// Loads sixteen bytes of one column: four words.
 HWY_INLINE hn::Vec<hn::Full128<float>> block(const float* from) { return hn::LoadU(hn::Full128<float>(), from); }
 HWY_INLINE hn::Vec<hn::Full128<float>> block(const BFloat16* from) {
   return hn::BitCast(hn::Full128<float>(), hn::LoadU(hn::Full128<u16>(), reinterpret_cast<const u16*>(from)));
 }
-// Blocks of columns `stride` elements apart, side by side.
+// Loads blocks of columns that are `stride` elements apart, side by side.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> blocks(D d, const T* from, i64 stride) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -114,7 +114,7 @@ HWY_INLINE hn::Vec<D> blocks(D d, const T* from, i64 stride) {
   }
 }
 
-// Four words of kLanes columns: word[i] gets their i-th.
+// Loads four words of each of kLanes columns: word[i] gets the i-th word of every column.
 template <class T>
 HWY_INLINE void load_transposed(const T* from, i64 stride, V (&word)[4]) {
   const Floats d;
@@ -129,7 +129,7 @@ HWY_INLINE void load_transposed(const T* from, i64 stride, V (&word)[4]) {
   word[3] = hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23));
 }
 
-// Four words of kVectors vectors of columns whose k is contiguous; `words` of the four are there.
+// Adds the products of four words of kVectors vectors of columns with contiguous k; only `words` of the four exist.
 template <class By, int kRows, int kVectors, class T>
 HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V (&sum)[kRows][kVectors]) {
   V word[kVectors][4];
@@ -145,7 +145,7 @@ HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V 
   }
 }
 
-// Of kLanes columns of B, whose k is contiguous, over one chunk: to[kRows][kLanes].
+// Computes one chunk of kLanes columns of B with contiguous k: to[kRows][kLanes].
 template <class By, int kRows, class T>
 HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* to) {
   constexpr i64 kStep = 4 * kInWord<T>;
@@ -166,7 +166,7 @@ HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* 
   for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r][0], Floats(), to + r * kLanes);
 }
 
-// kWords words of k of contiguous columns, a line of each after the other, added to the words' sums to[kRows][columns].
+// Adds kWords words of k of contiguous columns, one cache line of each after the other, to the sums to[kRows][columns].
 template <class By, int kRows, int kWords, class T>
 HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, bool both, i64 columns, float* to) {
   using P = typename By::P;
@@ -207,8 +207,8 @@ HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, boo
   }
 }
 
-// Of contiguous columns of B, whole lines, over one chunk: to[kRows][columns]. B is read as it lies, a few rows at once over all columns:
-// strips of few columns would touch a page for each row.
+// Computes one chunk of contiguous columns of B, whole cache lines: to[kRows][columns]. B is read in its memory order, a few rows at a time
+// over all columns, because strips of few columns would touch a page for each row.
 template <class By, int kRows, class T>
 HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
   constexpr i64 kInOne = kInWord<typename By::P>;
@@ -224,7 +224,7 @@ HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, 
   put_in_order<typename By::P>(kRows * columns, to);
 }
 
-// The sums so far (none before the first) and those of one more chunk, of a multiple of kLanes columns.
+// Adds one more chunk's sums to the sums so far (there are none before the first), for a multiple of kLanes columns.
 HWY_ATTR void add_chunk(bool first, const float* chunk, i64 columns, float* sums) {
   const Floats d;
   for (i64 j = 0; j < columns; j += kLanes) {
@@ -244,7 +244,7 @@ HWY_ATTR void store_row(const float* sums, i64 columns, const P* bias, Out* to) 
   for (i64 j = whole; j < columns; ++j) to[j] = narrow<Out>(bias ? sums[j] + widen(bias[j]) : sums[j]);
 }
 
-// How chunks are multiplied.
+// Multiplies chunks with vector instructions.
 template <class TransposedBy, class WideBy>
 struct ByVectors {
   static constexpr i64 kStrip = kLanes;
@@ -261,13 +261,13 @@ struct ByVectors {
   };
 };
 
-// Columns from `first` on, `apart` from each other, and which of them are wanted.
+// Columns that begin at `first` and are `apart` from each other; only those in [begin, end) are wanted.
 struct Columns {
   i64 first, apart, count, begin, end;
 };
 
-// Their sums[kRows][count] over all of k, of which chunk(a, b, k, to[kRows][count]) makes one chunk's; at most kMost. What is added to
-// columns that are not wanted is anything.
+// Computes the columns' sums[kRows][count] over all of k; chunk(a, b, k, to[kRows][count]) computes one chunk. count is at most kMost. The
+// values of unwanted columns are meaningless.
 template <i64 kMost, int kRows, class P, class T, class Out, class Chunk>
 void sum_columns(const FewRows<P, T, Out>& product, const Columns& columns, const Chunk& chunk, float* sums) {
   alignas(64) float part[kRows * kMost];
@@ -289,7 +289,7 @@ void sum_columns(const FewRows<P, T, Out>& product, const Columns& columns, cons
   }
 }
 
-// Columns [begin, end) of sums whose rows begin at that of column `first`.
+// Stores columns [begin, end) of the sums, whose rows begin at column `first`.
 template <int kRows, class P, class T, class Out>
 void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row, i64 first, i64 begin, i64 end) {
   const Output<P, Out>& c = product.c;
@@ -298,7 +298,7 @@ void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row
   }
 }
 
-// Where columns do not fill a line, others before them are computed too.
+// If the columns do not fill a cache line, columns before them are computed as well and not stored.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kMost = kPieceColumns<kRows>;
@@ -314,7 +314,7 @@ void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   }
 }
 
-// The last strip of a piece computes columns before it too, where there are not enough.
+// If the last strip of a piece has too few columns, columns before it are computed as well.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kStrip = How::kStrip;

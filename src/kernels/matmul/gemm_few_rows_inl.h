@@ -1,5 +1,5 @@
-// Products with few rows: how B's words come from memory, for whatever multiplies them. Compiled once for each instruction set (included
-// after hwy/highway.h, never by a header).
+// Loads of B's words from memory for products with few rows, whichever instruction multiplies them. Compiled once per instruction set
+// (included after hwy/highway.h, never by a header).
 #if defined(SPILLWAY_GEMM_FEW_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_FEW_ROWS_INL_H
 #undef SPILLWAY_GEMM_FEW_ROWS_INL_H
@@ -23,13 +23,13 @@ using Floats = hn::ScalableTag<float>;
 using Words = hn::ScalableTag<u32>;
 using V = hn::Vec<Floats>;
 constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
-// Columns whose k is contiguous that are read together, in strips of columns far apart: those are then long stretches of memory, one a
-// lane, which the processor fetches ahead faster than it does one.
+// Columns with contiguous k that are read together, in strips whose columns are far apart. Each lane then reads a long stretch of memory,
+// which the processor prefetches faster than a single stretch.
 constexpr i64 kTogether = 256;
-// Contiguous columns whose sums stay in the first-level cache while rows of B are read over all of them.
+// Contiguous columns whose sums fit into the first-level cache while rows of B are read over all of them.
 template <int kRows>
 constexpr i64 kPieceColumns = kRows <= 2 ? 2048 : 1024;
-// Elements of a line of memory.
+// Elements in a cache line.
 template <class T>
 constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 
@@ -37,13 +37,13 @@ constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 template <class T>
 constexpr i64 kInWord = 4 / static_cast<i64>(sizeof(T));
 
-// A row of B's words, its columns being contiguous: f32, or what is widened to it.
+// Loads a row of B's words from contiguous columns, as f32 or widened to it.
 template <class P, int kVectors, class T>
 HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
 }
-// Of pairs two rows are interleaved within blocks of eight columns.
+// For pairs, loads two rows and interleaves them within blocks of eight columns.
 template <class P, int kVectors>
 requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
   const hn::Repartition<u16, Floats> halves;
@@ -56,7 +56,7 @@ requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_
   }
 }
 
-// Undoes it, for sums of whole blocks.
+// Undoes this interleaving in the sums of whole blocks.
 template <class P>
 HWY_INLINE void put_in_order(i64 n, float* sums) {
   if constexpr (sizeof(P) == 2) {

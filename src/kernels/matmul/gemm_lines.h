@@ -1,5 +1,5 @@
-// Asks for memory ahead of its use, some lines at a time: a burst of them would hold up the loads of the loop that makes the sums, whose
-// panels come from the second-level cache through the same buffers.
+// Prefetches memory a few cache lines at a time. Prefetching everything at once would delay the loads of the loop that computes the sums,
+// because its panels come from the second-level cache through the same buffers.
 #pragma once
 #include "kernels/matmul/gemm.h"
 
@@ -7,12 +7,12 @@ namespace spillway::kernels::gemm {
 
 class Lines {
  public:
-  static constexpr i64 kEvery = 8;  // k between two asks
+  static constexpr i64 kEvery = 8;  // k between two calls of ask()
 
-  /// All are asked for in so many calls.
+  /// Prefetches all of `ahead` within `asks` calls of ask().
   Lines(const Ahead& ahead, i64 asks) : next_(ahead, asks) {}
 
-  /// From here on also the part of C to which the sums being made will be written, all of it in so many calls.
+  /// From here on also prefetches the part of C to which the current sums will be written, all of it within `asks` calls.
   template <class P, class Out>
   void write_to(const Output<P, Out>& c, i64 rows, i64 columns, i64 asks) {
     constexpr i64 kSize = sizeof(Out);

@@ -14,7 +14,7 @@ namespace {
 constexpr i64 kTileElems = kRows * kStep;  // 1 KiB
 constexpr i64 kTileBytesARow = 64;
 
-// Linux keeps the unit's registers only for processes that ask (Documentation/arch/x86/xstate.rst).
+// Linux saves the unit's registers only for processes that request it (Documentation/arch/x86/xstate.rst).
 bool ask_for_permission() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -30,7 +30,7 @@ struct alignas(64) Configuration {
   u8 rows[16] = {};
 };
 
-// All eight tiles whole: 16 rows of 64 bytes.
+// Returns the configuration with all eight tiles whole: 16 rows of 64 bytes.
 constexpr Configuration whole_tiles() {
   Configuration c;
   for (int i = 0; i < 8; ++i) {
@@ -50,13 +50,13 @@ Configuration few_tiles(Scope::Few few, i64 m) {
   return c;
 }
 
-// gcc bug 105593: its own headers' undefined vectors are taken for a mistake.
+// gcc bug 105593: the compiler warns about the undefined vectors in its own headers.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,amx-tile,amx-bf16")
 
-// Word i of row p becomes word p of row i.
+// Transposes 16 x 16 words: word i of row p becomes word p of row i.
 void transpose_words(__m512i (&r)[16]) {
   __m512i t[16];
 #pragma GCC unroll 8
@@ -71,7 +71,7 @@ void transpose_words(__m512i (&r)[16]) {
     r[g + 2] = _mm512_unpacklo_epi64(t[g + 1], t[g + 3]);
     r[g + 3] = _mm512_unpackhi_epi64(t[g + 1], t[g + 3]);
   }
-  // r[4 g + c] holds, in its lane l, rows 4 g .. 4 g + 3 of column 4 l + c.
+  // r[4 g + c] now holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512i low = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44), low2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x44);
@@ -84,7 +84,7 @@ void transpose_words(__m512i (&r)[16]) {
   std::memcpy(&r, &t, sizeof r);
 }
 
-// One tile of rows that lie side by side in memory: pairs of k are interleaved and the words transposed.
+// Packs one tile from rows that lie side by side in memory: pairs of k are interleaved and the words transposed.
 void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, BFloat16* to) {
   const auto used = static_cast<__mmask16>((1u << rows) - 1);
   const auto row = [&](i64 p) {
@@ -99,7 +99,7 @@ void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, B
 template <int kPanels>
 void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to, Lines& lines) {
   constexpr int kPairBytes = 4 * kColumns, kOutBytes = 4 * kColumns;
-  // Tiles 0-2 and 3-5 are the sums of the two panels, 6 is A, 7 is B.
+  // Tiles 0-2 and 3-5 hold the sums of the two panels, tile 6 holds A and tile 7 holds B.
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -146,7 +146,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
 }
 
 void configure(const Configuration& c) {
-  asm volatile("" : : "m"(c));  // all of it: gcc 12's own names its first eight bytes alone as read
+  asm volatile("" : : "m"(c));  // marks all of c as read, because gcc 12's intrinsic names only its first eight bytes
   _tile_loadconfig(&c);
 }
 void release() { _tile_release(); }

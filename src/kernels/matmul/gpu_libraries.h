@@ -1,11 +1,11 @@
-// The libraries of NVIDIA's that the GPU's kernels call, opened at run time: whether this node has them. Two versions: a build without CUDA
-// needs none. Thread-safe.
+// Whether this node has the NVIDIA libraries that the GPU kernels call; they are opened at run time. There are two versions: a build
+// without CUDA needs no library. Thread-safe.
 #pragma once
 #include <string>
 
 namespace spillway::kernels {
 
-/// One line with the cure, or empty when all that training needs are there.
+/// Returns one line with the cure if a library that training needs is missing, else an empty string.
 std::string missing_gpu_library();
 
 }  // namespace spillway::kernels

@@ -1,12 +1,13 @@
-// Which of the instruction sets that the kernels are compiled for are chosen from (simd.h). They differ in the order of sums: pinning one
-// gives a machine the bits of another, and lets a faster one be measured as a slower.
+// Limits the instruction sets that the kernels choose from (simd.h). The sets differ in the order of sums: a limit gives a machine the bits
+// of an older one, and lets a fast machine be measured as if it were a slower one.
 #pragma once
 
 namespace spillway::kernels {
 
 enum class InstructionSet { baseline, avx2, best };
 
-/// From now on, in all threads; not while kernels run, unless it is what is in force already. Threads may call it at once.
+/// Applies the limit from now on in all threads. No kernel may be running, unless the limit is already in force. Several threads may call
+/// it at once.
 void use_at_most(InstructionSet set);
 
 }  // namespace spillway::kernels

@@ -22,11 +22,12 @@ using gemm::packed_elems;
 using gemm::PanelOf;
 using gemm::Side;
 
-// The packed operand may take this much, to stay in the second-level cache while all strips pass it; longer inner extents are walked in
-// slabs. That the sums are then read again costs 8 bytes a slab of each element of C; packed rows that do not stay cost 4 bytes of each k.
+// Upper limit of the packed operand, so that it stays in the second-level cache while all strips are multiplied with it. Longer inner
+// extents are processed in slabs. Reading the sums again costs 8 bytes per slab and element of C; packed rows that leave the cache would
+// cost 4 bytes for each k.
 constexpr i64 kPackedBytes = kMiB / 2;
 
-// Of one chain of additions: that of the panels, but of bf16 that of pairs of it whatever its panels hold.
+// Inner extent of one chain of additions: that of the panels, but for bf16 always that of its pairs, whatever its panels hold.
 template <class T, class P>
 constexpr i64 kChunk = std::is_same_v<T, BFloat16> ? kDepth<T> : kDepth<P>;
 
@@ -42,14 +43,14 @@ i64 packed_bytes(i64 m, i64 n, i64 k) {
   return packed_elems<P>(outer, slab_depth<T, P>(outer, k)) * static_cast<i64>(sizeof(P));
 }
 
-// Sums over several chunks that would be rounded between them stay in the workspace, behind the packed operand.
+// Whether sums over several chunks would be rounded in between. They then stay in the workspace, behind the packed operand.
 template <class T, class Out>
 constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 
-// What lies in the workspace, one behind the other: the packed operand; such sums; a bias that is widened as the panels are.
+// The layout of the workspace: the packed operand, then such sums, then a bias that is widened like the panels.
 template <class T, class P, class Out>
 struct Workspace {
-  i64 sums, bias, bytes;  // where they begin
+  i64 sums, bias, bytes;  // bytes at which the parts begin, and the total
   Workspace(i64 m, i64 n, i64 k) {
     constexpr i64 kWideBytes = sizeof(Wide<T>);
     bytes = packed_bytes<T, P>(m, n, k);
@@ -63,8 +64,8 @@ struct Workspace {
   }
 };
 
-// One product C = A B, its smaller operand packed ahead ("resident"), the other by each task on its stack ("streamed"). TB: B's type, T or
-// one that packing widens to P.
+// One product C = A B. Its smaller operand is packed in advance ("resident"); each task packs its part of the other on its stack
+// ("streamed"). TB is B's dtype: T, or one that packing widens to P.
 template <class T, class TB, class P, class Out>
 struct Product {
   static constexpr i64 kDepth = kChunk<T, P>;
@@ -73,7 +74,7 @@ struct Product {
   Operand<TB> b;
   Output<P, Out> c;
   P* packed;
-  Wide<T>* sums;  // [m, n], of all chunks but the last; C itself where it is as wide
+  Wide<T>* sums;  // [m, n]: the sums before the last chunk; C itself if it is as wide
   int threads;
 
   bool resident_is_a() const { return m <= n; }
@@ -87,8 +88,8 @@ struct Product {
                     : gemm::pack(Side::b, b.from(begin, slab), outer, depth, to);
   }
 
-  // The streamed operand's memory that this thread packs after this chunk: the strip's next, or the first of the strip that it takes then
-  // if all threads are as fast.
+  // Returns the streamed operand's memory that this thread packs after this chunk: the next chunk of the strip, or the first chunk of the
+  // strip that the thread takes next if all threads are equally fast.
   gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
     if (at >= depth) at = 0, begin += threads * kStrip;
     const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth, depth - at);
@@ -97,7 +98,7 @@ struct Product {
                            : gemm::ahead_of(a.from(begin, slab + at), outer, chunk);
   }
 
-  // Chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
+  // Multiplies chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
   template <class To>
   void multiply_chunk(i64 begin, i64 outer, i64 slab, i64 chunk, i64 depth, i64 at, P* streamed, Output<P, To> out) const {
     const gemm::Ahead next = after(begin, at + chunk, slab, depth);
@@ -140,8 +141,8 @@ struct Product {
   }
 };
 
-// Columns of one task of a product with few rows. Contiguous columns are read best in wide pieces, so there are no more tasks of them than
-// keep all threads busy; the others are long stretches of memory anyway.
+// Returns the columns of one task in a product with few rows. Contiguous columns are read fastest in wide pieces, so there are only as many
+// tasks as keep all threads busy. Columns with contiguous k are long stretches of memory anyway.
 template <class T>
 i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
   constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kFewestLines = 12, kMostLines = 48, kColumns = 32;
@@ -150,7 +151,7 @@ i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
   return kLine * std::max(ceil_div(lines, tasks), kFewestLines);
 }
 
-// The product with its few rows' words in the workspace. False where it is none of those, or their words are more than what is there.
+// Computes a product with few rows, whose words it puts into the workspace. Returns false if it is none or the words do not fit.
 template <class T, class TB, class P, class Out>
 bool ran_few_rows(const Product<T, TB, P, Out>& product) {
   if constexpr (gemm::kHasFewRows<TB, P>) {
@@ -210,7 +211,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   if (!ran_few_rows(product)) product.run();
 }
 
-// f(T{}, P{}, Out{}), P being what the panels hold.
+// Calls f(T{}, P{}, Out{}), where P is the element type of the panels.
 template <class F>
 void for_panels(DType from, DType to, F f) {
   for_dtypes("matmul", from, to, [&]<class T, class Out>(T, Out) {
@@ -221,7 +222,7 @@ void for_panels(DType from, DType to, F f) {
   });
 }
 
-// Room for sixteen parts of k, in tiles, but not more than what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
+// Room for sixteen partial sums over k, in tiles, but at most what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
 i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
   constexpr i64 kParts = 16, kTile = 128;
   return std::min(32 * kMiB, kParts * round_up(m, kTile) * round_up(n, kTile) * size_of(wide_dtype(out)));

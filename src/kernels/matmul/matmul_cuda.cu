@@ -1,4 +1,5 @@
-// Rows are BLAS's columns: C = A B of rows is C^T = B^T A^T of columns, so that BLAS's first operand is our second.
+// Products of row-major views with cuBLASLt, which is column-major: C = A B of rows is C^T = B^T A^T of columns, so BLAS's first operand is
+// our second.
 #include <numeric>
 
 #include "device/launch_cuda.h"
@@ -10,18 +11,20 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr i64 kLoad = 16;  // bytes that a kernel loads at most at once; what is aligned better is not another case
+constexpr i64 kLoad = 16;  // the most bytes that a kernel loads at once; better alignment makes no difference
 
 i64 alignment_of(std::uintptr_t bytes) { return bytes % kLoad == 0 ? kLoad : static_cast<i64>(bytes & -bytes); }
 
-// By its extents: where its rows are whole, and other matrices of its width beside it, it begins at a multiple of both. So the same product
-// has the same plan wherever its operands lie; an address that is worse (of no model's) has one of its own.
+// Returns the alignment that follows from a tensor's extents: rows that are whole, and other matrices of its width beside it, begin at
+// multiples of both. So a product has the same plan wherever its operands lie. An address aligned worse (no model has one) gets a plan of
+// its own.
 i64 alignment_of(const Tensor& x, i64 inner, i64 pitch) {
   const i64 bytes = std::gcd(inner, pitch) * size_of(x.dtype());
   return std::min(alignment_of(static_cast<std::uintptr_t>(bytes)), alignment_of(reinterpret_cast<std::uintptr_t>(x.raw())));
 }
 
-// x's transpose, of which the columns lie in memory, or which is to be used transposed. A row or column alone has any stride.
+// Describes x's transpose, whose columns are contiguous in memory, or x itself to be used transposed. A single row or column may have any
+// stride.
 BlasMatrix columns_of(const Tensor& x, const char* what) {
   const i64 rows = x.size(0), columns = x.size(1);
   const bool rows_lie = (columns == 1 || x.stride(1) == 1) && (rows == 1 || x.stride(0) >= columns);
@@ -59,7 +62,7 @@ void launch_half_bias(const Tensor& bias, const Tensor& out, Store store) {
   out.dtype() == DType::f32 ? launch_put_bias<T, float>(bias, out, store) : launch_put_bias<T, T>(bias, out, store);
 }
 
-// To every row of what is there, or in place of it.
+// Adds the bias to every row of out, or replaces out's rows by it.
 void bias_into(const Tensor& bias, const Tensor& out, Store store) {
   switch (bias.dtype()) {
     case DType::f64:
@@ -73,7 +76,7 @@ void bias_into(const Tensor& bias, const Tensor& out, Store store) {
   }
 }
 
-// D = A B (+ C, which may be D) (+ bias), and an epilogue's second matrix.
+// Computes D = A B (+ C, which may be D) (+ bias), and an epilogue's second matrix.
 template <class Scale>
 void multiply(const MatmulPlan& plan, const MatmulKey& key, const Tensor& first, const Tensor& second, const void* bias, const Tensor& out,
               const Tensor& workspace, const void* c = nullptr, const void* gelu = nullptr) {
@@ -87,7 +90,8 @@ void multiply(const MatmulPlan& plan, const MatmulKey& key, const Tensor& first,
                 "cublasLtMatmul");
 }
 
-// cuBLASLt takes a bias of the result's type, and of f32 and narrower. A wide result is rounded the same by a kernel of ours.
+// Returns whether cuBLASLt can add the bias: it must have the result's dtype, f32 or narrower. For a wide result a kernel of ours adds it,
+// with the same rounding.
 bool takes_bias(const Tensor& a, const Tensor& bias, const Tensor& out) {
   return bias.defined() && a.dtype() == out.dtype() && out.dtype() != DType::f64;
 }
@@ -104,7 +108,7 @@ MatmulKey key_of(const Tensor& a, const Tensor& b, const Tensor& bias, const Ten
           Stream::current().tf32.matmul && a.dtype() == DType::f32};
 }
 
-// "Must be divisible by 8" (cublasLt.h, of the second matrix's leading dimension); where rows are 16 bytes' multiples it is.
+// cublasLt.h requires the second matrix's leading dimension to "be divisible by 8", which it is if rows are multiples of 16 bytes.
 bool multiply_gelu(Epilogue epilogue, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out,
                    const Tensor& workspace) {
   if (!is_half(out.dtype()) || a.dtype() != out.dtype()) return false;
@@ -146,7 +150,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   const MatmulPlan& plan = matmul_plan(key);
   if (!plan.algo) return plain_matmul(a, b, bias, out, store);
   const void* added = fused ? bias.raw() : nullptr;
-  // A result of bf16 or f16 is rounded once: the product is added to the bias, which the library sums as wide as the product.
+  // A bf16 or f16 result must be rounded only once. So the bias is written first and the library adds the product to it in its wide sum.
   const bool apart = bias.defined() && !plan.adds_bias, before = apart && is_half(out.dtype());
   if (before) bias_into(bias, out, Store::replace), store = Store::add;
   const void* onto = store == Store::add ? out.raw() : nullptr;

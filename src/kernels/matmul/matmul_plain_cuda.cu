@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Elements between neighbours.
+// Elements between adjacent rows and columns.
 struct Strides {
   i64 row, column;
 };

@@ -38,9 +38,9 @@ void set(const BlasLtPreference& preference, cublasLtMatmulPreferenceAttributes_
   blas_lt_check(blas_lt().preference_set(preference.get(), attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// Where k is split the parts are kept as wide as they are summed, in the workspace, and put together by a kernel of its own: "intermediate
-// results are stored in compute type in the workspace and reduced in a separate step" (cublasLtReductionScheme_t). The two other schemes
-// would round every part to the type of the result.
+// If k is split, the partial sums are kept in the wide type in the workspace and combined by a separate kernel: "intermediate results are
+// stored in compute type in the workspace and reduced in a separate step" (cublasLtReductionScheme_t). The two other schemes would round
+// every partial sum to the result's dtype.
 constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 BlasLtPreference preference_of(const MatmulKey& key) {
@@ -68,9 +68,9 @@ std::string describe(const char* name, const BlasMatrix& x, DType dtype) {
                           describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
 }
 
-// The heuristic's first choice; empty: it knows none.
+// Returns the heuristic's first choice, or nothing if it knows none.
 std::optional<cublasLtMatmulAlgo_t> ask(const MatmulPlan& plan, const MatmulKey& key, cublasStatus_t& status) {
-  // It does not read the bias but asks how its address is aligned.
+  // The heuristic does not read the bias; it only looks at the alignment of its address.
   const void* like_d = key.epilogue == Epilogue::none ? nullptr : reinterpret_cast<const void*>(key.d.alignment);
   const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment), like_d);
   const BlasLtPreference wish = preference_of(key);
@@ -98,10 +98,10 @@ MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
   return plan;
 }
 
-// What the process keeps. Never destroyed: at its end CUDA may be gone before.
+// The plans that the process keeps. They are never destroyed, because at the process's end CUDA may already be gone.
 struct Memo {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // by GPU: the one that was current when it was made
+  std::map<int, cublasLtHandle_t> handles;  // by GPU, which was current when the handle was made
   std::map<MatmulKey, MatmulPlan> plans;
 
   static Memo& of_process() {
@@ -124,7 +124,7 @@ struct Memo {
 BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu) {
   const bool f64 = key.in == DType::f64;
   cublasLtMatmulDesc_t made = nullptr;
-  // COMPUTE_32F is fp32 throughout.
+  // COMPUTE_32F computes in fp32 throughout.
   const cublasComputeType_t compute = f64 ? CUBLAS_COMPUTE_64F : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   blas_lt_check(blas_lt().desc_create(&made, compute, f64 ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
   BlasLtDesc desc(made);

@@ -1,8 +1,9 @@
-// How a GPU does a product: cuBLASLt's kernel and the layouts, chosen by its heuristic once in a process and kept; where it knows none with
-// the bias in it, one without, then one that wants no workspace, then ours. Never by measuring, so that the choice, and with it the order
-// of every sum, is a function of the key below, the GPU and the version of the library. The key holds no address. What is chosen gives the
-// same bits at every run on GPUs of one architecture with as many SMs, also on several streams at once, because the workspace is the
-// caller's (cuBLAS library 13.0, "Results Reproducibility"). Included by kernels/*_cuda.* alone. Thread-safe.
+// How a GPU computes a product: cuBLASLt's kernel and the layouts, chosen by the library's heuristic once per process and kept. If it knows
+// no kernel that includes the bias, one without bias is used, then one that needs no workspace, then our own. Nothing is chosen by
+// measuring, so the choice, and with it the order of every sum, depends only on the key below, the GPU and the library's version. The key
+// contains no address. A chosen kernel gives the same bits in every run on GPUs of one architecture with as many SMs, even on several
+// streams at once, because the workspace is the caller's (cuBLAS library 13.0, "Results Reproducibility"). Included only by
+// kernels/*_cuda.*. Thread-safe.
 #pragma once
 #include <compare>
 #include <optional>
@@ -12,26 +13,26 @@
 
 namespace spillway::kernels {
 
-/// A matrix in memory, column by column, as BLAS sees it.
+/// A matrix stored column by column, as BLAS sees it.
 struct BlasMatrix {
   i64 rows, columns;
   i64 leading;      // elements from one column to the next
-  bool transposed;  // to be used so
-  i64 alignment;    // bytes of which its address is a multiple, by its extents alone wherever the address meets that
+  bool transposed;  // it is used transposed
+  i64 alignment;    // bytes that divide its address: derived from the extents, less only if the address itself is aligned worse
   auto operator<=>(const BlasMatrix&) const = default;
 };
 
-/// What is done with the sums before they are stored (CUBLASLT_EPILOGUE_GELU_AUX, which is the approximation by tanh, and _DGELU).
+/// An operation on the sums before they are stored (CUBLASLT_EPILOGUE_GELU_AUX, which is the tanh approximation, and _DGELU).
 enum class Epilogue : u8 { none, gelu, gelu_gradient };
 
-/// D (+)= op(A) op(B) (+ bias, of D's type, to every column). With an epilogue a second matrix like D holds what gelu is taken of.
+/// The product D (+)= op(A) op(B) (+ bias, of D's dtype, to every column). With an epilogue, a second matrix like D holds gelu's input.
 struct MatmulKey {
   int gpu;
   DType in, out;
   BlasMatrix a, b, d;
-  i64 bias_alignment;  // 0: none
+  i64 bias_alignment;  // 0: no bias
   i64 workspace_bytes;
-  bool tf32;  // of f32 operands
+  bool tf32;  // TF32 may be used for f32 operands
   Epilogue epilogue = Epilogue::none;
   auto operator<=>(const MatmulKey&) const = default;
 };
@@ -39,18 +40,18 @@ struct MatmulKey {
 struct MatmulPlan {
   cublasLtHandle_t handle;
   BlasLtLayout a, b, d;
-  std::optional<cublasLtMatmulAlgo_t> algo;  // none: the library knows no way
-  bool adds_bias = false;                    // as part of the product
+  std::optional<cublasLtMatmulAlgo_t> algo;  // none: the library has no kernel for it
+  bool adds_bias = false;                    // the kernel adds the bias
   i64 workspace_bytes = 0;
 };
 
-/// Stays where it is. Needs the GPU to be current. Error(io) where neither the library nor our kernel takes such types. With an epilogue
-/// there is no other way than the library's first: algo is none where it knows none.
+/// Returns the plan, whose address stays valid. The key's GPU must be current. Throws Error(io) if neither the library nor our kernel
+/// supports these dtypes. With an epilogue there is no alternative to the library's first choice: algo is empty if it has none.
 const MatmulPlan& matmul_plan(const MatmulKey& key);
-/// Ours takes operands of one type, and a result of theirs or f32.
+/// Returns whether our kernel supports these dtypes: operands of one dtype, and a result of the same or of f32.
 inline bool plain_matmul_takes(DType in, DType out) { return in == out || (is_half(in) && out == DType::f32); }
 
-/// The operation, made for one call. bias: null without. gelu: the second matrix of an epilogue.
+/// Makes the operation's descriptor for one call. bias: null if there is none. gelu: the second matrix of an epilogue.
 BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu);
 
 }  // namespace spillway::kernels

@@ -1,5 +1,4 @@
-// The formulas of pointwise.h, for the loops of a CPU and the kernels of a GPU alike. Included by pointwise_cpu.cc and pointwise_cuda.cu
-// alone.
+// The formulas of pointwise.h, shared by the CPU loops and the GPU kernels. Included only by pointwise_cpu.cc and pointwise_cuda.cu.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -8,7 +7,7 @@
 
 namespace spillway::kernels {
 
-/// Powers, exponentials and logarithms: long code.
+/// Returns whether an op uses powers, exponentials or logarithms, which compile to long code.
 constexpr bool is_long(Pointwise op) {
   switch (op) {
     case Pointwise::power:
@@ -90,7 +89,7 @@ struct Formula {
 
   static constexpr W logistic(W a) { return 1 / (1 + std::exp(-a)); }
 
-  // 0 of 0 and of NaN, as PyTorch has it.
+  // Returns 0 for 0 and for NaN, as PyTorch does.
   static constexpr W sign(W a) { return a > 0 ? W(1) : a < 0 ? W(-1) : W(0); }
 };
 
@@ -123,7 +122,7 @@ struct FillWhere {
   constexpr W operator()(u8 mask, W x) const { return (mask != 0) == set ? value : x; }
 };
 
-/// f(std::integral_constant<Enum, op>), with the run-time `op` of [0, kCount) as a template argument.
+/// Calls f(std::integral_constant<Enum, op>): turns the run-time `op`, one of kCount values, into a template argument.
 template <int kCount, class Enum, class F>
 constexpr void for_enum(Enum op, F f) {
   const auto one = [&]<int i>(std::integral_constant<int, i>) {
@@ -133,7 +132,7 @@ constexpr void for_enum(Enum op, F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
-/// The strides of a view that stretches to the larger shape `wanted`; Error(bug) if it does not.
+/// Returns the strides of a view broadcast to the larger shape `wanted`. Throws Error(bug) if it does not broadcast.
 Shape stretched_strides(const Tensor& view, const Shape& wanted);
 
 }  // namespace spillway::kernels
