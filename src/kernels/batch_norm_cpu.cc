@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/batch_norm_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -19,22 +19,22 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_BATCH_NORM_CHANNEL
 #define SPILLWAY_BATCH_NORM_CHANNEL
-constexpr i64 kShortPlane = 32, kGathered = 1024;  // elements
-// One channel: a plane in each image, `stride` elements apart.
+constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most 32 elements are copied together into lines of 1024 elements
+// One channel: a plane in each image, with `stride` elements between planes.
 template <class T>
 struct NormChannel {
   const T *x, *dy;
-  T* out;  // y or dx
+  T* out;  // y in forward, dx in backward
   i64 images, stride, plane;
 };
 struct Moments {
-  double mean, variance;  // biased
+  double mean, variance;  // the variance is biased
 };
-// Sums over the channel of dy, and of dy (x - mean) factor.
+// The sums over a channel of dy, and of dy (x - mean) factor.
 struct GradientSums {
   double dy, dy_x;
 };
-// out = (x - mean) scale + shift (forward), or (gain dy - shift - (x - mean) slope) scale (gradient).
+// Coefficients of out = (x - mean) scale + shift (forward), or of (gain dy - shift - (x - mean) slope) scale (gradient).
 template <class W>
 struct Line {
   W mean, scale, shift, slope, gain = 1;
@@ -81,7 +81,7 @@ struct GradientOnLine {
   }
 };
 
-// Planes of an image one after the other in `to`, or back.
+// Copies the planes of several images one after the other to `to`, or back.
 template <class S>
 HWY_INLINE void copy_planes(const S* from, i64 from_stride, S* to, i64 to_stride, i64 planes, i64 plane) {
   const auto each = [&](auto size) HWY_ATTR {
@@ -93,8 +93,8 @@ HWY_INLINE void copy_planes(const S* from, i64 from_stride, S* to, i64 to_stride
   each(plane);
 }
 
-// f(x, dy, out, n) for each plane of the channel, or for as many short ones as kGathered elements are, one after the other: a line of few
-// elements costs as much as one of many.
+// Calls f(x, dy, out, n) for each plane of the channel. Short planes are joined up to kGathered elements, because a line of few elements
+// costs as much as one of many.
 template <class S, class F>
 HWY_INLINE void for_lines(const NormChannel<S>& c, F f) {
   if (c.plane > kShortPlane) {
@@ -227,7 +227,7 @@ NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
   return {x.data<T>() + at, dy ? dy + at : nullptr, out ? out + at : nullptr, x.size(0), channels_of(x) * plane, plane};
 }
 
-// body(channel), several to a task: whole lines of memory, and enough to do.
+// Calls body(channel) for all channels. A task has several: whole cache lines, and enough work.
 template <class Body>
 void for_channels(const Tensor& x, Body body) {
   constexpr i64 elements = 1 << 12, line = 64;
@@ -321,7 +321,8 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const GradientSums sums = sums_of(one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
-      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)); fixed statistics leave the means out.
+      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do not depend on x, the means are
+      // left out.
       Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
       if (of_batch) {
         line.shift = static_cast<W>(sums.dy / count);
@@ -334,7 +335,7 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
 
 namespace {
 
-// The groups of all images, and the channels of one.
+// number: the groups of all images; width: the channels of one group.
 struct Groups {
   i64 number, width;
   Groups(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other)
@@ -348,7 +349,7 @@ struct Groups {
   }
 };
 
-// x[N, C, ...] as [1, N C, plane].
+// Returns x[N, C, ...] seen as [1, N C, plane].
 Tensor as_one_image(const Tensor& x) { return x.reshape({1, x.size(0) * x.size(1), plane_of(x)}); }
 
 }  // namespace

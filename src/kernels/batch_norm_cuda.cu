@@ -1,5 +1,6 @@
-// A channel's sums are a block's, of fp32 sums of kQuad neighbours in fp64: a thread takes every so many quads of every so many images, by
-// the shape alone, and the threads' sums are folded as a tree. Moments are taken around the channel's first element in one reading.
+// Batch and group normalisation on a GPU. One block sums a channel: fp32 sums of kQuad adjacent elements are added in fp64. Which groups of
+// four and which images a thread takes depends on the shape alone, and the threads' sums are folded as a tree. Mean and variance are
+// computed relative to the channel's first element, in one pass.
 #include <bit>
 #include <cmath>
 
@@ -14,7 +15,7 @@ namespace {
 constexpr int kQuad = 4, kThreads = 512;
 using Block = BlockRows<kThreads>;
 
-// x[N, C, plane] as a block sees it: `lanes` neighbouring threads, a power of two, share a plane.
+// x[N, C, plane] as a block sees it: `lanes` adjacent threads, a power of two, share a plane.
 struct Images {
   i64 images, channels, plane;
   int lanes;
@@ -24,7 +25,8 @@ struct Images {
   }
   double count() const { return static_cast<double>(images * plane); }
 
-  // f(element's place, elements of the plane left from it on) for this thread's quads of channel c in the images first, first + step, ...
+  // Calls f(index of an element, elements of the plane left from it on) for this thread's groups of four in channel c, in the images first,
+  // first + step, ...
   template <class F>
   __device__ void for_quads(i64 c, i64 first, i64 step, F f) const {
     const int thread = static_cast<int>(threadIdx.x), abreast = kThreads / lanes;
@@ -39,7 +41,7 @@ template <class S>
 struct Statistics {
   Images images;
   const S* x;
-  Wide<S>*statistics, *mean, *variance;  // the latter null: not wanted
+  Wide<S>*statistics, *mean, *variance;  // mean and variance are null if not wanted
   double eps, count;
   bool aligned;
 };
@@ -82,11 +84,11 @@ struct Forward {
   const S *x, *gamma, *beta;
   const Wide<S>* statistics;
   S* y;
-  i64 width, gains;  // neighbouring channels that share statistics; channels until the same gains come again
+  i64 width, gains;  // width: adjacent channels that share statistics; gains: channels after which the gains repeat
   bool aligned;
 };
 
-// Blocks (x, y): channel x, the y-th of some shares of its images.
+// In a block (x, y), x is the channel and y the block's share of the images.
 template <class S>
 __global__ void normalise(Forward<S> r) {
   using T = Wide<S>;
@@ -112,7 +114,8 @@ struct Gradient {
   bool of_batch, aligned;
 };
 
-// As on the CPU: with h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)); fixed statistics leave the means out.
+// As on the CPU, with h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)); without the means if the statistics do not
+// depend on x.
 template <class S>
 __global__ void channel_gradient(Gradient<S> r) {
   using T = Wide<S>;
@@ -140,8 +143,8 @@ __global__ void channel_gradient(Gradient<S> r) {
   }
 }
 
-// A block has a group of `width` planes: as on the CPU, with h = (x - mean) factor and d = gamma dy: dx = factor (d - mean(d) - h mean(d
-// h)).
+// One block computes a group of `width` planes, as on the CPU: with h = (x - mean) factor and d = gamma dy, dx = factor (d - mean(d) - h
+// mean(d h)).
 template <class S>
 __global__ void group_gradient(Gradient<S> r, i64 width, i64 gains) {
   using T = Wide<S>;
@@ -184,7 +187,7 @@ T* data_or_null(const Tensor& t) {
 unsigned blocks_for_each(i64 channels) { return static_cast<unsigned>(std::min<i64>(channels, 1 << 16)); }
 unsigned blocks_of(const Images& images) { return blocks_for_each(images.channels); }
 
-// All planes as channels of one image.
+// Returns x with all planes as channels of one image.
 Images planes_of(const Tensor& x) { return {1, x.size(0) * x.size(1), x.elems() / (x.size(0) * x.size(1))}; }
 
 void launch_normalise(const char* name, const Images& images, i64 width, const Tensor& x, const Tensor& gamma, const Tensor& beta,

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cross_entropy_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct ExpMinus {
 };
 template <class T>
 struct ScaledExpMinus {
-  T shift, factor, slope;  // slope: 1 / cap, 0 without
+  T shift, factor, slope;  // slope: 1 / cap; 0 without a cap
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const V share = hn::Mul(exp(d, hn::Sub(x, hn::Set(d, shift))), hn::Set(d, factor));
@@ -39,7 +39,7 @@ struct ScaledExpMinus {
   }
 };
 
-// statistics = the largest and the sum of exp(x - largest). Lanes that pad the last vector add nothing.
+// Writes the largest element and the sum of exp(x - largest). Lanes that pad the last vector add nothing.
 template <class S>
 HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   using T = Wide<S>;
@@ -47,8 +47,8 @@ HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   statistics[1] = sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{statistics[0]});
 }
 
-// dx may be of a narrower type in the place of x: nothing is written before it is read, and the element of the target is read first. A
-// target below 0 is not among these.
+// dx may be of a narrower type and overwrite x: every element is read before its memory is written, and the target's element is read first.
+// A negative `target` means that it is not among these columns.
 template <class S, class Out>
 HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Wide<S> slope, Out* dx) {
   const ScaledExpMinus<Wide<S>> share{largest, factor / sum, slope};
@@ -97,7 +97,7 @@ SPILLWAY_EXPORT_TYPES(gradient_row);
 HWY_EXPORT(gradient_row_f32_bf16);
 HWY_EXPORT(gradient_row_f32_f16);
 
-// Rows of one task: about 16 Ki elements.
+// Returns the rows of one task: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
 
 void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets) {
@@ -115,7 +115,7 @@ void check_target(i32 target, i64 row, i64 columns) {
                                    " is not below the vocabulary size " + std::to_string(columns) + ": wrong tokenizer or model?");
 }
 
-// `sum` of exp(x - largest), now of exp(x - top).
+// Converts a sum of exp(x - largest) to the sum of exp(x - top).
 template <class W>
 W moved_to(W top, W largest, W sum) {
   if (largest == top) return sum;
@@ -129,7 +129,7 @@ void join(const W* part, W* statistics) {
   statistics[0] = top;
 }
 
-// Of a GPU's pieces: more columns make fewer sums of the input's gradient, which are read and written once a piece.
+// For the pieces on a GPU. More columns per piece mean fewer passes over the input's gradient, which each piece reads and writes once.
 constexpr i64 kAligned = 64, kFewestColumns = 4096, kTile = 256;
 
 }  // namespace

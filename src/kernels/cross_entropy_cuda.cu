@@ -1,5 +1,5 @@
-// A row is read once for its statistics (the largest and the sum kept while going; Milakov and Gimelshein, arXiv:1805.02867) and once for
-// its gradient. Rows of up to kWarpColumns columns are a warp's, wider ones a block's.
+// Cross entropy on a GPU. A row is read once for its statistics (largest and sum are updated online; Milakov and Gimelshein,
+// arXiv:1805.02867) and once for its gradient. A warp computes rows of up to kWarpColumns columns, a block wider ones.
 #include <cmath>
 #include <limits>
 
@@ -12,9 +12,9 @@ namespace spillway::kernels::cuda {
 namespace {
 
 constexpr i64 kWarpColumns = 1024;
-constexpr int kThreads = 512;  // a vocabulary is wide, and a chunk of the head has few rows
+constexpr int kThreads = 512;  // many threads, because a vocabulary is wide and a piece of the head has few rows
 
-// The largest so far, and the sum of exp(x - largest).
+// The largest element so far, and the sum of exp(x - largest).
 template <class T>
 struct Running {
   T largest = -std::numeric_limits<T>::infinity(), sum = 0;
@@ -27,7 +27,7 @@ struct Running {
       sum *= std::exp(largest - top);
       largest = top;
     }
-    // What is -inf adds nothing, even to a row that has begun with nothing else.
+    // Elements that are -inf add nothing, even if all elements so far were -inf.
     for (int i = 0; i < kCount; ++i) sum += is_lowest(x.at[i]) ? T(0) : std::exp(x.at[i] - largest);
   }
   __device__ static bool is_lowest(T x) { return x == -std::numeric_limits<T>::infinity(); }
@@ -46,7 +46,7 @@ __device__ Running<Wide<S>> row_statistics(const S* x, i64 columns, bool aligned
   return {largest, Rows::fold(sum, Plus())};
 }
 
-// The columns [first, first + columns) of rows of `vocabulary`, `pitch` apart.
+// The columns [first, first + columns) of rows of `vocabulary` logits; rows are `pitch` elements apart.
 template <class S>
 struct Part {
   const S* x;
@@ -66,7 +66,7 @@ struct Losses {
   bool aligned;
 };
 
-// `sum` of exp(x - largest), now of exp(x - top).
+// Converts a sum of exp(x - largest) to the sum of exp(x - top).
 template <class T>
 __device__ T moved_to(T top, const Running<T>& r) {
   if (r.largest == top) return r.sum;
@@ -100,13 +100,13 @@ struct Gradients {
   Part<S> part;
   const i32* targets;
   const Wide<S>* statistics;
-  Wide<S> factor, slope;  // slope: 1 / cap, 0 without
+  Wide<S> factor, slope;  // slope: 1 / cap; 0 without a cap
   Out* dx;
   i64 width, stride;  // of dx
   bool aligned;
 };
 
-// Where dx is narrower and in the place of x, what a step writes lies where it or an earlier step has read: all read before one writes.
+// If dx is narrower and overwrites x, a step writes only where it or an earlier step has read; all threads read before one writes.
 template <class Rows, class S, class Out>
 __global__ void gradients_of_rows(Gradients<S, Out> r) {
   using T = Wide<S>;
@@ -118,7 +118,7 @@ __global__ void gradients_of_rows(Gradients<S, Out> r) {
     Out* dx = r.dx + row * r.stride;
     const i64 target = r.targets[row], in_part = target - part.first, own = in_part < part.columns ? in_part : -1;
     const T largest = r.statistics[2 * row];
-    // No target of this vocabulary: a loss that is none has a gradient that is none.
+    // A target beyond the vocabulary has a NaN loss, and so its gradient is NaN too.
     const T factor = target < part.vocabulary ? r.factor : std::numeric_limits<T>::quiet_NaN(), share = factor / r.statistics[2 * row + 1];
     for (i64 begin = 0; begin < r.width; begin += kStep) {
       const i64 c = begin + Rows::rank() * kCount;
@@ -155,7 +155,7 @@ void gradient(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& tar
   });
 }
 
-// One block; the values come by all threads, and one adds them up.
+// A single block: all its threads load the values, and one thread adds them up.
 constexpr int kSummed = 1024;
 
 template <class S>

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dropout_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -23,10 +23,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D64 = hn::ScalableTag<u64>;
 using V64 = hn::Vec<D64>;
 
-constexpr int kAbreast = 2;  // vectors in flight, to hide the latency of the products
+constexpr int kAbreast = 2;  // vectors computed at once, to hide the latency of the products
 
-// The 53-bit draws of kAbreast vectors of consecutive elements, one in each 64-bit lane: Philox 4x32-10 (base/random.h's philox and
-// uniform), each word in the lower half of a lane. What gathers in the upper halves is never looked at: the products take the lower ones.
+// Returns the 53-bit draws of kAbreast vectors of consecutive elements, one in each 64-bit lane: Philox 4x32-10 (philox and uniform in
+// base/random.h). Each 32-bit word is in the lower half of a lane. The upper halves hold garbage that is never used, because the products
+// read only the lower ones.
 HWY_INLINE void draws(u64 key, u64 sample, u64 first, V64* out) {
   const D64 d;
   const hn::Repartition<u32, D64> d32;
@@ -61,11 +62,11 @@ HWY_INLINE void draws(u64 key, u64 sample, u64 first, V64* out) {
 template <class T>
 HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, Wide<T> keep, T* x) {
   const D64 d;
-  const hn::RebindToSigned<D64> signed_d;  // the numbers have 53 bits
+  const hn::RebindToSigned<D64> signed_d;  // the draws have 53 bits
   const auto last_dropped = hn::Set(signed_d, static_cast<i64>(limit) - 1);
   using Bits = std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
   constexpr i64 block = kAbreast * static_cast<i64>(HWY_LANES(u64));
-  HWY_ALIGN u64 kept[block];  // all ones or zero: a coin's branch would be mispredicted
+  HWY_ALIGN u64 kept[block];  // all ones or zero; a branch on a random bit would often be mispredicted
   for (i64 at = 0; at < n; at += block) {
     V64 draw[kAbreast];
     draws(key, sample, first + static_cast<u64>(at), draw);

@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Packs do not cross a sample's end. Each element has its own counter, as on the CPU.
+// Packs do not extend beyond a sample's end. Each element has its own counter, as on the CPU.
 template <int kCount, class T>
 __global__ void drop_elements(i64 packs, i64 packs_of_sample, u64 first_sample, RandomKey key, u64 limit, Wide<T> keep, const T* x, T* y) {
   const i64 step = i64{gridDim.x} * blockDim.x;

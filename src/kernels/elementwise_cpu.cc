@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ struct Silu {
     return hn::Mul(x, sigmoid(d, x));
   }
 };
-// silu' = s (1 + x (1 - s))
+// The derivative of silu is s (1 + x (1 - s)), with s = sigmoid(x).
 struct SiluGradient {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x, V dy) const {
@@ -50,7 +50,7 @@ struct SiluGradient {
   }
 };
 
-// 0.5 (1 + tanh u) = sigmoid(2u), which keeps its relative precision in the left tail.
+// GELU uses 0.5 (1 + tanh u) = sigmoid(2u), which keeps its relative precision for negative x.
 constexpr double kTwiceRootTwoOverPi = 1.5957691216057308, kCubic = 0.044715;
 struct GeluTanh {
   template <class D, class V>
@@ -93,7 +93,7 @@ struct Softcap {
   }
 };
 
-// Loops without a transcendental function in them: the compiler makes vectors of them. f(x) in Wide<T>.
+// Scalar loops, which the compiler vectorises if f contains no transcendental function. f computes in Wide<T>.
 template <class T, class F>
 void plain_map(const T* x, T* y, i64 n, F f) {
   for (i64 i = 0; i < n; ++i) y[i] = narrow<T>(f(widen(x[i])));
@@ -190,7 +190,7 @@ HWY_ATTR void glu_range(Glu activation, const T* gate, const T* up, T* y, i64 n)
   activation == Glu::silu ? map(gate, up, y, n, SwiGlu()) : map(gate, up, y, n, GeGlu());
 }
 
-// dup = dy f(gate), dgate = dy up f'(gate); either may be null.
+// Computes dup = dy f(gate) and dgate = dy up f'(gate); either may be null.
 template <class T>
 HWY_ATTR void glu_gradient_range(Glu activation, const T* gate, const T* up, const T* dy, T* dgate, T* dup, i64 n) {
   using W = Wide<T>;

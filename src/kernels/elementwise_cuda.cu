@@ -6,12 +6,12 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// The formulas of the CPU, fused where those are.
+// The formulas are those of the CPU, with fused multiply-adds in the same places.
 template <class T>
 __device__ T sigmoid(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
-// 0.5 (1 + tanh u) = sigmoid(2u)
+// Returns 0.5 (1 + tanh u) as sigmoid(2u).
 template <class T>
 __device__ T gelu_sigmoid(T x) {
   return sigmoid(T(1.5957691216057308) * x * std::fma(T(0.044715), x * x, T(1)));
@@ -20,7 +20,7 @@ template <class T>
 __device__ T gaussian_integral(T x) {
   return T(0.5) * (T(1) + std::erf(x * T(0.70710678118654752440)));
 }
-// silu' = s (1 + x (1 - s))
+// Returns the derivative of silu: s (1 + x (1 - s)), with s = sigmoid(x).
 template <class T>
 __device__ T silu_slope(T x, T s) {
   return s * std::fma(x, T(1) - s, T(1));
@@ -43,7 +43,7 @@ struct Value {
   }
 };
 
-// Of the output or the input, as gradient_wants_output says.
+// The gradient, computed from the op's output or input as gradient_wants_output() says.
 template <Unary kOp>
 struct Gradient {
   template <class T>
@@ -100,7 +100,7 @@ void for_activation(Glu activation, F f) {
   f(Gated<Unary::gelu_tanh>());
 }
 
-// dup = dy f(gate), dgate = dy up f'(gate); either may be null.
+// Computes dup = dy f(gate) and dgate = dy up f'(gate); either may be null.
 template <class Activation, int kCount, class T>
 __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
   using Packed = Pack<T, kCount>;
@@ -127,7 +127,7 @@ __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy
   }
 }
 
-// f(Which<op>()) with the op as a template argument.
+// Calls f(Which<op>()), which turns the run-time op into a template argument.
 template <Unary kOp>
 struct Which {
   static constexpr Unary op = kOp;

@@ -9,7 +9,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTableTasks = 64;  // each looks through all ids for those in its rows of the table
+constexpr i64 kTableTasks = 64;  // each task searches all ids for those in its rows of the table
 
 void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
   require(ids.dtype() == DType::int32 && ids.is_contiguous(), "[embedding] expected contiguous int32 ids");

@@ -8,10 +8,10 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // of a block, each at its own columns of a row
-constexpr int kTableRows = 32;  // that a block sums at a time
-constexpr int kChunk = 1024;    // tokens that it looks through at a time
-constexpr int kAbreast = 8;     // rows in flight
+constexpr int kThreads = 128;   // of a block, each for its own columns of a row
+constexpr int kTableRows = 32;  // rows of the table that a block sums at a time
+constexpr int kChunk = 1024;    // tokens that it searches at a time
+constexpr int kAbreast = 8;     // token rows that are loaded at once
 
 template <int kCount, class T>
 __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out) {
@@ -30,8 +30,8 @@ __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocab
   }
 }
 
-// The tokens of a chunk that fall on a block's rows, by row, and ascending within one: the keys row * kChunk + token are gathered in any
-// order and each goes to the place that the number of lesser ones is. Returns how many.
+// Sorts the tokens of a chunk that fall on a block's rows, by row and then by token, and returns how many there are. The keys row * kChunk
+// + token are collected in any order; then each is stored at the index that equals the number of smaller keys.
 __device__ int sort_tokens(const i32* id, int tokens, i64 first_row, i64 rows, int* sorted) {
   __shared__ int found, keys[kChunk];
   const int thread = static_cast<int>(threadIdx.x);
@@ -52,7 +52,7 @@ __device__ int sort_tokens(const i32* id, int tokens, i64 first_row, i64 rows, i
   return count;
 }
 
-// kCount sums, by as wide accesses as there are.
+// Load and store kCount sums with the widest possible accesses.
 template <int kCount, class Sum>
 constexpr int kOfAccess = std::min(kCount, static_cast<int>(16 / sizeof(Sum)));
 template <int kCount, class Sum>
@@ -71,7 +71,7 @@ __device__ void store_sums(const Sum (&sums)[kCount], Sum* to) {
   }
 }
 
-// Rows of tokens, all loaded before the first is added.
+// Adds rows of tokens; all are loaded before the first is added.
 template <int kRows, class T, class Sum, int kCount>
 __device__ void add_rows(const T* from, i64 columns, const int* tokens, Sum (&sums)[kCount]) {
   Pack<T, kCount> packs[kRows];
@@ -81,8 +81,8 @@ __device__ void add_rows(const T* from, i64 columns, const int* tokens, Sum (&su
   }
 }
 
-// A block takes kTableRows rows of the table and kThreads * kCount of their columns, and goes through all tokens. A sum starts with the
-// zero that lies in memory, and is read and written back once for each chunk that has a part of it.
+// A block handles kTableRows rows of the table and kThreads * kCount of their columns, and goes through all tokens. A sum starts with the
+// zero in memory, and is read and written once for each chunk of tokens that contributes to it.
 template <int kCount, class T>
 __global__ void __launch_bounds__(kThreads)
     sum_rows(const i32* id, i64 tokens, const T* dout, i64 vocabulary, i64 columns, Wide<T>* dtable) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
         for (; k < end; ++k) add_rows<1>(from, columns, sorted + k, sum);
         store_sums(sum, to + row * columns);
       }
-      __syncthreads();  // until all have read `sorted`
+      __syncthreads();  // until all threads have read `sorted`
     }
   }
 }

@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-// A view padded in front to six axes.
+// The extents and strides of both views, padded with leading axes to six axes.
 struct Axes {
   std::array<i64, Shape::kMaxRank> extent, from, to;
 };

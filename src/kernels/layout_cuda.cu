@@ -8,14 +8,14 @@ namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
 
-// A matrix whose rows lie one behind the other in `from` and its columns in `to`, once for every element of `others`.
+// A matrix whose rows are contiguous in `from` and whose columns are contiguous in `to`, repeated for every element of `others`.
 struct Turned {
   i64 rows, columns;
   i64 from_row, to_column;  // strides
-  Axes<2> others;           // of `to` and `from`
+  Axes<2> others;           // the remaining axes of `to` and `from`
 };
 
-// A block turns a tile at a time in shared memory, so that both sides are touched in order.
+// A block transposes one tile at a time in shared memory, so that it accesses both views in memory order.
 template <class T>
 __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   __shared__ T tile[kTile][kTile + 1];
@@ -38,7 +38,7 @@ __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   }
 }
 
-// The axis along which `from` is contiguous when another one is `to`'s and both are long enough to be worth a tile; else -1.
+// Returns the axis along which `from` is contiguous, if `to` is contiguous along another one and both are long enough for tiles; else -1.
 int turned_axis(const Axes<2>& axes) {
   const int last = axes.rank - 1;
   if (axes.rank < 2 || axes.stride[0][last] != 1 || axes.stride[1][last] == 1 || axes.extent[last] < kTileRows) return -1;

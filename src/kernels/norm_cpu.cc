@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_NORM_ROWS
 #define SPILLWAY_NORM_ROWS
-// A chunk of rows; null pointers: not wanted, or RMS.
+// A chunk of rows. A null `beta` means RMS norm.
 template <class T>
 struct NormRows {
   const T *x, *gamma, *beta;
@@ -29,10 +29,10 @@ struct NormRows {
 };
 template <class T>
 struct NormGradientRows {
-  const T *x, *gamma, *dy;  // gamma: for dx alone
+  const T *x, *gamma, *dy;  // gamma is read only for dx; dx may be null
   const Wide<T>* statistics;
   T* dx;
-  Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, written whole
+  Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, written whole; null: not wanted
   i64 rows, columns;
   bool centred;
   Wide<T> gain_offset;
@@ -44,7 +44,7 @@ HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 
-// y[i] = (x[i] - mean) * scale * (gamma[i] + offset) (+ beta[i])
+// Computes y[i] = (x[i] - mean) * factor * (gamma[i] + offset) (+ beta[i]).
 template <class S, class T = Wide<S>>
 HWY_ATTR void normalise(const NormRows<S>& r, const S* x, T mean, T factor, S* y) {
   const hn::ScalableTag<T> d;
@@ -93,8 +93,8 @@ HWY_ATTR void norm_rows(const NormRows<S>& r) {
   }
 }
 
-// With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)); without centring mean(g) is left
-// out.
+// With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)). RMS norm, which is not centred,
+// leaves out mean(g).
 template <class S>
 HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
   using T = Wide<S>;
@@ -114,7 +114,7 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
       sum_g = hn::Add(sum_g, g);
       sum_gh = hn::MulAdd(g, h, sum_gh);
     }
-    // The chunk's sums are padded to whole vectors.
+    // The chunk's sums are padded to whole vectors, so they can be written beyond the last column.
     if (r.gamma_sums) hn::StoreU(hn::MulAdd(gradient, h, hn::LoadU(d, r.gamma_sums + i)), d, r.gamma_sums + i);
     if (r.beta_sums) hn::StoreU(hn::Add(gradient, hn::LoadU(d, r.beta_sums + i)), d, r.beta_sums + i);
   }
@@ -171,7 +171,7 @@ void check(const Tensor& x, const Tensor& gamma, const Tensor& y) {
   require(y.dtype() == x.dtype(), "[norm] expected one dtype");
 }
 
-// to[c] = sum over chunks of partial[chunk][c], in order.
+// Computes to[c] = the sum over chunks of partial[chunk][c], in order.
 template <class T>
 void add_chunks(const T* partial, i64 chunks, i64 columns, i64 stride, const Tensor& sums) {
   T* to = sums.data<T>();

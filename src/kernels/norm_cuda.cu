@@ -1,4 +1,5 @@
-// Rows of up to kWarpColumns columns are a warp's, wider ones a block's; their second and third reading comes from the caches.
+// Layer and RMS norm on a GPU. A warp computes rows of up to kWarpColumns columns, a block wider ones; the second and third pass over a row
+// read from the caches.
 #include <cmath>
 
 #include "kernels/dispatch.h"
@@ -11,14 +12,14 @@ namespace {
 
 constexpr i64 kWarpColumns = 1024;
 
-// f(column, elements left from it on) for the packs of one thread of a row.
+// Calls f(column, elements left from it on) for the packs of a row that belong to this thread.
 template <class Rows, class S, class F>
 __device__ void for_packs(i64 columns, F f) {
   constexpr i64 kCount = kPackOf<S>;
   for (i64 c = Rows::rank() * kCount; c < columns; c += Rows::kThreads * kCount) f(c, columns - c);
 }
 
-// Null pointers: not wanted, or RMS.
+// A null `beta` means RMS norm.
 template <class S>
 struct Forward {
   const S *x, *gamma, *beta;
@@ -71,13 +72,13 @@ struct Gradient {
   const S *x, *gamma, *dy, *others;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows
+  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null: not wanted
   i64 rows, columns, step, stride;
   bool centred, aligned;
   Wide<S> gain_offset;
 };
 
-// As on the CPU: with h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)).
+// As on the CPU, with h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)).
 template <class Rows, class S>
 __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   using T = Wide<S>;
@@ -85,7 +86,7 @@ __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   const S *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
   S* dx = r.dx + row * r.columns;
   const T mean = r.statistics[2 * row], factor = r.statistics[2 * row + 1];
-  // f(c, left, h, g) for the packs of this thread; what pads them is zero in g.
+  // Calls f(c, left, h, g) for the packs of this thread; elements that pad a pack are zero in g.
   const auto for_terms = [&](auto f) {
     for_packs<Rows, S>(r.columns, [&](i64 c, i64 left) {
       auto h = load_pack<kCount>(x + c, left, r.aligned), g = load_pack<kCount>(dy + c, left, r.aligned);
@@ -115,8 +116,8 @@ __global__ void gradient_rows(Gradient<S> r) {
   for (i64 row = Rows::first(); row < r.rows; row += Rows::step()) gradient_row<Rows>(r, row);
 }
 
-// Sums over a chunk's rows: a block takes a pack of columns a lane, its line y the rows y, y + kLines, ..., and the lines are added in
-// order.
+// Sums over a chunk's rows. Each lane of a block handles a pack of columns; its line y handles the rows y, y + kLines, ..., and the lines
+// are then added in order.
 constexpr int kLines = 8;
 
 template <class S>
@@ -149,7 +150,7 @@ __global__ void chunk_sums(Gradient<S> r) {
   }
 }
 
-// Of the gradients that are wanted, one or two: blockIdx.y of them.
+// The arguments for one or two wanted gradients; blockIdx.y selects one of them.
 template <class T>
 struct ChunkSums {
   const T* sums[2];
@@ -157,7 +158,7 @@ struct ChunkSums {
   i64 chunks, columns, stride;
 };
 
-// A lane takes a column, line y the chunks y, y + kLines, ..., and the lines are added in order.
+// Each lane handles a column and line y the chunks y, y + kLines, ...; the lines are then added in order.
 template <class T>
 __global__ void add_chunks(ChunkSums<T> r) {
   __shared__ T lines[kLines][kWarpThreads];

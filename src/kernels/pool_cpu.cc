@@ -26,7 +26,7 @@ void check(const Tensor& x, const Window& window, const Tensor& y) {
   require(positions_of("pool", window, {x.size(2), x.size(3)}) == Pair(y.size(2), y.size(3)), "[pool] the views do not fit the window");
 }
 
-// body(plane number) for each image and channel.
+// Calls body(plane number) for each image and channel.
 void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   const i64 plane = x.size(2) * x.size(3);
   Stream::current().for_ranges(x.elems() / plane, std::max<i64>(1, kGrain / plane), [&](i64 begin, i64 end) {
@@ -34,8 +34,8 @@ void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   });
 }
 
-// One tap of the windows at columns [begin, end): element `from` of the plane meets column 0, `stride` further ones the next. Without a
-// branch: either is as likely.
+// Applies one tap to the windows at columns [begin, end): the window at column 0 reads element `from` of the plane, the next one `stride`
+// further. It has no branch, because both outcomes are equally likely.
 template <class T>
 inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 from, i64 stride, i64 begin, i64 end, T* __restrict y,
                                                     i32* __restrict index) {
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 f
   }
 }
 
-// The two columns and two rows of windows side by side, those from x on; the same choice in the same order.
+// Handles windows of 2 x 2 with stride 2, from x on. The choice and its order are those of take_tap().
 template <class T>
 inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64 from, i64 extent, i64 n, T* __restrict y,
                                                       i32* __restrict index) {
@@ -69,7 +69,7 @@ inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64
   }
 }
 
-// A row of windows that slide, one tap after another for all of them.
+// Computes a row of sliding windows, one tap after the other for all of them.
 template <class T>
 void max_row(const T* x, Range rows, const PoolAxis& w, T* y, i32* index) {
   if (w.kernel == 2 && w.stride == 2 && w.padding == 0 && rows.end - rows.begin == 2) {
@@ -104,7 +104,7 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
       for (i64 row = rows.begin; row < rows.end; ++row) {
         for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) {
           const Wide<T> value = widen(x[at]);
-          const bool better = (value > most) | (value != value);  // without a branch: either is as likely
+          const bool better = (value > most) | (value != value);  // no branch, because both outcomes are equally likely
           most = better ? value : most;
           best = better ? at : best;
         }
@@ -115,7 +115,7 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
   }
 }
 
-// Sums in bf16 would be rounded at each window: there each element looks for its windows.
+// Sums in a narrow dtype would be rounded at each window. So here each element searches the windows that cover it.
 template <class T>
 void gather_maxima(const T* dy, const i32* index, const PoolAxis& h, const PoolAxis& w, T* dx) {
   for (i64 row = 0; row < h.extent; ++row) {

@@ -1,4 +1,4 @@
-// A thread an element of the result, in the CPU's order: the same bits.
+// Pooling on a GPU: one thread per element of the result, in the CPU's order, which gives the same bits.
 #include "device/launch_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/pool.h"
@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// f(plane, row, column, place) for this thread's elements of planes of these extents.
+// Calls f(plane, row, column, index) for this thread's elements of planes with these extents.
 template <class F>
 __device__ void for_elements(i64 n, i64 rows, i64 columns, F f) {
   const i64 step = i64{gridDim.x} * blockDim.x;

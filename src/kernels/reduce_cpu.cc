@@ -9,11 +9,11 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kColumns = 64;      // of one task, summed side by side
+constexpr i64 kColumns = 64;      // columns of one task, summed side by side
 constexpr i64 kChunk = 1 << 14;   // elements of a long row that one task sums
-constexpr i64 kMaxChunks = 1024;  // their sums lie on the stack
+constexpr i64 kMaxChunks = 1024;  // their sums are on the stack
 
-// Columns [begin, end) of one [n, inner] matrix.
+// Sums the columns [begin, end) of one [n, inner] matrix.
 template <class T, class Out>
 void sum_columns(const T* from, i64 n, i64 inner, i64 begin, i64 end, double factor, Out* to) {
   double sums[kColumns] = {};
@@ -25,7 +25,7 @@ void sum_columns(const T* from, i64 n, i64 inner, i64 begin, i64 end, double fac
   for (i64 c = 0; c < columns; ++c) to[begin + c] = narrow<Out>(static_cast<Wide<Out>>(sums[c] * factor));
 }
 
-// Eight running sums, folded pairwise.
+// Sums with eight running sums, which are then folded pairwise.
 template <class T>
 double sum_run(const T* from, i64 n) {
   double lanes[8] = {};

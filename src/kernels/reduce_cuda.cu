@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kWarp = 32;
 
-// Over the threads of a block, to the first: each warp by shuffles, then the first warp over theirs. A tree fixed by kThreads.
+// Sums over the threads of a block; the first thread gets the result. Each warp uses shuffles, then the first warp sums the warps' results.
+// kThreads determines the tree.
 template <int kThreads>
 __device__ double sum_block(double sum) {
   constexpr int kWarps = kThreads / kWarp;
@@ -22,13 +23,13 @@ __device__ double sum_block(double sum) {
     __syncthreads();
     sum = lane < kWarps ? of_warp[lane] : 0;
     for (int half = kWarp / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
-    __syncthreads();  // until all have read of_warp
+    __syncthreads();  // until all threads have read of_warp
   }
   return sum;
 }
 
-// A block sums a row of n. Pack p of the row goes to thread p % kThreads and its elements to as many running sums, which fold pairwise,
-// whether or not the row can be loaded in packs.
+// A block sums a row of n elements. Pack p of the row goes to thread p % kThreads, and its elements to as many running sums, which are
+// folded pairwise. The order is the same whether or not the row can be loaded in packs.
 template <int kThreads, int kCount, class T, class Out>
 __global__ void __launch_bounds__(kThreads) sum_rows(const T* from, i64 rows, i64 n, double factor, bool aligned, Out* to) {
   const i64 whole = n / kCount;
@@ -57,11 +58,11 @@ __global__ void __launch_bounds__(kThreads) sum_rows(const T* from, i64 rows, i6
   }
 }
 
-// What is added to this many running sums waits in registers: a block's loads on the way to it are what hides memory's latency, since a
-// bias has few blocks.
+// Rows that a thread loads into registers before it adds them. These loads in flight hide the latency of memory, because the sum of a bias
+// gradient has few blocks.
 constexpr int kAhead = 8;
 
-// Pack p of a row of `inner`, what is beyond it zero.
+// Returns pack p of a row of `inner` elements, with zeros beyond its end.
 template <int kCount, class T>
 __device__ Pack<T, kCount> pack_of_row(const T* row, i64 p, i64 inner, bool aligned) {
   if (aligned) return load_pack<kCount>(row + p * kCount);
@@ -70,9 +71,9 @@ __device__ Pack<T, kCount> pack_of_row(const T* row, i64 p, i64 inner, bool alig
   return pack;
 }
 
-// A block sums `width` packs of columns (a power of two, at most a warp's) of one [n, inner] matrix: thread t takes pack t % width of the
-// rows t / width, t / width + kThreads / width, ..., whether or not they can be loaded in packs. The threads' sums fold pairwise within a
-// warp and one after the other over the warps.
+// A block sums `width` packs of columns (a power of two, at most a warp's) of one [n, inner] matrix. Thread t handles pack t % width of the
+// rows t / width, t / width + kThreads / width, ...; the order is the same whether or not they can be loaded in packs. The threads' sums
+// are folded pairwise within a warp, and the warps' sums are added one after the other.
 template <int kThreads, class T, class Out>
 __global__ void __launch_bounds__(kThreads)
     sum_columns(const T* from, i64 outer, i64 n, i64 inner, int width, double factor, bool aligned, Out* to) {
@@ -109,12 +110,12 @@ __global__ void __launch_bounds__(kThreads)
       const i64 column = first_pack * kCount + c;
       if (column < inner) to[o * inner + column] = narrow<Out>(static_cast<Wide<Out>>(sum * factor));
     }
-    __syncthreads();  // until all have read of_warp
+    __syncthreads();  // until all threads have read of_warp
   }
 }
 
-// Packs of a row that a block takes: a warp's, or fewer (but no less than the 32 bytes that memory gives at a time) while the matrices are
-// too few columns for the multiprocessors.
+// Returns the packs of a row that a block handles: as many as a warp has threads, or fewer while the matrices have too few columns to
+// occupy the multiprocessors, but at least the 32 bytes of one memory access.
 int width_of(i64 outer, i64 packs) {
   constexpr i64 kManyBlocks = 128;
   int width = static_cast<int>(std::bit_ceil(static_cast<u64>(std::min<i64>(packs, kWarp))));

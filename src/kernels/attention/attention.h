@@ -23,8 +23,7 @@ struct AttentionMask {
   AttentionLibrary library = AttentionLibrary::own;
   double softcap = 0;   // above 0: scores become softcap * tanh(scale * q k / softcap)
   i64 window = 0;       // above 0: a query sees its own position's key and the window - 1 keys before it; needs causal
-  Tensor positions_BT;  // [B, Tk] int32, contiguous: each key's position in its document, 0, 1, ...; undefined: one document a row; needs
-                        // causal
+  Tensor positions_BT;  // [B, Tk] int32: each key's position (0, 1, ...) in its document; undefined: one document a row; needs causal
   /// Returns whether there is neither a soft cap nor a window nor documents, so that only `causal` limits what a query sees.
   bool is_plain() const { return softcap == 0 && window == 0 && !positions_BT.defined(); }
 };

@@ -11,7 +11,7 @@
 namespace spillway::kernels {
 namespace {
 
-// The k best places of a lane, in `order`.
+// Writes the k best positions of a lane to `order`.
 template <class Before>
 void sort_best(i64 n, i64 k, std::vector<i32>& order, Before before) {
   if (k == 1) {

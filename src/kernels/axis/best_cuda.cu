@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Of two values.
+// Returns the better of two values.
 struct Before {
   Best which;
   template <class W>
@@ -20,7 +20,7 @@ struct Lower {
   __device__ i32 operator()(i32 a, i32 b) const { return a < b ? a : b; }
 };
 
-// The k best one after the other: each is the first of those that come after the one before.
+// Finds the k best elements one after the other: each is the best of those that rank after the previous one.
 template <class T>
 struct BestOfLane {
   using W = Wide<T>;

@@ -19,7 +19,7 @@ void check_rows(const Tensor& x, const Tensor& targets, const Tensor& weights, c
           "[class_loss] expected two numbers a row");
 }
 
-// Each row one task's.
+// Calls f(row) for every row; each row is computed by one task.
 template <class F>
 void for_class_rows(const Tensor& x, F f) {
   for_lanes({x.size(0), x.size(1), 1}, [=](i64 row, i64) { f(row); });

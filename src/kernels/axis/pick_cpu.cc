@@ -33,7 +33,7 @@ void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks&
     const T* from = reinterpret_cast<const T*>(x.raw());
     T* to = reinterpret_cast<T*>(out.raw());
     const i32* places = index.data<i32>();
-    // Row k of all (o, k): its elements lie side by side.
+    // A task handles rows (o, k), whose elements are adjacent.
     Stream::current().for_ranges(axis.outer * picks.count, std::max<i64>(1, (1 << 14) / std::max<i64>(1, axis.inner)),
                                  [=](i64 begin, i64 end) {
                                    for (i64 row = begin; row < end; ++row) {
@@ -59,7 +59,7 @@ void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, cons
     const T* added = from.data<T>();
     Wide<T>* sums = to.data<Wide<T>>();
     const i32* places = index.data<i32>();
-    constexpr i64 kLanes = 256;  // neighbours of one task
+    constexpr i64 kLanes = 256;  // adjacent lanes of one task
     const i64 blocks = ceil_div(axis.inner, kLanes);
     Stream::current().run(axis.outer * blocks, [=](i64 task, int) {
       const i64 o = task / blocks, begin = task % blocks * kLanes, end = std::min(axis.inner, begin + kLanes);

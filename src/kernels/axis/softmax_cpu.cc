@@ -118,7 +118,7 @@ void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y) {
     T* to = y.data<T>();
     for_lanes({axis.outer, 1, axis.inner}, [=](i64 lane, i64) {
       const LaneOf<W> of(lanes, axis, lane);
-      // Of -inf or inf alone the sum is not a number, but its logarithm has a limit.
+      // If a lane contains only -inf, or an inf, the sum is not a number, but its logarithm has a limit.
       to[lane] = narrow<T>(std::isinf(of.largest) ? of.largest : of.largest + of.log_sum);
     });
   });

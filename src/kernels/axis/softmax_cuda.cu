@@ -9,7 +9,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// A NaN is the largest of all.
+// Returns the larger operand; NaN counts as the largest.
 struct LargerOrNan {
   template <class T>
   __device__ T operator()(T a, T b) const {

@@ -8,7 +8,7 @@
 namespace spillway::kernels {
 namespace {
 
-// Whether grid positions from 0 to `positions` - 1 with this offset meet [0, source).
+// Returns whether some grid position from 0 to `positions` - 1 reads inside [0, source) with this offset.
 bool meets(i64 positions, i64 step, i64 offset, i64 source) {
   const i64 first = offset >= 0 ? 0 : ceil_div(-offset, step);
   return first < positions && first * step + offset < source;
@@ -26,7 +26,7 @@ bool is_every_position(const AxisTaps& axis) {
   return axis.count == 1 && axis.offset[0] == 0 && axis.step == 1 && axis.positions == axis.source;
 }
 
-// A window of one element over whole images: the rows of an image follow each other and may be read as one.
+// If the window is one element over whole images, joins the rows of an image into one row, since they are contiguous.
 Columns joined(Columns columns) {
   if (!is_every_position(columns.h) || !is_every_position(columns.w)) return columns;
   columns.w.source = columns.w.positions = columns.h.source * columns.w.source;
@@ -34,7 +34,7 @@ Columns joined(Columns columns) {
   return columns;
 }
 
-// Short copies of equal length one after another: 16 bytes at a time, the last ones overlapping.
+// Copies one run after another of equal short lengths, 16 bytes at a time; the last two copies of a run overlap.
 template <class T>
 void copy_run(const T* from, T* to, i64 n) {
   constexpr i64 lanes = 16 / static_cast<i64>(sizeof(T));
@@ -46,7 +46,7 @@ void copy_run(const T* from, T* to, i64 n) {
   std::memcpy(to + n - lanes, from + n - lanes, 16);
 }
 
-// The part of the grid columns [first, first + number) that reads inside the source under a tap column.
+// The part of the grid columns [first, first + number) for which one tap column reads inside the source.
 struct Inside {
   i64 begin, count;
   Inside(const AxisTaps& axis, i64 offset, i64 first, i64 number) {
@@ -60,7 +60,7 @@ struct Inside {
   }
 };
 
-// Stretches of equal length from several channels into their rows of the matrix, `to_step` apart.
+// Copies stretches of equal length from several channels into their rows of the matrix, which are `to_step` apart.
 template <class T>
 void copy_channels(const T* from, i64 plane, i64 channels, i64 count, i64 step, T* to, i64 to_step) {
   if (step == 1) {
@@ -146,7 +146,7 @@ void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_beg
       const i64 row = grid_row + c.h.offset[static_cast<size_t>(h)];
       if (row < 0 || row >= c.h.source) continue;
       for (i64 w = 0; w < c.w.count; ++w) {
-        // The range's channels are whole but for the first and the last, which may lack taps.
+        // All channels of the range are complete, except that the first and the last may lack taps.
         const i64 tap = h * c.w.count + w, offset = c.w.offset[static_cast<size_t>(w)];
         const i64 first = first_channel + (tap < first_tap), channels = last_channel + (tap < last_tap) - first;
         const Inside inside(c.w, offset, begin, number);
@@ -167,12 +167,12 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     for (i64 row = 0; row < rows; ++row) copy_run(first + row * weights.row_stride + k_begin, to + row * to_stride, k_end - k_begin);
     return;
   }
-  std::array<i64, kMaxKernel * kMaxKernel> places;  // of the taps in a kernel
+  std::array<i64, kMaxKernel * kMaxKernel> places;  // position of each tap within a kernel
   for (i64 tap = 0; tap < taps; ++tap) {
     const auto h = static_cast<size_t>(tap / c.w.count), w = static_cast<size_t>(tap % c.w.count);
     places[static_cast<size_t>(tap)] = c.h.tap[h] * weights.kernel.w + c.w.tap[w];
   }
-  // Far apart, the next channel's are asked for; those that follow each other the processor asks for itself.
+  // If channels are far apart, the next channel's weights are prefetched; adjacent ones the processor prefetches by itself.
   const i64 ahead = weights.channel_stride < weights.row_stride ? 0 : weights.channel_stride;
   const auto copy = [&](i64 row, i64 channel, i64 tap, i64 number, i64 place) {
     const T* kernel = first + row * weights.row_stride + channel * weights.channel_stride;
@@ -181,7 +181,7 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     if (whole) return copy_run(kernel + tap, at, number);
     for (i64 i = 0; i < number; ++i) at[i] = kernel[places[static_cast<size_t>(tap + i)]];
   };
-  // f(channel, first tap, number, place) for the channels of the range.
+  // Calls f(channel, first tap, number, place) for the channels of the range.
   const auto for_channels = [&](auto f) {
     i64 channel = k_begin / taps, place = 0;
     for (i64 tap = k_begin % taps, left = k_end - k_begin; left > 0; tap = 0, ++channel) {
@@ -191,7 +191,7 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
       left -= number;
     }
   };
-  // As they follow each other in memory: the channels of a row, or the rows of a channel.
+  // Copies in memory order: all channels of a row, or all rows of a channel.
   if (weights.channel_stride < weights.row_stride) {
     for (i64 row = 0; row < rows; ++row) {
       for_channels([&](i64 channel, i64 tap, i64 number, i64 place) { copy(row, channel, tap, number, place); });

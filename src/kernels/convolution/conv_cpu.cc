@@ -20,12 +20,12 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-// Of weights packed ahead: whole strips of rows, one chunk of k after the other.
+// Returns the elements of weights packed in advance: whole strips of rows, one chunk of k after the other.
 template <class P>
 i64 packed_elems_of(i64 rows, i64 k) {
   return round_up(rows, kStrip) * packed_depth<P>(k);
 }
-// With the offsets of a tile's taps behind them.
+// Returns the bytes of workspace: the packed weights, followed by the offsets of a tile's taps.
 template <class T>
 i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
   if (std::is_same_v<T, float> && takes_winograd(columns, rows)) {
@@ -36,15 +36,15 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
          k * static_cast<i64>(sizeof(i32));
 }
 
-// Reading the columns from tiles saves gathering each of them, which costs as much as multiplying by so many rows (measured), but also
-// multiplies what lies idle between the rows of a tile.
+// Reading columns from tiles saves gathering each of them, which costs as much as multiplying by this many rows (measured). But it also
+// multiplies the unused places between the rows of a tile.
 constexpr i64 kGatheringRows = 16;
-constexpr i64 kTasks = 8;  // at least, where there is as much to do: for some threads
+constexpr i64 kTasks = 8;  // fewest tasks if there is enough work, to keep several threads busy
 
-// Rows of the grid in a tile, a function of shape and type alone; 0: the columns are gathered. Both ways give the same bits.
+// Returns the grid rows of a tile, or 0 if the columns are gathered. It depends on shape and dtype alone; both ways give the same bits.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
-  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // pairs of bf16 do not lie side by side
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // in a tile pairs of bf16 are not adjacent
   constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
   const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
   if (row.elems() > most) return 0;
@@ -55,7 +55,7 @@ i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
   return multiplied * panel_rows <= used * (panel_rows + kGatheringRows) ? number : 0;
 }
 
-// out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: the forward product and, of y's gradient, the input's.
+// The product out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: y of a convolution, or x's gradient from y's.
 template <class T>
 struct Product {
   using P = PanelOf<T>;
@@ -65,17 +65,17 @@ struct Product {
   const T* bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // of one group
+  i64 groups, rows;                 // rows: outputs of one group
   i64 source_group, weights_group;  // elements from group to group
   P* packed;                        // the workspace
 
-  // A task's rows: enough tasks for some threads even where the columns are few, and no more rows than its sums have room for.
+  // Returns the rows of one task: few enough for several threads even if there are few columns, and no more than its sums have room for.
   static constexpr i64 kMaxRows = 4 * kStrip;
   i64 task_rows(i64 pieces) const {
     return kStrip * std::clamp<i64>(ceil_div(rows, kStrip) * pieces * groups / kTasks, 1, kMaxRows / kStrip);
   }
 
-  // The weights of chunk [at, at + kDepth) and of the rows from `row` on, a whole number of strips.
+  // Returns the packed weights of chunk [at, at + kDepth) for the rows from `row` on, which is a multiple of a strip.
   P* packed_at(i64 group, i64 at, i64 row) const {
     const i64 chunk = std::min(kDepth<P>, columns.k() - at);
     return packed + group * packed_elems_of<P>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<P>(at) +
@@ -95,7 +95,7 @@ struct Product {
     gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
   }
 
-  // Sums of m rows and `number` positions of an image, `position` the first, in one line of the grid (or of places that follow each other).
+  // Stores the sums of m rows and `number` positions of an image, from `position` on, in one line of the grid (or in adjacent places).
   void store(i64 group, i64 row, i64 m, i64 image, i64 position, i64 number, const Wide<T>* sums) const {
     T* to = out + image * place.image_stride + (group * rows + row) * place.plane + place.first +
             position / place.columns * place.row_step + position % place.columns * place.column_step;
@@ -122,7 +122,7 @@ struct Product {
       gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
     }
-    const i64 lines = place.positions / place.columns;  // of an image
+    const i64 lines = place.positions / place.columns;  // lines of one image
     for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
       store(group, row, m, line / lines, line % lines * place.columns + first, number, sums + at);
     });
@@ -190,7 +190,7 @@ void check_bias(const Tensor& bias, i64 channels, DType dtype) {
           "[conv2d] the bias must have one element a channel, of the images' type");
 }
 
-// Every group's sums over images and positions of one channel.
+// Computes the sum over the images and positions of one channel.
 template <class T, class Out>
 void sum_channel(const T* x, i64 images, i64 image_stride, i64 plane, Out* to) {
   double lanes[8] = {};

@@ -1,6 +1,7 @@
-// As on the CPU a product of gathered columns, with cuBLASLt in it (conv_strips.h), and not cudnnConvolution*. Those want dw of the type
-// of x alone, so that sums of bf16 images would be rounded to bf16; how much memory an algorithm wants is known only where the GPU is, and
-// a plan is made before; and which one is fit for a shape cannot be tried in tests without a GPU, where all that is here runs but cuBLASLt.
+// GPU convolution as a product of gathered columns, like on the CPU, with cuBLASLt (conv_strips.h). We do not use cudnnConvolution*, for
+// three reasons. It wants dw in x's dtype, so that sums over bf16 images would be rounded to bf16. The memory an algorithm needs is known
+// only where the GPU is, but plans are made before. And without a GPU tests could not check which algorithm suits a shape, while all of
+// this except cuBLASLt runs in tests.
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
@@ -11,7 +12,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// to[row, k], rows of one group.
+// Gathers the weights of one group into to[row, k].
 template <class T>
 __global__ void gather_weights(Columns c, Weights<T> weights, i64 rows, T* to, i64 to_stride) {
   const i64 step = i64{gridDim.x} * blockDim.x, taps = c.taps(), all = c.k();
@@ -22,7 +23,7 @@ __global__ void gather_weights(Columns c, Weights<T> weights, i64 rows, T* to, i
   }
 }
 
-// Rounds columns from `begin` on of sums (null: zeros) with their biases (or null) into the images.
+// Rounds the columns of `sums` from `begin` on into the images. Null sums are zeros; `bias` is added if it is not null.
 template <class T>
 __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, i64 sums_stride, const T* bias, i64 rows, i64 begin,
                               T* out) {
@@ -36,7 +37,7 @@ __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, 
   });
 }
 
-// out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, as on the CPU.
+// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, as on the CPU.
 template <class T>
 struct StripProduct {
   Columns columns;
@@ -44,7 +45,7 @@ struct StripProduct {
   const T *source, *bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // of one group
+  i64 groups, rows;                 // rows: outputs of one group
   i64 source_group, weights_group;  // elements from group to group
 
   void run(const Tensor& workspace) const {
@@ -80,7 +81,7 @@ struct StripProduct {
 constexpr int kQuad = 4, kSumThreads = 512;
 using Block = BlockRows<kSumThreads>;
 
-// A block has a channel; `lanes` neighbouring threads, a power of two, share one of its planes.
+// One block sums one channel. `lanes` adjacent threads, a power of two, share one of its planes.
 template <class T, class Out>
 __global__ void channel_sums(i64 images, i64 channels, i64 plane, int lanes, bool aligned, const T* x, Out* to) {
   const int thread = static_cast<int>(threadIdx.x), abreast = kSumThreads / lanes;

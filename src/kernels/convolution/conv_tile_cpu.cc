@@ -7,14 +7,14 @@
 namespace spillway::kernels {
 namespace {
 
-// Leading zeros of one line are the trailing ones of the line before it, as far as both have them.
+// Returns how many leading zeros of a line can double as the trailing zeros of the line before it.
 i64 shared_zeros(const AxisTaps& taps, const TileAxis& axis) {
   if (axis.step != 1) return 0;
   const i64 leading = -axis.start[0], trailing = axis.start[0] + taps.positions + axis.span - taps.source;
   return std::clamp<i64>(std::min(leading, trailing), 0, axis.span);
 }
 
-// places[p] = source[start + p * step] for p in [0, count), zero outside of [0, extent).
+// Copies places[p] = source[start + p * step] for p in [0, count), with zeros outside [0, extent).
 template <class T, class P>
 void copy_line(const T* source, i64 extent, i64 start, i64 step, P* places, i64 count) {
   const i64 first = std::min(count, start >= 0 ? 0 : ceil_div(-start, step));
@@ -71,7 +71,9 @@ void TileShape::fill(const T* source, i64 channels, i64 row, i64 number, P* to) 
     for (i64 plane = 0; plane < h_.phases * w_.phases; ++plane, to += plane_) {
       const i64 top = row * h.step + h_.start[static_cast<size_t>(plane / w_.phases)];
       const i64 left = w_.start[static_cast<size_t>(plane % w_.phases)];
-      if (left == 0 && w.step == 1 && pitch_ == w.source && h.step == 1 && top >= 0 && top + lines <= h.source) {  // as it lies
+      if (left == 0 && w.step == 1 && pitch_ == w.source && h.step == 1 && top >= 0 && top + lines <= h.source) {  // lines are contiguous
+                                                                                                                   // in the image, without
+                                                                                                                   // padding
         copy_line(source + top * w.source, lines * pitch_, 0, 1, to, lines * pitch_);
         continue;
       }

@@ -21,18 +21,19 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums where they are gathered: dy is packed for more than a strip
-constexpr i64 kTasks = 8;           // at least, where the positions are many: small weights are summed in parts
-constexpr i64 kLeastLine = 4;       // positions of a row of the grid, below which reading tiles line by line does not pay
-constexpr i64 kLeastChannels = 16;  // of a task that reads tiles: dy is packed for all of their taps
-constexpr i64 kFewOutputs = 8;      // for which a vector runs along the lines instead
-constexpr i64 kFewSums = 8192;      // of these: each in parts, which stay in the second-level cache
+constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums if it gathers them: more than one strip, so that dy is
+                                    // packed for several strips at once
+constexpr i64 kTasks = 8;           // fewest tasks if there are many positions: small weights are summed in parts
+constexpr i64 kLeastLine = 4;       // positions of a grid row, below which reading tiles line by line is not faster
+constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles, because dy is packed for all of their taps
+constexpr i64 kFewOutputs = 8;      // up to so many outputs a vector runs along the lines instead
+constexpr i64 kFewSums = 8192;      // most sums computed that way: each has several parts, which stay in the second-level cache
 
-// How a chunk of a sum over positions lies in tiles: whole rows of the grid, of one image or of several whole ones. A function of shape and
-// type; without channels: the columns are gathered.
+// How a chunk of a sum over positions lies in tiles: whole grid rows, of one image or of several whole images. It depends on shape and
+// dtype alone. If `channels` is 0 the columns are gathered instead.
 template <class P>
 struct Tiles {
-  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // of a task; of a tile; tiles of an image; tiles of a chunk
+  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // channels of a task; grid rows of a tile; tiles of an image; tiles of a chunk
 
   explicit Tiles(const Columns& columns, i64 groups) {
     const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
@@ -47,7 +48,8 @@ struct Tiles {
   }
 };
 
-// How dw[O, K] of one group, a sum over the J positions of all images in chunks of at most kDepth, is cut: a function of shape and type.
+// How the sum dw[O, K] of one group, over the J positions of all images, is cut into chunks of at most kDepth. It depends on shape and
+// dtype alone.
 template <class T>
 struct Cut {
   using P = PanelOf<T>;
@@ -55,7 +57,7 @@ struct Cut {
   Columns columns;
   Tiles<P> tiles;
   i64 groups, outputs, k, chunks, blocks, parts, output_stride, k_stride;
-  bool dots;  // every sum in kDotParts parts, that follow each other
+  bool dots;  // every sum has kDotParts adjacent parts
 
   explicit Cut(const ConvShape& s)
       : columns(forward_columns(s)), tiles(columns, s.groups), groups(s.groups), outputs(s.outputs_of_group()), k(columns.k()) {
@@ -72,7 +74,8 @@ struct Cut {
   i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
 };
 
-// sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T; of tiles [K, O], with few outputs [K, O, kDotParts].
+// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. With tiles the layout is [K, O], with few outputs
+// [K, O, kDotParts].
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;
@@ -102,7 +105,7 @@ struct PartialGradients {
     }
   }
 
-  // Tiles [begin, end) of all images, for channels [channel, channel + number).
+  // Adds the tiles [begin, end) of all images, for the channels [channel, channel + number).
   void add_tiles(const TileShape& shape, i64 group, i64 channel, i64 number, i64 begin, i64 end, bool first, Wide<T>* to) const {
     if constexpr (sizeof(P) != 2) {
       alignas(64) P tiles[kTileBytes / sizeof(P)];
@@ -131,7 +134,7 @@ struct PartialGradients {
     }
   }
 
-  // The same of k [first_k, first_k + number), a tile after the other: the lines of an image follow each other in dy.
+  // Does the same for the k in [first_k, first_k + number), one tile after the other; the lines of an image are contiguous in dy.
   void add_dots(const TileShape& shape, i64 group, i64 first_k, i64 number, i64 begin, i64 end, const P* tiles, const i32* lines,
                 bool first, Wide<T>* to) const {
     if constexpr (std::is_same_v<T, P> && std::is_same_v<T, Wide<T>>) {
@@ -169,7 +172,7 @@ struct PartialGradients {
   }
 };
 
-// Half to half, down to one.
+// Adds the parts of a sum pairwise: the second half to the first, down to one.
 template <class T>
 T sum_parts(const T* parts) {
   T sums[gemm::kDotParts<T>];
@@ -180,7 +183,7 @@ T sum_parts(const T* parts) {
   return sums[0];
 }
 
-// Rows [begin, end) of dw[O, C / groups, kh, kw], of one group: the parts added in order, zero for taps that took no part.
+// Writes rows [begin, end) of dw[O, C / groups, kh, kw] of one group: the parts are added in order; taps that were skipped get zero.
 template <class T, class Out>
 void finish_rows(const PartialGradients<T>& partial, const ConvShape& s, i64 begin, i64 end, Out* dw) {
   const Cut<T>& cut = partial.cut;
@@ -254,7 +257,7 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
                                       reinterpret_cast<Wide<T>*>(workspace.raw())};
     partial.run();
     Out* to = dw.data<Out>();
-    // Of [K, O] a task takes whole lines of memory.
+    // In the layout [K, O] a task takes whole cache lines.
     const i64 outputs = s.outputs_of_group(), row = dw.elems() / s.outputs, least = partial.cut.output_stride == 1 ? 16 : 1;
     const i64 grain = std::min(outputs, round_up(std::max<i64>(1, (1 << 14) / row), least)), pieces = ceil_div(outputs, grain);
     Stream::current().run(s.groups * pieces, [&](i64 task, int) {

@@ -12,16 +12,16 @@ namespace spillway::kernels {
 namespace {
 
 constexpr i64 kStripTiles = gemm::kStrip;
-constexpr i64 kMostRows = 128;  // of a task: their sums of all points and the strip's tiles fit a second-level cache of 1 MiB
-constexpr i64 kTasks = 8;       // at least, where there is as much to do: for some threads
+constexpr i64 kMostRows = 128;  // most rows of a task: their sums of all points and the strip's tiles fit a second-level cache of 1 MiB
+constexpr i64 kTasks = 8;       // fewest tasks if there is enough work, to keep several threads busy
 
-// In multiply-adds (measured): what a transform of a tile of pixels or of sums costs, what one of positions, packed; what cutting a line of
-// pixels, and what the transform of a weight, of which an eighth is counted for each image.
+// Measured costs in multiply-adds: transforming a tile of pixels or of sums, transforming and packing a tile of positions, splitting a line
+// of pixels, and transforming a weight, of which one eighth is counted for each image.
 constexpr i64 kTransform = 150, kPackedTransform = 400, kLineCut = 200, kWeight = 512;
 
 i64 first(const AxisTaps& axis) { return *std::min_element(axis.offset.begin(), axis.offset.begin() + 3); }
 
-// The taps' pixels follow each other, from first() on at position 0.
+// Returns whether the axis has three taps whose pixels are adjacent, beginning at first() for position 0.
 bool has_three_taps(const AxisTaps& axis) {
   if (axis.count != 3 || axis.step != 1) return false;
   const i64 least = first(axis);
@@ -32,7 +32,7 @@ class Task {
  public:
   Task(const WinogradProduct& product, const TileGrid& grid) : p_(product), grid_(grid) {}
 
-  // Sums of `m` rows from `row` on with the tiles of a strip.
+  // Computes the rows [row, row + m) for the tiles of one strip.
   void run(i64 group, i64 strip, i64 row, i64 m) const {
     alignas(64) float points[kTilePoints * (kWinogradDepth * kStripTiles + kTileSlack)];
     alignas(64) float sums[kTilePoints * kMostRows * kStripTiles];
@@ -53,12 +53,12 @@ class Task {
     store(group, row, m, begin, n, sums);
   }
 
-  // Of the rows [row, row + gemm::kStrip) and the channels [at, at + kWinogradDepth).
+  // Packs the weights of the rows [row, row + gemm::kStrip) and the channels [at, at + kWinogradDepth).
   void pack(i64 group, i64 at, i64 row) const {
     alignas(64) float taps[9 * kWinogradDepth], points[gemm::kStrip][kTilePoints * kWinogradDepth];
     const AxisTaps &h = p_.columns.h, &w = p_.columns.w;
     const i64 depth = std::min(kWinogradDepth, p_.columns.channels - at), used = std::min(gemm::kStrip, p_.rows - row);
-    std::array<i64, 9> places{};  // of the taps in the kernel, by their pixels' order
+    std::array<i64, 9> places{};  // positions of the taps within the kernel, in the order of their pixels
     for (size_t i = 0; i < 9; ++i) {
       const size_t x = i / 3, y = i % 3;
       places[static_cast<size_t>((h.offset[x] - first(h)) * 3 + w.offset[y] - first(w))] = h.tap[x] * p_.weights.kernel.w + w.tap[y];
@@ -77,7 +77,7 @@ class Task {
   }
 
  private:
-  // Chunks of channels follow each other, in each the points, in those the rows.
+  // Packed weights are ordered by chunks of channels, within these by points, and within these by rows.
   i64 packed_at(i64 group, i64 at, i64 point, i64 row) const {
     const i64 rows = round_up(p_.rows, gemm::kStrip), depth = std::min(kWinogradDepth, p_.columns.channels - at);
     return group * winograd_elems(p_.columns.channels, p_.rows) + (kTilePoints * at + point * depth) * rows + row * depth;
@@ -138,7 +138,7 @@ void WinogradProduct::run() const {
     task.pack(i / (chunks * row_strips), i / row_strips % chunks * kWinogradDepth, i % row_strips * gemm::kStrip);
   });
   const i64 strips = ceil_div(columns.images * grid.blocks * grid.tiles, kStripTiles);
-  // As few blocks of rows as their sums allow, since the tiles are transformed for each anew, but enough tasks for some threads.
+  // Uses as few blocks of rows as their sums allow, since each block transforms the tiles again, but enough tasks for several threads.
   const i64 fewest = ceil_div(rows, kMostRows), wanted = std::min(ceil_div(rows, i64(16)), ceil_div(kTasks, strips * groups));
   const i64 step = round_up(ceil_div(rows, std::max(fewest, wanted)), 16), blocks = ceil_div(rows, step);
   Stream::current().run(groups * strips * blocks, [&](i64 i, int) {

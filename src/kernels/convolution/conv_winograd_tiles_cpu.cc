@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/convolution/conv_winograd_tiles_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -14,13 +14,14 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_CONV_WINOGRAD_LINES
 #define SPILLWAY_CONV_WINOGRAD_LINES
-// The lines of pixels under rows of tiles, cut in two: those of even and of odd columns. Pixel (i, j) of tile t is at
+// The lines of pixels under rows of tiles, each split into its even and its odd columns. Pixel (i, j) of tile t is
 // from[i & 1][j & 1][i / 2 * pitch + j / 2 + t].
 struct TileLines {
   const float* from[2][2];
   i64 pitch;
 };
-// 2 * count rows of an image from row `top` and column `left` on, `columns` of each; zero outside of it and between columns and 2 * pitch.
+// A window of 2 * count rows and `columns` columns of an image from row `top` and column `left` on. It is zero outside the image and from
+// `columns` to 2 * pitch.
 struct LineWindow {
   Pair extent;
   i64 top, left, count, columns, pitch;
@@ -48,8 +49,8 @@ HWY_ATTR void copy_line(const float* from, i64 n, float* to) {
   }
 }
 
-// The lines of a window of a channel, those of even and of odd rows one after the other, padded with zeros, in `lines`; each cut in two in
-// `to`. Whole vectors are read and written.
+// Copies the lines of one channel's window to `lines`, first the even rows, then the odd ones, padded with zeros. Then splits each line
+// into even and odd columns in `to`. Whole vectors are read and written.
 HWY_ATTR void cut_lines(const LineWindow& w, const float* channel, float* lines, float* to) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -72,7 +73,7 @@ HWY_ATTR void cut_lines(const LineWindow& w, const float* channel, float* lines,
   }
 }
 
-// to[point * point_stride + i] = (B^T d B)[point] of tile i.
+// Computes to[point * point_stride + i] = (B^T d B)[point] for tile i.
 HWY_ATTR void pixels_to_points(const TileLines& lines, i64 n, float* to, i64 point_stride) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -100,12 +101,12 @@ HWY_ATTR void pixels_to_points(const TileLines& lines, i64 n, float* to, i64 poi
   }
 }
 
-// to[point * point_stride + i] = (A y A^T)[point] of tile i.
+// Computes to[point * point_stride + i] = (A y A^T)[point] for tile i.
 HWY_ATTR void positions_to_points(const TileLines& lines, i64 n, float* to, i64 point_stride) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
-  // Of two the four of A.
+  // Multiplies two elements by A, which gives four.
   const auto four = [&](V a, V b, V* out) HWY_ATTR {
     out[0] = a;
     out[1] = hn::Add(a, b);
@@ -132,7 +133,7 @@ HWY_ATTR void sums_to_positions(const float* sums, i64 point_stride, i64 n, floa
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V added = hn::Set(d, bias);
   for (i64 i = 0; i < n; i += lanes) {
-    V half[2][4];  // A^T sums
+    V half[2][4];  // A^T s, where s are the sums
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto sum = [&](int row) HWY_ATTR { return hn::LoadU(d, sums + (4 * row + j) * point_stride + i); };
@@ -154,7 +155,7 @@ HWY_ATTR void taps_to_points(const float* taps, i64 tap_stride, i64 n, float* to
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V one_half = hn::Set(d, 0.5F);
-  // Of three taps the four of G.
+  // Multiplies three taps by G, which gives four elements.
   const auto four = [&](V a, V b, V c, V* out) HWY_ATTR {
     const V outer = hn::Add(a, c);
     out[0] = a;
@@ -163,7 +164,7 @@ HWY_ATTR void taps_to_points(const float* taps, i64 tap_stride, i64 n, float* to
     out[3] = c;
   };
   for (i64 i = 0; i < n; i += lanes) {
-    V half[3][4];  // of each column G g
+    V half[3][4];  // G g, for each column
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
       const auto tap = [&](int row) HWY_ATTR { return hn::LoadU(d, taps + (3 * row + j) * tap_stride + i); };
@@ -184,7 +185,7 @@ HWY_ATTR void sums_to_taps(const float* sums, i64 point_stride, i64 n, float* ta
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V one_half = hn::Set(d, 0.5F);
-  // Of four the three of G^T.
+  // Multiplies four elements by G^T, which gives three.
   const auto three = [&](V s0, V s1, V s2, V s3, V* out) HWY_ATTR {
     const V inner = hn::Mul(one_half, hn::Add(s1, s2));
     out[0] = hn::Add(s0, inner);
@@ -192,7 +193,7 @@ HWY_ATTR void sums_to_taps(const float* sums, i64 point_stride, i64 n, float* ta
     out[2] = hn::Add(inner, s3);
   };
   for (i64 i = 0; i < n; i += lanes) {
-    V half[4][3];  // of each column G^T s
+    V half[4][3];  // G^T s, for each column
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto sum = [&](int row) HWY_ATTR { return hn::LoadU(d, sums + (4 * row + j) * point_stride + i); };
@@ -224,11 +225,12 @@ HWY_EXPORT(taps_to_points);
 HWY_EXPORT(sums_to_taps);
 
 constexpr i64 kMostPitch = TileGrid::kMostWidth + 1;
-// Four planes of lines. The rows of tiles that a strip meets, and one more, are at most so many tiles: 3 pitch + kWinogradTiles - 2.
+// Four planes of lines. The rows of tiles that a strip touches, and one more, have at most 3 pitch + kWinogradTiles - 2 tiles.
 constexpr i64 kChannelElems = 4 * (3 * kMostPitch + kWinogradTiles + kTileSlack);
 
-// `more`: rows of tiles, and columns, of which a tile's pixels are beside its own. Vectors written too far are written over by what belongs
-// there, since a channel's stretches follow each other and the next channel's come after them.
+// Transforms the tiles of all channels. `more`: how many rows and columns of pixels' tiles a tile needs beyond its own. Vectors that are
+// written too far are overwritten later by the right values, since a channel's stretches follow each other and the next channel's come
+// after them.
 template <class Transform>
 void transform(const TileGrid& grid, const TileSource& source, i64 more, i64 begin, i64 n, float* to, i64 channel_stride,
                Transform points) {

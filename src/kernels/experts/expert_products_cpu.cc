@@ -29,7 +29,7 @@ Range rows_of(const Tensor& begins, i64 expert, i64 rows) {
   return range;
 }
 
-// As if all experts had as many rows: where the rows are not known. On a CPU matmul() counts them.
+// Counts the FLOPs as if all experts had equally many rows, for devices whose row counts are not known here. On a CPU matmul() counts them.
 void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
   if (a.device() == Device::cpu()) return;
   count_flops(2.0 * static_cast<double>(a.elems()) * static_cast<double>(columns) / static_cast<double>(begins.elems() - 1));
@@ -37,7 +37,7 @@ void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
 
 }  // namespace
 
-// The packed operand of fewer rows may be deeper: the most that any number of them wants.
+// With fewer rows the packed operand may be deeper, so this is the most that any number of rows needs.
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return 0;
   i64 most = matmul_workspace_bytes(rows, n, k, dtype);

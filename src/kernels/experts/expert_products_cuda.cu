@@ -5,9 +5,9 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kTile = 16;  // rows and columns of a block's part of the result; terms that lie in shared memory at a time
+constexpr int kTile = 16;  // rows and columns of a block's part of the result, and terms in shared memory at a time
 
-// C[m, n] = A[m, k] B[k, n]; elements between neighbours.
+// The product C[m, n] = A[m, k] B[k, n]; a_row to b_column are the strides in elements.
 template <class T, class Out>
 struct Product {
   const T *a, *b;
@@ -15,14 +15,14 @@ struct Product {
   i64 m, n, k, a_row, a_column, b_row, b_column;
 };
 
-// A thread sums one element, by ascending k. Out of range are zeros.
+// Each thread sums one element in ascending k. Elements out of range count as zero.
 template <class T, class Out>
 __device__ void multiply_tile(const Product<T, Out>& p, i64 first_row, i64 first_column) {
   using W = Wide<T>;
   __shared__ W a[kTile][kTile + 1], b[kTile][kTile + 1];
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   const i64 row = first_row + y, column = first_column + x;
-  // Neighbouring threads load what lies side by side.
+  // Adjacent threads load adjacent elements.
   const int a_y = p.a_column == 1 ? y : x, a_x = p.a_column == 1 ? x : y, b_y = p.b_column == 1 ? y : x, b_x = p.b_column == 1 ? x : y;
   W sum = 0;
   for (i64 k = 0; k < p.k; k += kTile) {
@@ -36,7 +36,7 @@ __device__ void multiply_tile(const Product<T, Out>& p, i64 first_row, i64 first
   if (row < p.m && column < p.n) p.out[row * p.n + column] = narrow<Out>(sum);
 }
 
-// The expert's rows are those of A and of the result, or the terms of the sums.
+// The expert's rows are the rows of A and of the result, or, if `rows_are_terms`, the terms of the sums.
 template <class T, class Out>
 __global__ void __launch_bounds__(kTile* kTile) multiply_expert(const i32* range, bool rows_are_terms, Product<T, Out> p) {
   const i64 begin = range[0], rows = range[1] - begin;

@@ -20,7 +20,7 @@ void check_sorting(const Tensor& experts, const Tensor& begins, const Tensor& ch
   require(experts.elems() < std::numeric_limits<i32>::max(), "[sort_by_expert] expected fewer than 2^31 choices: a smaller micro-batch");
 }
 
-// `tokens` and `rows` have as many channels and one type; `choices` (in any shape) is one for each row.
+// Checks that `tokens` and `rows` have equally many channels and one dtype, and that `choices` (of any shape) has one element for each row.
 void check_rows(const Tensor& tokens, const Tensor& rows, const Tensor& choices, const Tensor& weights) {
   require(tokens.rank() == 2 && rows.rank() == 2 && tokens.size(1) == rows.size(1) && tokens.dtype() == rows.dtype() &&
               choices.elems() == rows.size(0) && tokens.size(0) > 0 && rows.size(0) % tokens.size(0) == 0,
@@ -46,7 +46,7 @@ void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& c
     ++begin[static_cast<size_t>(e) + 1];
   }
   for (size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
-  // begin[e] counts up to begin[e + 1], and moves back by one place after that.
+  // Each begin[e] counts up to begin[e + 1]; afterwards all are moved back by one place.
   for (size_t c = 0; c < expert.size(); ++c) {
     row[c] = begin[static_cast<size_t>(expert[c])]++;
     choice[static_cast<size_t>(row[c])] = static_cast<i32>(c);

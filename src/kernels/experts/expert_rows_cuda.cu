@@ -6,15 +6,15 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// An expert is a block's, whose threads take neighbouring stretches of the choices: a thread's first row comes after all lesser experts'
-// and after those that threads before it find.
+// One block sorts one expert's choices. Its threads take adjacent stretches of the choices: a thread's first row comes after the rows of
+// all lower experts and after those that the block's earlier threads find.
 __global__ void sort_choices(const i32* expert, i64 choices, i64 experts, i32* begin, i32* choice_of_row, i32* row_of_choice) {
   __shared__ i32 lesser[kBlockThreads], equal[kBlockThreads];
   const i64 each = ceil_div(choices, i64{kBlockThreads}), first = threadIdx.x * each, last = min(first + each, choices);
   for (i64 e = blockIdx.x; e < experts; e += gridDim.x) {
     i32 before = 0, mine = 0;
     for (i64 c = first; c < last; ++c) before += expert[c] < e, mine += expert[c] == e;
-    __syncthreads();  // until the expert before has been read
+    __syncthreads();  // until the previous expert's counts have been read
     lesser[threadIdx.x] = before;
     equal[threadIdx.x] = mine;
     __syncthreads();
@@ -39,7 +39,7 @@ struct Rows {
   const T* from;
   T* to;
   const i32* index;
-  const Wide<T>* weight;  // null: none
+  const Wide<T>* weight;  // null: no weights
   i64 rows, columns, chosen;
   bool aligned;
 };

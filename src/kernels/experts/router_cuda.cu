@@ -6,7 +6,7 @@
 #include "kernels/experts/router_rows.h"
 #include "tensor/batch.h"
 
-// A token is one thread's.
+// One thread handles one token.
 namespace spillway::kernels::cuda {
 namespace {
 

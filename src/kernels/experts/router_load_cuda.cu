@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// A block sums one expert's probabilities at a time.
+// Each block sums the probabilities of one expert at a time.
 template <class T>
 __global__ void sum_probabilities(i64 tokens, i64 experts, i64 chosen, const T* p, const i32* choice, const i32* target, double* choices,
                                   double* sums) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr i64 kGrain = 1 << 14;
 
-// An operand: where it begins and how far apart its elements lie along each axis, padded in front.
+// An operand: its first element, and the distance of its elements along each axis, padded with leading axes.
 template <class T>
 struct Operand {
   const T* at;
@@ -31,7 +31,7 @@ Operand<T> operand(const Tensor& view, const Shape& wanted) {
   return {reinterpret_cast<const T*>(view.raw()), padded(stretched_strides(view, wanted), 0)};
 }
 
-// out[i] = f(operands[i]...), row by row of the last axis.
+// Computes out[i] = f(operands[i]...), row by row of the last axis.
 template <class To, class F, class... From>
 void map_views(const Tensor& out, F f, const Operand<From>&... from) {
   To* to = out.data<To>();
@@ -74,7 +74,7 @@ void check_mask(const Tensor& mask, const Tensor& out) {
   static_cast<void>(stretched_strides(mask, out.shape()));
 }
 
-// Nothing to compute: there are no elements, or no memory behind them.
+// Returns whether there is nothing to compute: no elements, or no memory behind them.
 bool is_void(const Tensor& out) { return out.device().is_meta() || out.elems() == 0; }
 
 }  // namespace

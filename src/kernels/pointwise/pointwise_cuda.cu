@@ -7,7 +7,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// out = f(views...), each view's elements as From.
+// Computes out = f(views...), with each view's elements read as From.
 template <class To, class... From, class F, class... Views>
 void map(const char* name, const Tensor& out, F f, const Views&... views) {
   const Shape& shape = out.shape();
@@ -15,8 +15,8 @@ void map(const char* name, const Tensor& out, F f, const Views&... views) {
   map_views_on_gpu(name, axes, f, out.data<To>(), reinterpret_cast<const From*>(views.raw())...);
 }
 
-// The formulas of so many operands, chosen within the kernel: one of each would be hundreds of kernels, and most of the program. Long ones
-// apart, one element at a time.
+// All formulas of so many operands in one kernel, which chooses at run time. One kernel for each formula would mean hundreds of kernels,
+// most of the program's size. Long formulas are kept in separate kernels that compute one element at a time.
 template <int kOperands, bool kLong, class W>
 struct AnyFormula : OneAtATime<kLong> {
   Pointwise op;

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized/dequantize_cpu.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// highway.h must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ HWY_ATTR void int8_block(const u8* code, float scale, T* to) {
   }
 }
 
-// The 16 levels in as many vectors as they take.
+// The 16 levels are held in as many vectors as they need.
 constexpr i64 kNf4Lanes = std::min<i64>(HWY_LANES(float), 16), kNf4Tables = 16 / kNf4Lanes;
 
 HWY_INLINE Floats looked_up(const Floats (&tables)[kNf4Tables], hn::Vec<hn::Rebind<u32, FloatTag>> code) {

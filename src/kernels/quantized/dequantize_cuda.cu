@@ -5,7 +5,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kOfThread = 8;  // values, of one half of a block: eight bytes of codes
+constexpr int kOfThread = 8;  // values of one thread, all from one half of a block: eight bytes of codes
 
 struct Same {
   __device__ float operator()(float x) const { return x; }
@@ -15,7 +15,7 @@ struct Levels {
   float of[16];
 };
 
-// The value that a code of a format stands for, beside its scale.
+// Returns the value that a code stands for before it is multiplied by its scale.
 template <WeightFormat kFormat>
 __device__ float level(u64 codes, int i, int half, const float* levels) {
   const u32 byte = static_cast<u32>(codes >> (8 * i)) & 0xffu;
