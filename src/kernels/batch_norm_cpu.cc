@@ -335,7 +335,7 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
 
 namespace {
 
-// number: the groups of all images; width: the channels of one group.
+// The groups of a group norm. number: groups of all images together; width: channels of one group.
 struct Groups {
   i64 number, width;
   Groups(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other)

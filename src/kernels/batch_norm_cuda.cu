@@ -109,7 +109,7 @@ struct Gradient {
   const S *x, *gamma, *dy;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*dgamma, *dbeta;  // null: not wanted
+  Wide<S>*dgamma, *dbeta;  // a gradient that is null is not wanted
   double count;
   bool of_batch, aligned;
 };

@@ -102,7 +102,7 @@ struct Gradients {
   const Wide<S>* statistics;
   Wide<S> factor, slope;  // slope: 1 / cap; 0 without a cap
   Out* dx;
-  i64 width, stride;  // of dx
+  i64 width, stride;  // columns of dx, and elements from one row of dx to the next
   bool aligned;
 };
 

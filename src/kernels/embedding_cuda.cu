@@ -8,9 +8,9 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // of a block, each for its own columns of a row
+constexpr int kThreads = 128;   // threads of a block, each for its own columns of a row
 constexpr int kTableRows = 32;  // rows of the table that a block sums at a time
-constexpr int kChunk = 1024;    // tokens that it searches at a time
+constexpr int kChunk = 1024;    // tokens that a block searches at a time
 constexpr int kAbreast = 8;     // token rows that are loaded at once
 
 template <int kCount, class T>
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
         for (; k < end; ++k) add_rows<1>(from, columns, sorted + k, sum);
         store_sums(sum, to + row * columns);
       }
-      __syncthreads();  // until all threads have read `sorted`
+      __syncthreads();  // wait until all threads have read `sorted`
     }
   }
 }

@@ -11,7 +11,7 @@ constexpr int kTile = 32, kTileRows = 8;
 // A matrix whose rows are contiguous in `from` and whose columns are contiguous in `to`, repeated for every element of `others`.
 struct Turned {
   i64 rows, columns;
-  i64 from_row, to_column;  // strides
+  i64 from_row, to_column;  // elements between rows of `from`, and between columns of `to`
   Axes<2> others;           // the remaining axes of `to` and `from`
 };
 

@@ -47,7 +47,7 @@ __device__ inline void copy_word(u32 to, const void* from, bool there) {
                : "memory");
 #endif
 }
-/// Does the same for one float.
+/// Begins a copy of one float to shared memory, or of zero unless `there`.
 __device__ inline void copy_float(u32 to, const float* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);
@@ -94,7 +94,7 @@ __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
                : "r"(at));
 #endif
 }
-/// Does the same with the matrices transposed.
+/// Loads the transposes of four such matrices.
 __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, true, to);

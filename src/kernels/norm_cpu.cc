@@ -18,7 +18,7 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_NORM_ROWS
 #define SPILLWAY_NORM_ROWS
-// A chunk of rows. A null `beta` means RMS norm.
+// The arguments for one chunk of rows. A null `beta` means RMS norm.
 template <class T>
 struct NormRows {
   const T *x, *gamma, *beta;

@@ -19,7 +19,7 @@ __device__ void for_packs(i64 columns, F f) {
   for (i64 c = Rows::rank() * kCount; c < columns; c += Rows::kThreads * kCount) f(c, columns - c);
 }
 
-// A null `beta` means RMS norm.
+// The arguments of the forward kernels. A null `beta` means RMS norm.
 template <class S>
 struct Forward {
   const S *x, *gamma, *beta;

@@ -5,7 +5,7 @@
 
 namespace spillway::kernels {
 
-/// Number of elements that fill 16 bytes.
+/// Number of elements of type T that fill 16 bytes.
 template <class T>
 constexpr int kPackOf = static_cast<int>(16 / sizeof(T));
 

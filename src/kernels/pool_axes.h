@@ -37,7 +37,7 @@ struct PoolAxes {
   PoolAxes(const Window& v, Pair extent, Pair positions, bool counts_padding = true)
       : h{extent.h, positions.h, v.kernel.h, v.stride.h, v.padding.h, counts_padding}, w{extent.w,   positions.w, v.kernel.w,
                                                                                          v.stride.w, v.padding.w, counts_padding} {}
-  /// Divides the extents evenly.
+  /// Divides both extents as evenly as possible into the given numbers of positions.
   PoolAxes(Pair extent, Pair positions) : h{extent.h, positions.h}, w{extent.w, positions.w} {}
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr i64 kColumns = 64;      // columns of one task, summed side by side
 constexpr i64 kChunk = 1 << 14;   // elements of a long row that one task sums
-constexpr i64 kMaxChunks = 1024;  // their sums are on the stack
+constexpr i64 kMaxChunks = 1024;  // most chunks of a long row, whose sums are on the stack
 
 // Sums the columns [begin, end) of one [n, inner] matrix.
 template <class T, class Out>

@@ -54,7 +54,7 @@ struct BlockRows {
     constexpr int kWarps = kThreads / kWarpThreads;
     __shared__ T of_warps[kWarps];
     x = fold_lanes(x, op);
-    wait();  // until all threads have read the result of the fold before
+    wait();  // wait until all threads have read the result of the previous fold
     if (rank() % kWarpThreads == 0) of_warps[rank() / kWarpThreads] = x;
     wait();
     return fold_lanes(of_warps[rank() % kWarps], op, kWarps);

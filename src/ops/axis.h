@@ -34,7 +34,7 @@ Variable cumsum(const Variable& x, int axis);
 
 struct TopK {
   Variable values;
-  Tensor index;  // int32
+  Tensor index;  // int32 positions of the values along the axis
 };
 /// Returns the k largest elements along the axis and their positions, largest first. NaN ranks before every number, and of equal elements
 /// the first one comes first.

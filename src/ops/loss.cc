@@ -67,7 +67,7 @@ struct Piece {
 // Cuts the logits into pieces, row by row, and lays the pieces out one after the other.
 struct Cut {
   std::vector<Piece> pieces;
-  i64 all = 0, largest = 0;  // elements
+  i64 all = 0, largest = 0;  // elements of all pieces together, and of the largest one
   bool kept = false;         // all pieces stay in memory between forward and backward
 
   Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {

@@ -18,7 +18,7 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets_N);
 /// How much memory the logits take. piece_bytes decides how they are cut into pieces, so it changes result bits; kept_bytes only decides
 /// whether they are kept, and changes none.
 struct LogitsMemory {
-  i64 piece_bytes = 256 * kMiB;  // most bytes computed at a time (kernels::logits_cut)
+  i64 piece_bytes = 256 * kMiB;  // most bytes of logits computed at a time (kernels::logits_cut)
   i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward
 };
 

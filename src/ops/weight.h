@@ -13,7 +13,7 @@ namespace spillway::ops {
 using autograd::Variable;
 
 struct Weight {
-  /// Wraps a plain weight.
+  /// Wraps a plain weight, whose values are stored as they are.
   template <std::convertible_to<Variable> V>
   Weight(V&& w) : stored(std::forward<V>(w)), shape(stored.shape()) {}
   Weight(Variable w, kernels::WeightFormat f, const Shape& s) : stored(std::move(w)), format(f), shape(s) {}

@@ -61,7 +61,7 @@ double multiplied_pairs(const Extents& e, const AttentionMask& mask) {
 
 i64 lanes_of(i64 items) { return std::min(items, kLanes); }
 
-// One head of a view [B, T, H, D]: a matrix [T, D].
+// One head of a view [B, T, H, D], which is a matrix [T, D].
 template <class T>
 struct Head {
   T* data;
@@ -80,13 +80,13 @@ struct Pieces {
   T* take(i64 elems) { return std::exchange(next, next + elems); }
 };
 
-// A tile of query rows [begin, begin + rows) of (b, h).
+// A tile of query rows [begin, begin + rows) of head h in batch row b.
 template <class T>
 struct Tile {
   const Extents& extents;
   const AttentionMask& mask;
   i64 b, h, begin, rows;
-  const i32* positions;  // of keys within their documents; may be null
+  const i32* positions;  // positions of the keys within their documents; may be null
   // Return the number of keys that row t (counted within the tile) sees, and that any row sees, counted from key 0.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
@@ -116,7 +116,7 @@ struct Tile {
 
 const i32* positions_of(const AttentionMask& mask) { return mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr; }
 
-// Returns the factor that the scores still need: none once they are capped.
+// Returns the factor by which scores must still be multiplied. It is 1 if they are capped, because the cap includes the scale.
 template <class T>
 T scale_of_scores(const AttentionMask& mask) {
   return mask.softcap > 0 ? T(1) : static_cast<T>(mask.scale);
@@ -208,7 +208,7 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: of one row
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: the capped scores of one row
   };
 
   // The sums [keys, width]: dk or dv of the head itself, or a buffer that is rounded into it at the end.

@@ -21,7 +21,7 @@ using namespace attention_tiles;
 
 // One block's work item: item = ((b * heads + h) * parts of the width + part) * tiles + tile.
 struct Piece {
-  i64 b, h, first, begin;  // first column of the result; first row of the tile
+  i64 b, h, first, begin;  // first: first column of the result; begin: first row of the tile
   __device__ Piece(i64 item, i64 heads, i64 parts, i64 width, i64 tiles) {
     begin = item % tiles * kTile;
     item /= tiles;
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
     const i64 b = piece.b, h = piece.h, kv = h / (e.heads / e.kv_heads), first_row = piece.begin + threadIdx.y * kQuad;
     const auto query = f.q.rows(b, h, piece.begin, e.queries);
     const i64 visible = e.seen(min(piece.begin + kTile, e.queries) - 1);
-    T top[kQuad], total[kQuad] = {};  // total: over this thread's keys
+    T top[kQuad], total[kQuad] = {};  // total: sum over this thread's keys only
     for (T& x : top) x = -std::numeric_limits<T>::infinity();
     Sums<T, kWidth> sum;
     sum.clear();
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   const Extents& e = f.extents;
   const i64 tiles = ceil_div(e.keys, kTile), parts = ceil_div(e.width, kWidth), items = e.batch * e.kv_heads * parts * tiles;
   for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // the first tiles are seen by the most queries
+    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // the first tiles of keys are seen by the most queries
     const i64 b = piece.b, kv = piece.h, group = e.heads / e.kv_heads;
     const auto key = f.k.rows(b, kv, piece.begin, e.keys), value = f.v.rows(b, kv, piece.begin, e.keys);
     Sums<T, kWidth> key_sum, value_sum;

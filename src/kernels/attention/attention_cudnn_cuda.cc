@@ -74,7 +74,7 @@ Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, c
 struct Memo {
   std::mutex mutex;
   std::map<int, Gpu> gpus;
-  std::map<std::pair<int, Problem>, Engine> chosen;  // for all layouts
+  std::map<std::pair<int, Problem>, Engine> chosen;  // engine of each problem, the same for all layouts
   std::map<std::tuple<int, Problem, Layouts>, Plan> plans;
 
   static Memo& of_process() {

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
-  float lse[kM][2], delta[kM][2];  // lse: to base 2
+  float lse[kM][2], delta[kM][2];  // lse is to base 2
   SPILLWAY_UNROLL
   for (int i = 0; i < 2 * kM; ++i) {
     const i64 at = (b * e.heads + h) * e.queries + min(first_row + i * 8 + fragment_row(), queries - 1);
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   u32 buffer = 0;
   for (int tile_key = 0; tile_key < visible; tile_key += S::kColumns) {
     mma::wait_for_copies();
-    __syncthreads();  // the tile has arrived, and nobody uses the previous one any more
+    __syncthreads();  // wait until the tile has arrived and nobody uses the previous one any more
     u32 tile = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (tile_key + S::kColumns < visible) copy_tile(tile_key + S::kColumns, buffers + buffer);
@@ -138,7 +138,7 @@ struct KeyBlock {
   /// Returns the address of the tile at `here`, which has arrived, and begins to copy the next one.
   __device__ u32 tile() {
     mma::wait_for_copies();
-    __syncthreads();  // the tile has arrived, and nobody uses the previous one any more
+    __syncthreads();  // wait until the tile has arrived and nobody uses the previous one any more
     const u32 at = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (copied.h < end_h) copy_tile(buffers + buffer);
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide
         }
       }
     }
-    __syncthreads();  // the probabilities have been written
+    __syncthreads();  // wait until the probabilities have been written
     if (!takes_part) continue;
     if (!for_values) {
       SPILLWAY_UNROLL

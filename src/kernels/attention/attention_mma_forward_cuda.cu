@@ -17,14 +17,14 @@ template <int kWidth>
 struct Shape {
   static constexpr int kRows = 128, kKeys = 64, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kRows;
   static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
-  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // queries once, keys and values twice
+  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // shared memory holds the queries once, keys and values twice
 };
 template <int kWidth, Kind kKind>
 constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
 
 // The softmax state of one warp's rows. A row is (m, second); the lanes of a quad share it.
 struct Softmax {
-  float top[2][2], total[2][2];  // total: over this lane's columns
+  float top[2][2], total[2][2];  // total: sum over this lane's columns only
 
   __device__ Softmax() {
     SPILLWAY_UNROLL
@@ -82,7 +82,7 @@ struct Softmax {
 // A warp's rows. Blocks of one head are adjacent, so that they share its keys; the last tile comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
-  int b, h, begin, first_row, rows;  // rows: may be none
+  int b, h, begin, first_row, rows;  // rows: existing rows; 0 or less means none
   u32 own;
   __device__ Place(const Forward<H>& f, int item, int thread) {
     using S = Shape<kWidth>;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
   u32 buffer = 0;
   for (int key = 0; key < visible; key += S::kKeys) {
     mma::wait_for_copies();
-    __syncthreads();  // the tile has arrived, and nobody uses the previous one any more
+    __syncthreads();  // wait until the tile has arrived and nobody uses the previous one any more
     const u32 tile = buffers + buffer;
     buffer ^= 2 * S::kTileBytes;
     if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);

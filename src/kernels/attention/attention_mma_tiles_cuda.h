@@ -75,7 +75,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // this thread's word of row row() of the next rows
+  const H* from_;  // this thread's next word to copy, in row row() of the next rows
 };
 
 template <int kM, int kN>
@@ -130,7 +130,7 @@ class Drops {
   }
   /// Returns the element x[m][n][i] after dropout: 0 or scaled.
   __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
-  /// Returns x >= 0, or -x if it is dropped.
+  /// Returns x, which is at least 0, negated if the element is dropped.
   __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
   /// Applies dropout to x by a mark that marked() made for the same element.
   __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }

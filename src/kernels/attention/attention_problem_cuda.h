@@ -16,12 +16,12 @@ struct Rows {
   bool aligned;
 };
 
-/// A view [B, T, H, D].
+/// A view of shape [B, T, H, D] in the form that kernels take.
 template <class S>
 struct View {
   S* data = nullptr;
   i64 batch = 0, row = 0, head = 0;
-  bool aligned = false, in_words = false;  // all rows begin at a multiple of four elements; of 16 bytes
+  bool aligned = false, in_words = false;  // aligned: all rows begin at a multiple of four elements; in_words: of 16 bytes
   View() = default;
   explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {
     aligned = begin_at_multiples<4>();
@@ -75,7 +75,7 @@ template <class S>
 struct Problem {
   Extents extents;
   Dropout<Wide<S>> dropout;
-  Wide<S> scale, cap;  // cap: of scores before scaling; 0: none
+  Wide<S> scale, cap;  // cap: soft cap of scores before scaling; 0: none
   View<const S> q, k, v;
   __device__ bool drops(i64 b, i64 h, i64 t, i64 s) const { return dropout.drops(b, (h * extents.queries + t) * extents.keys + s); }
   /// Return an unscaled score under the soft cap, and the derivative of the cap at a capped score.
@@ -96,7 +96,7 @@ template <class S>
 struct Backward : Problem<S> {
   View<const S> out, dout;
   const Wide<S>* lse;
-  Wide<S>* delta;  // [B, H, Tq]: out . dout
+  Wide<S>* delta;  // delta[B, H, Tq] = out . dout for each row
   View<S> dq, dk, dv;
 };
 

@@ -15,7 +15,7 @@ struct CUstream_st;  // the struct behind cudaStream_t
 
 namespace spillway::kernels::cudnn {
 
-/// Values of cudnnBackendDescriptorType_t, CUDNN_BACKEND_..._DESCRIPTOR.
+/// Values of cuDNN's enum cudnnBackendDescriptorType_t, which are named CUDNN_BACKEND_..._DESCRIPTOR.
 enum class Kind : int {
   pointwise = 0,
   engine = 2,
@@ -35,7 +35,7 @@ enum class Kind : int {
   device_properties = 38
 };
 
-/// Values of cudnnBackendAttributeName_t, CUDNN_ATTR_...
+/// Values of cuDNN's enum cudnnBackendAttributeName_t, which are named CUDNN_ATTR_...
 enum class Attribute : int {
   pointwise_mode = 0,
   pointwise_math_precision = 1,
@@ -87,7 +87,7 @@ enum class Attribute : int {
   device_json = 2702
 };
 
-/// Values of cudnnBackendAttributeType_t, CUDNN_TYPE_...
+/// Values of cuDNN's enum cudnnBackendAttributeType_t, which are named CUDNN_TYPE_...
 enum class Type : int {
   handle = 0,
   data_type = 1,
@@ -102,9 +102,9 @@ enum class Type : int {
   character = 24
 };
 
-/// Values of cudnnDataType_t, CUDNN_DATA_...
+/// Values of cuDNN's enum cudnnDataType_t, which are named CUDNN_DATA_...
 enum class Data : int { f32 = 0, f16 = 2, int32 = 4, bf16 = 9, boolean = 11 };
-/// Values of cudnnPointwiseMode_t, CUDNN_POINTWISE_...
+/// Values of cuDNN's enum cudnnPointwiseMode_t, which are named CUDNN_POINTWISE_...
 enum class Pointwise : int {
   add = 0,
   mul = 1,
@@ -117,9 +117,9 @@ enum class Pointwise : int {
   index = 501,
   select = 601
 };
-/// Values of cudnnReduceTensorOp_t, CUDNN_REDUCE_TENSOR_...
+/// Values of cuDNN's enum cudnnReduceTensorOp_t, which are named CUDNN_REDUCE_TENSOR_...
 enum class Reduce : int { add = 0, max = 3 };
-/// The value of cudnnBackendHeurMode_t CUDNN_HEUR_MODE_A.
+/// The value CUDNN_HEUR_MODE_A of cuDNN's enum cudnnBackendHeurMode_t.
 enum class Heuristics : int { a = 3 };
 /// The value of cudnnStatus_t CUDNN_STATUS_SUCCESS. Other values are only turned into text.
 constexpr int kSuccess = 0;
@@ -129,7 +129,7 @@ using RawDescriptor = void*;
 
 /// The functions of the library that are in use.
 struct Library {
-  SharedLibrary library;  // the library they come from; empty in a build that is linked with them
+  SharedLibrary library;  // the library that the functions come from; empty in a build that is linked with them
   size_t (*version)() = nullptr;
   const char* (*error_string)(int status) = nullptr;
   void (*last_error)(char* text, size_t size) = nullptr;

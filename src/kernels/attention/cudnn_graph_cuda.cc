@@ -15,7 +15,7 @@ Data data_of(DType dtype) { return dtype == DType::bf16 ? Data::bf16 : Data::f16
 
 Extents4 in_order(const Extents4& d) { return {d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}; }
 
-// Values of cudnnBackendKnobType_t.
+// Values of cuDNN's enum cudnnBackendKnobType_t.
 enum Knob : i64 { kStages = 14, kKernelConfig = 24, kTileCgaM = 27, kStreamK = 38, kTileM = 40, kTileN = 41 };
 
 // Returns the engine for Blackwell that cudnn-frontend 1.32 pins. No heuristic tells which of an engine's configurations adds in order.
@@ -297,7 +297,7 @@ i64 config_workspace_bytes(const Descriptor& config) { return config.number(Attr
 i64 delta_bytes(const Problem& p) { return p.backward ? round_up(p.batch * p.heads * p.length * 4, 256) : 0; }
 
 i64 workspace_bound(const Problem& p) {
-  constexpr i64 kOfEngine = 4096;  // 256 have been seen
+  constexpr i64 kOfEngine = 4096;  // bytes that an engine needs besides; the most seen was 256
   if (!p.backward) return kOfEngine;
   const i64 rows = p.batch * p.heads, length = round_up(p.length, 128);
   const i64 scores = 2 * rows * length * length, per_head = p.heads == p.kv_heads ? 0 : 2 * 4 * rows * p.length * p.width;

@@ -39,7 +39,7 @@ Layouts thirds(const Problem& problem);
 
 /// The GPU that a plan is made for, given by its handle or by a description (a cudnnBackendDescriptor of Kind::device_properties).
 struct Target {
-  int compute_capability = 0;  // 90 for Hopper
+  int compute_capability = 0;  // compute capability times 10: 90 for Hopper
   Handle handle = nullptr;
   RawDescriptor description = nullptr;
 };
@@ -50,7 +50,7 @@ std::string why_not_on(int compute_capability, i64 version);
 /// An engine and its knobs, by the backend's numbers, which may differ in another version.
 struct Engine {
   i64 index = 0;
-  std::vector<std::pair<i64, i64>> knobs;  // type, value
+  std::vector<std::pair<i64, i64>> knobs;  // pairs of knob type and value
   bool operator==(const Engine&) const = default;
 };
 /// Convert an engine to a text such as "engine 6 k2=5 k13=1" and back.
@@ -83,7 +83,7 @@ class Graph {
 
 /// Returns the workspace that the engine itself requests; backward needs delta_bytes() besides.
 i64 config_workspace_bytes(const Descriptor& config);
-i64 delta_bytes(const Problem& problem);  // a multiple of 256
+i64 delta_bytes(const Problem& problem);  // size of the scratch tensor delta; a multiple of 256
 
 /// Returns a bound of the workspace, delta included, that holds for every engine on every accepted GPU and version; memory plans use it
 /// where no library can be asked. It consists of the score gradients at 2 bytes each, with lengths rounded up to a multiple of 128, and, if

@@ -12,7 +12,7 @@ struct Axis {
   constexpr i64 elems() const { return lanes() * n; }
 };
 
-/// Returns the axis `at` of a shape.
+/// Returns axis number `at` of a shape, seen as [outer, n, inner].
 inline Axis axis_of(const Shape& shape, int at) {
   Axis axis{1, shape[at], 1};
   for (int i = 0; i < shape.rank(); ++i) (i < at ? axis.outer : i > at ? axis.inner : axis.n) *= i == at ? 1 : shape[i];

@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Returns the better of two values.
+// Returns whichever of two values ranks first.
 struct Before {
   Best which;
   template <class W>
@@ -35,7 +35,7 @@ struct BestOfLane {
     const W last = which == Best::largest ? -std::numeric_limits<W>::infinity() : std::numeric_limits<W>::infinity();
     const i64 out = first_of_lane(Axis{axis.outer, k, axis.inner}, lane);
     W before{};
-    i32 before_at = -1;  // none yet
+    i32 before_at = -1;  // -1: no element has been found yet
     for (i64 i = 0; i < k; ++i) {
       W mine = last;
       i32 mine_at = std::numeric_limits<i32>::max();

@@ -11,7 +11,7 @@ struct ClassRows {
   using W = Wide<T>;
   const T* x;
   const i32* targets;
-  const W *weights, *statistics;  // may be null
+  const W *weights, *statistics;  // null weights are all 1; null statistics: x holds log-probabilities
   i64 columns;
   i32 ignored;
   W own, spread;  // own = 1 - smoothing, spread = smoothing / V

@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-// The two numbers of a lane.
+// The softmax statistics of a lane: its largest element and the logarithm of the sum of exponentials.
 template <class W>
 struct LaneOf {
   W largest, log_sum;

@@ -10,7 +10,7 @@
 
 namespace spillway::kernels {
 
-inline constexpr i64 kMaxKernel = 64;  // of each axis
+inline constexpr i64 kMaxKernel = 64;  // most rows, and most columns, of a kernel
 
 /// One axis: grid position i reads source[i * step + offset[t]] for each of the `count` taps that touch the source at some position.
 struct AxisTaps {

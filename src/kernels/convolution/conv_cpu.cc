@@ -39,12 +39,12 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
 // Reading columns from tiles saves gathering each of them, which costs as much as multiplying by this many rows (measured). But it also
 // multiplies the unused places between the rows of a tile.
 constexpr i64 kGatheringRows = 16;
-constexpr i64 kTasks = 8;  // fewest tasks if there is enough work, to keep several threads busy
+constexpr i64 kTasks = 8;  // fewest tasks, if there is enough work, to keep several threads busy
 
 // Returns the grid rows of a tile, or 0 if the columns are gathered. It depends on shape and dtype alone; both ways give the same bits.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
-  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // in a tile pairs of bf16 are not adjacent
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // pairs of bf16 are not adjacent in a tile
   constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
   const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
   if (row.elems() > most) return 0;
@@ -66,8 +66,8 @@ struct Product {
   T* out;
   Place place;
   i64 groups, rows;                 // rows: outputs of one group
-  i64 source_group, weights_group;  // elements from group to group
-  P* packed;                        // the workspace
+  i64 source_group, weights_group;  // elements between two groups of the source, and of the weights
+  P* packed;                        // the workspace, which holds the packed weights
 
   // Returns the rows of one task: few enough for several threads even if there are few columns, and no more than its sums have room for.
   static constexpr i64 kMaxRows = 4 * kStrip;

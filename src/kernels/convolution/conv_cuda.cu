@@ -46,7 +46,7 @@ struct StripProduct {
   T* out;
   Place place;
   i64 groups, rows;                 // rows: outputs of one group
-  i64 source_group, weights_group;  // elements from group to group
+  i64 source_group, weights_group;  // elements between two groups of the source, and of the weights
 
   void run(const Tensor& workspace) const {
     constexpr DType dtype = DTypeOf<T>::value, wide = DTypeOf<Wide<T>>::value;

@@ -9,7 +9,7 @@ namespace spillway::kernels {
 /// The layout of a convolution's workspace: three matrices and the product's own workspace, each at a multiple of 256 bytes. Matrix rows
 /// begin at multiples of 16 bytes, as tensor cores require.
 struct Strips {
-  i64 rows, k, j;      // extents for one group
+  i64 rows, k, j;      // extents of one group's matrices
   i64 width = 0;       // columns of a strip and of its rows in memory; the last strip may have fewer
   i64 k_stride = 0;    // elements between rows of `matrix`
   i64 matrix_at = 0;   // byte offset of [rows, K]: the weights, or the sums of their gradient

@@ -14,7 +14,7 @@ inline constexpr i64 kTileBytes = 192 * kKiB;  // upper limit: what a task may k
 /// One axis of a tile: tap t reads for position i the place i + shift[t] in the lines of phase[t]. Place p of a phase holds source[p * step
 /// + start[phase]].
 struct TileAxis {
-  i64 step, phases = 0, span = 0;  // span: places beyond the last position's own
+  i64 step, phases = 0, span = 0;  // span: the largest shift, by which taps reach beyond the last position's own place
   std::array<i64, kMaxKernel> phase{}, shift{}, start{};
   explicit TileAxis(const AxisTaps& taps);
 };

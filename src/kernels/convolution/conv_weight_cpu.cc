@@ -21,13 +21,12 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-constexpr i64 kBlock = 3 * kStrip;  // columns of the weight that one task sums if it gathers them: more than one strip, so that dy is
-                                    // packed for several strips at once
+constexpr i64 kBlock = 3 * kStrip;  // columns that one task sums if it gathers them; several strips, so that dy is packed less often
 constexpr i64 kTasks = 8;           // fewest tasks if there are many positions: small weights are summed in parts
 constexpr i64 kLeastLine = 4;       // positions of a grid row, below which reading tiles line by line is not faster
-constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles, because dy is packed for all of their taps
+constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles: it packs dy for all their taps
 constexpr i64 kFewOutputs = 8;      // up to so many outputs a vector runs along the lines instead
-constexpr i64 kFewSums = 8192;      // most sums computed that way: each has several parts, which stay in the second-level cache
+constexpr i64 kFewSums = 8192;      // most sums computed that way; their parts stay in the second-level cache
 
 // How a chunk of a sum over positions lies in tiles: whole grid rows, of one image or of several whole images. It depends on shape and
 // dtype alone. If `channels` is 0 the columns are gathered instead.
@@ -67,7 +66,7 @@ struct Cut {
     parts = std::clamp<i64>(ceil_div(kTasks, std::max<i64>(1, groups * blocks)), 1, chunks);
     dots = std::is_same_v<T, Wide<T>> && tiled && outputs <= kFewOutputs && outputs * k <= kFewSums;
     output_stride = dots ? gemm::kDotParts<Wide<T>> : tiled ? 1 : k;
-    k_stride = dots ? outputs * output_stride : tiled ? round_up(outputs, 16) : 1;  // 16: whole vectors
+    k_stride = dots ? outputs * output_stride : tiled ? round_up(outputs, 16) : 1;  // a multiple of 16 makes whole vectors
   }
   i64 part_elems() const { return k * std::max(outputs, k_stride); }
   i64 elems() const { return groups * parts * part_elems(); }

@@ -28,11 +28,11 @@ struct WinogradProduct {
   Columns columns;
   Weights<float> weights;
   const float* source;
-  const float* bias;  // may be null
+  const float* bias;  // null: no bias
   float* out;
   i64 image_stride;                 // elements from image to image of `out`
   i64 groups, rows;                 // rows: outputs of one group
-  i64 source_group, weights_group;  // elements from group to group
+  i64 source_group, weights_group;  // elements between two groups of the source, and of the weights
   float* packed;                    // scratch for the transformed weights: winograd_elems() for each group
 
   void run() const;
@@ -54,7 +54,8 @@ class WinogradGradient {
 
   ConvShape shape_;
   Columns columns_;
-  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles: of all images; row: elements of a channel's sums, one for each output
+  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_: tiles of all images; row_: elements in a channel's row of sums, at least one per
+                                                // output
 };
 
 }  // namespace spillway::kernels

@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 kStripTiles = gemm::kStrip;
 constexpr i64 kMostRows = 128;  // most rows of a task: their sums of all points and the strip's tiles fit a second-level cache of 1 MiB
-constexpr i64 kTasks = 8;       // fewest tasks if there is enough work, to keep several threads busy
+constexpr i64 kTasks = 8;       // fewest tasks, if there is enough work, to keep several threads busy
 
 // Measured costs in multiply-adds: transforming a tile of pixels or of sums, transforming and packing a tile of positions, splitting a line
 // of pixels, and transforming a weight, of which one eighth is counted for each image.

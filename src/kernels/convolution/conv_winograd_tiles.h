@@ -12,7 +12,7 @@ inline constexpr i64 kTilePoints = 16, kTileSlack = 16;
 /// unused tile between rows. Strips of tiles run over the blocks of all images.
 struct TileGrid {
   static constexpr i64 kMostWidth = 48;
-  i64 rows, width, blocks, pitch, tiles;  // pitch: tiles from row to row; tiles: of a block
+  i64 rows, width, blocks, pitch, tiles;  // pitch: tiles from one row to the next; tiles: number of tiles in a block
   Pair positions;
 
   explicit TileGrid(Pair positions);

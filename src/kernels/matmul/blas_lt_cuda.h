@@ -13,7 +13,7 @@ namespace spillway::kernels {
 
 /// The functions of the library that are in use, with the names of cublasLt.h.
 struct BlasLt {
-  SharedLibrary library;  // the library they come from; empty in a build that is linked with them
+  SharedLibrary library;  // the library that the functions come from; empty in a build that is linked with them
   decltype(&cublasLtGetStatusName) status_name = nullptr;
   decltype(&cublasLtGetStatusString) status_string = nullptr;
   decltype(&cublasLtCreate) create = nullptr;

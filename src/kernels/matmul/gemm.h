@@ -70,7 +70,7 @@ struct Output {
   i64 row_stride;
   const Wide<P>* added = nullptr;  // added before the product's sums: the sums of earlier chunks, or C's old values; may be data
   i64 added_stride = 0;
-  const P* bias = nullptr;  // one for each of the n columns, added last
+  const P* bias = nullptr;  // one element for each of the n columns, added last
 };
 
 /// An operand packed with inner extent `depth`, of which the part from k = first (a multiple of kDepth) on is used.

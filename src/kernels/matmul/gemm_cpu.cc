@@ -28,7 +28,7 @@ using kernels::HWY_NAMESPACE::store;
 template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
-// Adds the products of one k.
+// Adds the products for a single k to the sums.
 template <int kUsed, class T>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_product(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum) {
   const hn::ScalableTag<T> d;
@@ -190,7 +190,7 @@ HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, cons
   store_edge(edge, kUsed * lanes, rows, columns, c);
 }
 
-// Returns C from element (i, j) on.
+// Returns the part of C that begins at element (i, j).
 template <class P, class Out>
 HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
   return {c.data + i * c.row_stride + j, c.row_stride, c.added ? c.added + i * c.added_stride + j : nullptr, c.added_stride,

@@ -6,7 +6,7 @@
 
 namespace spillway::kernels::gemm {
 
-/// The most rows of A, and the fewest columns of B.
+/// These products take at most kFewRows rows of A and at least kFewRowsColumns columns of B.
 inline constexpr i64 kFewRows = 4, kFewRowsColumns = 32;
 
 /// Whether a B of type T can be multiplied as P: bf16 and f32 as they are, and bf16 widened to f32.
@@ -34,7 +34,7 @@ void pack_words(Operand<T> a, i64 m, i64 k, u32* to);
 template <class P, class T, class Out>
 struct FewRows {
   i64 m, n, k;
-  i64 depth;     // k of one chain of additions, even; kDepth<P> keeps gemm.h's invariant
+  i64 depth;     // extent of k in one chain of additions, even; kDepth<P> keeps gemm.h's invariant
   const u32* a;  // packed by pack_words()
   Operand<T> b;
   Output<P, Out> c;

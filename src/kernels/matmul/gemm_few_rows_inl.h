@@ -29,7 +29,7 @@ constexpr i64 kTogether = 256;
 // Contiguous columns whose sums fit into the first-level cache while rows of B are read over all of them.
 template <int kRows>
 constexpr i64 kPieceColumns = kRows <= 2 ? 2048 : 1024;
-// Elements in a cache line.
+// Elements of type T in a cache line.
 template <class T>
 constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 
@@ -56,7 +56,7 @@ requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_
   }
 }
 
-// Undoes this interleaving in the sums of whole blocks.
+// Undoes the interleaving of load_words() in the sums of whole blocks.
 template <class P>
 HWY_INLINE void put_in_order(i64 n, float* sums) {
   if constexpr (sizeof(P) == 2) {

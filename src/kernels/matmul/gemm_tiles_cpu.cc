@@ -11,7 +11,7 @@
 namespace spillway::kernels::gemm::tiles {
 namespace {
 
-constexpr i64 kTileElems = kRows * kStep;  // 1 KiB
+constexpr i64 kTileElems = kRows * kStep;  // elements of one tile, which takes 1 KiB
 constexpr i64 kTileBytesARow = 64;
 
 // Linux saves the unit's registers only for processes that request it (Documentation/arch/x86/xstate.rst).

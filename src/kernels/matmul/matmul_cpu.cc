@@ -50,7 +50,7 @@ constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 // The layout of the workspace: the packed operand, then such sums, then a bias that is widened like the panels.
 template <class T, class P, class Out>
 struct Workspace {
-  i64 sums, bias, bytes;  // bytes at which the parts begin, and the total
+  i64 sums, bias, bytes;  // byte offsets of the sums and the bias, and the total size
   Workspace(i64 m, i64 n, i64 k) {
     constexpr i64 kWideBytes = sizeof(Wide<T>);
     bytes = packed_bytes<T, P>(m, n, k);

@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Elements between adjacent rows and columns.
+// Elements from one row, and from one column, of a matrix to the next.
 struct Strides {
   i64 row, column;
 };

@@ -101,7 +101,7 @@ MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
 // The plans that the process keeps. They are never destroyed, because at the process's end CUDA may already be gone.
 struct Memo {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // by GPU, which was current when the handle was made
+  std::map<int, cublasLtHandle_t> handles;  // one handle per GPU, which was current when the handle was made
   std::map<MatmulKey, MatmulPlan> plans;
 
   static Memo& of_process() {

@@ -17,7 +17,7 @@ namespace spillway::kernels {
 struct BlasMatrix {
   i64 rows, columns;
   i64 leading;      // elements from one column to the next
-  bool transposed;  // it is used transposed
+  bool transposed;  // BLAS uses the matrix transposed
   i64 alignment;    // bytes that divide its address: derived from the extents, less only if the address itself is aligned worse
   auto operator<=>(const BlasMatrix&) const = default;
 };
@@ -40,7 +40,7 @@ struct MatmulKey {
 struct MatmulPlan {
   cublasLtHandle_t handle;
   BlasLtLayout a, b, d;
-  std::optional<cublasLtMatmulAlgo_t> algo;  // none: the library has no kernel for it
+  std::optional<cublasLtMatmulAlgo_t> algo;  // empty: the library has no kernel for the product
   bool adds_bias = false;                    // the kernel adds the bias
   i64 workspace_bytes = 0;
 };

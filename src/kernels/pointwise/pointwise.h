@@ -21,7 +21,7 @@ enum class Pointwise {
   clamp,             // a limited to [p, q]
   absolute_slope,    // b sign(a)
   power_slope,       // b p a^(p - 1)
-  leaky_relu_slope,  // this and the next four: b times the derivative at a
+  leaky_relu_slope,  // this op and the next four compute b times the derivative at a
   elu_slope,
   softplus_slope,
   hardswish_slope,
@@ -38,7 +38,7 @@ enum class Pointwise {
   divergence_of_logs,  // exp(b) (b - a)
   // The following are c times the derivative of one of these formulas by a, unless another operand is named.
   pow_base_slope,
-  pow_exponent_slope,  // by b
+  pow_exponent_slope,  // the derivative is by b
   larger_slope,        // c if a > b, half of c if they are equal, else 0
   squared_error_slope,
   absolute_error_slope,

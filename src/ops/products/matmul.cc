@@ -29,7 +29,7 @@ Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
 // A contiguous operand [..., R, C] whose batch of matrices is broadcast to the batch of the product.
 struct Matrices {
   Tensor all;
-  Shape batch, step;  // the product's batch extents; matrices to skip along each of its axes
+  Shape batch, step;  // batch: the product's batch extents; step: matrices to skip along each of its axes
   bool flipped;       // each matrix is used transposed
 
   Matrices(const Tensor& x, bool flip, const Shape& stretched)
