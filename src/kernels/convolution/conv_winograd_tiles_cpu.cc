@@ -228,9 +228,9 @@ constexpr i64 kMostPitch = TileGrid::kMostWidth + 1;
 // Four planes of lines. The rows of tiles that a strip touches, and one more, have at most 3 pitch + kWinogradTiles - 2 tiles.
 constexpr i64 kChannelElems = 4 * (3 * kMostPitch + kWinogradTiles + kTileSlack);
 
-// Transforms the tiles of all channels. `more`: how many rows and columns of pixels' tiles a tile needs beyond its own. Vectors that are
-// written too far are overwritten later by the right values, since a channel's stretches follow each other and the next channel's come
-// after them.
+// Transforms the tiles of all channels. `more` is the number of rows of tiles below a tile, and of columns beside it, whose pixels it reads
+// too. Vectors that are written too far are overwritten later by the right values, since a channel's stretches follow each other and the
+// next channel's come after them.
 template <class Transform>
 void transform(const TileGrid& grid, const TileSource& source, i64 more, i64 begin, i64 n, float* to, i64 channel_stride,
                Transform points) {
