@@ -1,7 +1,8 @@
-// A folder that appears whole or not at all: a checkpoint, an export. It is filled beside its final place (data/beside.h), every file and
-// folder in it is fsynced, then it takes its place. An old folder at the final place is exchanged for the new one in one step, where that
-// is wanted. Several ranks may write files into path(); one owns the AtomicFolder. One thread. Errors: Error(io) with path and errno; a
-// full disk is said so in words; those of data/beside.h.
+// AtomicFolder writes a whole folder atomically: a checkpoint or an export appears under its final name complete or not at all. The folder
+// is filled under a temporary name next to its final path (data/beside.h); commit() fsyncs every file and sub-folder and renames it. An
+// existing folder is exchanged for the new one in one step where the caller asked for replacement. Several ranks may write files into
+// path(), but only one rank owns the AtomicFolder. An object is used by one thread. Errors: Error(io) with path and errno, which says in
+// words when the disk is full, and the errors of data/beside.h.
 #pragma once
 #include <filesystem>
 #include <string_view>
@@ -12,17 +13,17 @@ namespace spillway::data {
 
 class AtomicFolder {
  public:
-  /// Makes the partial folder, and the parents it needs. `existing`: refuse or replace.
+  /// Creates the temporary folder and missing parent folders. `existing` must be Existing::refuse or Existing::replace.
   AtomicFolder(const std::filesystem::path& final_path, Existing existing) : beside_(final_path, Beside::Kind::folder, existing) {}
 
-  /// Where to put the files until commit(). It goes when commit() is not reached.
+  /// Returns the temporary folder, into which the files go until commit(). The destructor removes it if commit() was not reached.
   const std::filesystem::path& path() const { return beside_.path(); }
   const std::filesystem::path& final_path() const { return beside_.final_path(); }
 
-  /// Writes and fsyncs one file; `name` may name subfolders, which are made.
+  /// Writes and fsyncs one file. `name` is relative to path(); sub-folders that it names are created.
   void write_text(const std::filesystem::path& name, std::string_view text);
 
-  /// After it returns the folder is at its final place and survives a power loss.
+  /// Moves the folder to its final path. Once this returns, the folder and its contents survive a power loss.
   void commit();
 
  private:

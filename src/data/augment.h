@@ -1,4 +1,4 @@
-// Random changes to images in training. Pure functions.
+// Data augmentation: random crops and flips of training images. Pure functions.
 #pragma once
 #include <array>
 #include <span>
@@ -8,14 +8,16 @@
 
 namespace spillway::data {
 
-/// What is done to them: crop_and_flip() by philox(key, 0, a row's number over the run).
+/// Options of the augmentation. Each image goes through crop_and_flip() with the random numbers philox(key, 0, row), where `row` is the
+/// number of the image's row counted over the whole run.
 struct Augmentation {
   i64 border = 4;
   RandomKey key;
 };
 
-/// torchvision's RandomCrop(size, padding=border) and RandomHorizontalFlip(): black pixels around, a window of the image's own size at one
-/// of (2 border + 1)^2 places, mirrored in half of the cases. `random`: the first three words decide.
+/// Does what torchvision's RandomCrop(size, padding=border) and RandomHorizontalFlip() do. The image gets a black border, a window of the
+/// image's own size is taken at one of (2 border + 1)^2 positions, and half of the windows are mirrored. The first three words of `random`
+/// decide the vertical offset, the horizontal offset and the flip.
 void crop_and_flip(std::span<const u8> pixels_CHW, const Shape& shape_CHW, i64 border, const std::array<u32, 4>& random,
                    std::span<u8> changed_CHW);
 

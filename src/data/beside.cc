@@ -20,23 +20,23 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".partial-";
 
-// "runs/x/" and "runs/x" are one place.
+// Normalises the path so that "runs/x/" and "runs/x" are the same.
 fs::path without_trailing_slash(const fs::path& path) {
   const fs::path normal = path.lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-// Makes the folders that are missing above a new one, and their names durable.
+// Creates missing folders up to `path` and fsyncs their parents, so that the new names survive a power loss.
 void make_durable_folders(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return;
   if (path != parent_of(path)) make_durable_folders(parent_of(path));
-  fs::create_directory(path, error);  // another rank may have been quicker: no error
+  fs::create_directory(path, error);  // no error if another rank created it first
   if (error) throw_io("create the folder", path, error.value());
   sync_path(parent_of(path));
 }
 
-// `final_name` of `<final_name>.partial-<pid>` or `<final_name>.partial-<pid>-<n>`; empty: it is no such name.
+// Returns `final_name` if `name` is `<final_name>.partial-<pid>` or `<final_name>.partial-<pid>-<n>`, otherwise an empty string.
 std::string final_name_of(const std::string& name) {
   const size_t mark = name.rfind(kMark);
   if (mark == name.npos) return "";
@@ -47,7 +47,7 @@ std::string final_name_of(const std::string& name) {
 
 int open_for_lock(const fs::path& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }
 
-// Its maker is dead: nobody has it locked, and the filesystem would tell.
+// Returns true if the process that created `path` is dead: nobody holds its flock. On a filesystem without flock the answer is false.
 bool is_left(const fs::path& path) {
   const int descriptor = open_for_lock(path);
   if (descriptor < 0) return false;
@@ -56,7 +56,7 @@ bool is_left(const fs::path& path) {
   return free;
 }
 
-// What has such a name in `parent` and is a file or a folder. What cannot be listed stays.
+// Lists the files and folders in `parent` that have such a partial name. Entries that cannot be listed are skipped.
 std::vector<fs::path> partial_in(const fs::path& parent) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -71,7 +71,7 @@ std::vector<fs::path> partial_in(const fs::path& parent) {
 
 void remove_left_of(const fs::path& final_path) {
   for (const fs::path& path : partial_in(parent_of(final_path))) {
-    std::error_code ignored;  // another user's, perhaps
+    std::error_code ignored;  // it may belong to another user
     if (final_name_of(path.filename().string()) == final_path.filename() && is_left(path)) fs::remove_all(path, ignored);
   }
 }
@@ -98,19 +98,21 @@ Beside::Beside(const fs::path& final_path, Kind kind, Existing existing)
   make();
 }
 
-// The lock is taken before anybody takes the new one for the rest of a dead process, or else it is made again.
+// Creates the partial file or folder and locks it. Before the lock is taken, another process may mistake the new file for a leftover and
+// remove it; then it is created again.
 void Beside::make() {
   const std::string name = final_.string() + std::string(kMark) + std::to_string(::getpid());
   for (int attempt = 0;; ++attempt) {
     beside_ = attempt == 0 ? name : fmt::format("{}-{}", name, attempt);
     const int made = kind_ == Kind::folder ? ::mkdir(beside_.c_str(), 0777)
                                            : ::open(beside_.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (made < 0 && errno == EEXIST && attempt < 1000) continue;  // a thread of ours, or a process of the same number elsewhere
+    // name taken by another thread, or by a process with the same pid on another machine
+    if (made < 0 && errno == EEXIST && attempt < 1000) continue;
     if (made < 0) throw_io("create", beside_, errno);
     lock_ = kind_ == Kind::folder ? open_for_lock(beside_) : made;
     if (lock_ < 0 && errno == ENOENT) continue;
     if (lock_ < 0) throw_io("open", beside_, errno);
-    const bool locked = ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // without flock nobody removes it
+    const bool locked = ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // on a filesystem without flock nobody removes it
     struct stat ours {};
     if (locked && ::fstat(lock_, &ours) == 0 && identity_of(beside_) == Identity{ours.st_dev, ours.st_ino}) return;
     ::close(lock_);
@@ -123,12 +125,13 @@ Beside::~Beside() {
   ::close(lock_);
 }
 
-// False: something is there.
+// Returns false if something exists at the final path.
 bool Beside::take_free_place() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
   if (errno != EINVAL && errno != ENOSYS) throw_io("rename what is finished to", final_, errno);
-  // Some filesystems do not know the flag. There a second name is given to a file, and a rename refuses a folder that is not empty.
+  // Some filesystems do not support RENAME_NOREPLACE. For a file, link() fails if the name exists; for a folder, rename() fails if the
+  // target is not empty.
   if (kind_ == Kind::file && ::link(beside_.c_str(), final_.c_str()) == 0) {
     ::unlink(beside_.c_str());
     return true;
@@ -138,22 +141,25 @@ bool Beside::take_free_place() {
   throw_io("rename what is finished to", final_, errno);
 }
 
-// What comes out of the final place is looked at before it goes.
+// Replaces the old file or folder. What comes out of the final path is checked before it is removed: it must be what was there at the
+// beginning.
 void Beside::exchange() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
-    if (errno == ENOENT && take_free_place()) return;  // the old one was removed meanwhile
+    if (errno == ENOENT && take_free_place()) return;  // the old one was removed in the meantime
     if (errno != EINVAL && errno != ENOSYS) throw_io("exchange the old one for what is finished at", final_, errno);
     if (identity_of(final_) != before_) keep_for_the_user();
     if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename what is finished to", final_, errno);
     return;
   }
-  done_ = true;  // what lies beside is now the old one, or another program's: no error from here on may remove it
+  // The partial name now holds the old file, or another program's: no error from here on may remove it.
+  done_ = true;
   if (identity_of(beside_) != before_) {
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("put back", final_, errno);
     keep_for_the_user();
   }
   sync_path(parent_of(final_));
-  std::error_code ignored;  // now the old one; what cannot be removed is found by the next who writes there
+  // The partial name now holds the old one. If it cannot be removed, the next writer to this path removes it.
+  std::error_code ignored;
   fs::remove_all(beside_, ignored);
 }
 

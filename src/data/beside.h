@@ -1,8 +1,8 @@
-// A new file or folder that is made beside its final place, as `<final>.partial-<pid>`, and takes that place when it is whole. Death at any
-// instant leaves what was there before. What its maker has not seen there when it began is never replaced: another program's file that
-// comes to be meanwhile stays, and so does what we made, under a name that the error tells. While it is being made its maker holds a lock
-// (flock) on it, by which the rest of a process that died is told from the work of one that lives: making a new one removes such rests of
-// the same final place. One thread. Errors: Error(io) with path and errno; Error(usage) as said.
+// Beside creates a file or folder atomically: it is written next to its final path as `<final>.partial-<pid>` and renamed when it is
+// complete. A crash at any instant leaves what was at the final path before. A file that another program creates at the final path in the
+// meantime is never replaced: it stays, and our finished one is kept under a name that the error message gives. The writer holds a lock
+// (flock) on the partial file while it works. The lock tells leftovers of a dead process from the work of a live one; a new writer removes
+// leftovers of the same final path. An object is used by one thread. Errors: Error(io) with path and errno; Error(usage) where noted.
 #pragma once
 #include <sys/types.h>
 
@@ -14,20 +14,22 @@
 
 namespace spillway::data {
 
-/// What may be at the final place already.
+/// What may already exist at the final path.
 enum class Existing {
-  refuse,     // nothing: whatever is there is an Error(usage)
-  replace,    // what was there when we began
-  overwrite,  // anything: of several who write one file at once the last one wins. For files that only this program writes. Not for folders
+  refuse,   // nothing may exist there; otherwise Error(usage)
+  replace,  // what existed when the writer began is replaced
+  // Anything is replaced. If several processes write one file at once, the last one wins. This is for files that only this program writes,
+  // and not allowed for folders.
+  overwrite,
 };
 
 class Beside {
  public:
   enum class Kind { file, folder };
 
-  /// Makes the empty file or folder; for a folder also those above that are missing.
+  /// Creates the empty partial file or folder. For a folder, missing parent folders are created too.
   Beside(const std::filesystem::path& final_path, Kind kind, Existing existing);
-  /// Removes it unless put_in_place() was reached.
+  /// Removes the partial file or folder unless put_in_place() was reached.
   ~Beside();
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
@@ -35,15 +37,16 @@ class Beside {
   const std::filesystem::path& path() const { return beside_; }
   const std::filesystem::path& final_path() const { return final_; }
 
-  /// The contents are on stable storage already; on return the name is as well. Error(io) when something came to be at the final place.
+  /// Renames to the final path. The contents must already be on stable storage; on return the name is too. Throws Error(io) if something
+  /// appeared at the final path after construction.
   void put_in_place();
 
-  /// Removes what was left beside things in `parent`, and says what. Call it where nobody can be writing there, because the run folder's
-  /// lock is held: then it needs no flock.
+  /// Removes all partial files and folders that dead processes left in `parent`, and returns their paths. It ignores the flocks, so call it
+  /// only when nobody else can be writing there, that is, while the run folder's lock is held.
   static std::vector<std::filesystem::path> remove_left(const std::filesystem::path& parent);
 
  private:
-  /// Which file or folder stands at a name, whatever is in it.
+  /// Identifies the file or folder that a path leads to by device and inode number, whatever its contents.
   struct Identity {
     dev_t device;
     ino_t number;
@@ -60,17 +63,17 @@ class Beside {
   const Existing existing_;
   std::optional<Identity> before_;
   std::filesystem::path beside_;
-  int lock_ = -1;  // a descriptor
+  int lock_ = -1;  // file descriptor that holds the flock
   bool done_ = false;
 };
 
-/// A new file that is written beside its place.
+/// A new file that is written under a temporary name and renamed by commit().
 class AtomicFile {
  public:
   AtomicFile(const std::filesystem::path& final_path, Existing existing);
   File& file() { return file_; }
   const std::filesystem::path& final_path() const { return beside_.final_path(); }
-  /// Syncs it and puts it in place.
+  /// Fsyncs and closes the file and moves it to its final path.
   void commit();
 
  private:

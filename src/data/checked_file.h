@@ -1,5 +1,5 @@
-// Files whose bytes are known by their checksums: CRC32C of blocks of 256 KiB. Whoever writes one sums up what he writes, in pieces of any
-// order and by several processes; whoever reads one gets no byte of a block that differs from what was written.
+// Files that are verified against checksums: one CRC32C for each block of 256 KiB. Writers accumulate the checksums of what they write, in
+// pieces of any order and from several processes. A reader never receives a byte of a block whose checksum does not match.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -14,22 +14,22 @@ namespace spillway::data {
 
 constexpr i64 kChecksumBlockBytes = 256 * kKiB;
 
-/// Of a file of `bytes`: one checksum of each block, the last one shorter.
+/// The checksums of a file of `bytes` bytes: one for each block, of which the last may be shorter.
 struct FileChecksums {
   i64 bytes = 0;
   std::vector<u32> blocks;
   static i64 block_count(i64 bytes) { return (bytes + kChecksumBlockBytes - 1) / kChecksumBlockBytes; }
 };
 
-/// Sums over what is written to a file of `bytes`. Thread-safe.
+/// Accumulates the block checksums of a file of `bytes` bytes while it is written. Thread-safe.
 class ChecksumSums {
  public:
   explicit ChecksumSums(i64 bytes);
-  /// Bytes of the file from `offset`, each once over all who write.
+  /// Adds `written`, the file's bytes from `offset` on. Over all writers together, every byte of the file must be added exactly once.
   void add(i64 offset, std::span<const std::byte> written);
-  /// What was added here; those of several writers go together by XOR.
+  /// Returns the sums of what was added to this object. The sums of several writers are combined by XOR.
   std::vector<u32> sums() const;
-  /// Of the file whose sums these are, over all writers.
+  /// Returns the checksums of a file, given the combined sums of all its writers.
   static FileChecksums checksums(i64 bytes, std::span<const u32> sums);
 
  private:
@@ -37,14 +37,14 @@ class ChecksumSums {
   std::vector<std::atomic<u32>> sums_;
 };
 
-/// What a file holds is not what was written. Error(data).
+/// The error that a file does not contain what was written to it. Its code is Error(data).
 class Damaged : public Error {
  public:
-  /// Bytes [begin, end) of the file; `within` names what they are.
+  /// Reports bytes [begin, end) of a file as damaged. `within` says what they are, for example which tensor.
   Damaged(const std::filesystem::path& path, i64 begin, i64 end, const std::string& within = "");
-  /// Of a file that cannot even be taken apart: `wrong` in words.
+  /// Reports a file that cannot even be parsed. `wrong` says in words what is wrong.
   explicit Damaged(const std::filesystem::path& folder, const std::string& wrong);
-  /// What is wrong, without what to do about it.
+  /// Returns what is wrong, without the advice that what() adds.
   const std::string& wrong() const { return wrong_; }
   i64 begin() const { return begin_; }
   i64 end() const { return end_; }
@@ -54,17 +54,17 @@ class Damaged : public Error {
   i64 begin_ = 0, end_ = 0;
 };
 
-/// A file read through its checksums; without them as it is. Holds a few blocks. Thread-safe.
+/// A file that is read through its checksums; without checksums it is read unverified. It caches a few blocks. Thread-safe.
 class CheckedFile {
  public:
-  /// Error(data): it cannot be opened. Damaged: it has another size.
+  /// Throws Error(data) if the file cannot be opened, and Damaged if its size differs from the one in `checksums`.
   explicit CheckedFile(const std::filesystem::path& path, std::optional<FileChecksums> checksums = {});
   CheckedFile(CheckedFile&&) noexcept;
   ~CheckedFile();
 
   const std::filesystem::path& path() const;
   i64 size_bytes() const;
-  /// Throws Damaged, naming the block in bytes of the file.
+  /// Fills `into` from `offset`. Throws Damaged with the byte range of the block if a checksum does not match.
   void read(i64 offset, std::span<std::byte> into) const;
 
  private:

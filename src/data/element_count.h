@@ -1,4 +1,4 @@
-// How many elements a tensor of a file has, by extents that nobody has vouched for. Pure function.
+// Counts the elements of a tensor from extents (sizes of its axes) that come from an untrusted file. Pure function.
 #pragma once
 #include <optional>
 #include <span>
@@ -7,11 +7,12 @@
 
 namespace spillway::data {
 
-/// No tensor of a file has more, so that bytes of any type and the sums of a few of them stay far within 64 bits, and within Shape's bound.
+/// Upper limit on the elements of a tensor in a file. It keeps byte counts of any dtype, and sums of a few of them, far within 64 bits and
+/// within Shape's own limit.
 constexpr i64 kMostElements = i64{1} << 56;
 
-/// Their product. None where one is negative or where the product of all but the zeros is beyond kMostElements: the strides of an empty
-/// tensor are products of its other extents.
+/// Returns the product of the extents. Returns nothing if an extent is negative or if the product of all nonzero extents exceeds
+/// kMostElements. Zeros are left out of that check because the strides of an empty tensor are products of its other extents.
 inline std::optional<i64> element_count(std::span<const i64> extents) {
   i64 product = 1;
   bool empty = false;

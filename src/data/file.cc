@@ -20,17 +20,17 @@ namespace {
 
 std::string in_words(int error) { return fmt::format("{} (errno {})", std::strerror(error), error); }
 
-// Linux moves at most 2 GiB - 4 KiB in one call; smaller pieces also let a signal through.
+// Linux transfers at most 2 GiB - 4 KiB per call. Smaller pieces also let a signal interrupt a long transfer.
 constexpr size_t kPieceBytes = size_t{1} << 30;
 
-// Not every filesystem can: there sync() has more to do.
+// Calls sync_file_range. Some filesystems do not support it; that is no error, because sync() then does all the work.
 void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
   if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP)
     return;
   throw_io(fmt::format("send {} bytes at offset {} of", bytes, offset), file.path(), errno);
 }
 
-// Whatever is expected of the file, a pointer of Git LFS is not it.
+// Throws if the file is a Git LFS pointer, which no caller can want to read.
 void refuse_pointer(const File& file) {
   if (file.size_bytes() >= kLfsPointerLimitBytes) return;
   std::string text(static_cast<size_t>(file.size_bytes()), ' ');

@@ -1,7 +1,7 @@
-// A file on disk as the data room sees it: positioned reads and writes that are resumed when short, and every failure an Error that names
-// the path, the offset and errno. Positioned access is thread-safe. Reading is by pread, not by mapping: a page that cannot be read is then
-// an Error(io) instead of a SIGBUS, and the page cache is the same. Errors: opening for reading Error(data) (unreadable); everything else
-// Error(io), a full disk said so in words.
+// File wraps a file on disk: reads and writes at given offsets, which resume after short transfers, and errors that name the path, the
+// offset and errno. Reads and writes at offsets are thread-safe. Reading uses pread instead of mmap, so a page that cannot be read gives
+// Error(io) rather than a SIGBUS; the page cache works the same. Errors: Error(data) if a file cannot be opened for reading; Error(io) for
+// everything else, which says in words when the disk is full.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -15,36 +15,37 @@ namespace spillway::data {
 
 class File {
  public:
-  /// An existing regular file, no pointer of Git LFS (base/lfs_pointer.h). Anything else is refused at once: a named pipe is not waited
-  /// for, and opening a device does not act on it.
+  /// Opens an existing regular file for reading. Anything else is refused at once: a Git LFS pointer (base/lfs_pointer.h), a named pipe
+  /// (open would block) or a device (opening it might act on it).
   static File open(const std::filesystem::path& path);
-  /// A new, empty file; an old one of that name is emptied.
+  /// Creates an empty file; an existing file of that name is truncated.
   static File create(const std::filesystem::path& path);
-  /// An existing regular file, to be written into: others may write other parts of it.
+  /// Opens an existing regular file for writing at offsets. Other processes may write other parts of it.
   static File open_to_write(const std::filesystem::path& path);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();
 
   const std::filesystem::path& path() const { return path_; }
-  /// For locks.
+  /// Returns the file descriptor, for locking.
   int descriptor() const { return fd_; }
-  /// When it was opened, or as last resized.
+  /// Returns the size when the file was opened or last resized.
   i64 size_bytes() const { return size_bytes_; }
 
-  /// Fills `into` from `offset`; the end of the file before that is an Error(io): it was shortened since it was opened.
+  /// Fills `into` from `offset`. Throws Error(io) if the file ends before that, because then it was shortened after it was opened.
   void read(i64 offset, std::span<std::byte> into) const;
   void write(i64 offset, std::span<const std::byte> from);
   void resize(i64 bytes);
-  /// resize() of a file that is to be written whole: the disk gives the room now, in one piece, where it can.
+  /// Resizes a file that will be written whole. Where the filesystem can, the disk space is allocated now, in one piece.
   void reserve(i64 bytes);
-  /// Starts sending what was written to [offset, offset + bytes) to the disk; does not wait.
+  /// Starts writeback of [offset, offset + bytes) from the page cache to the disk without waiting for it.
   void send(i64 offset, i64 bytes);
-  /// Waits until it is there (its contents, not the file's size and name: sync() does that) and drops it from the page cache.
+  /// Waits until that range is on the disk and drops it from the page cache. It covers the contents only, not the file's size and name;
+  /// sync() covers those.
   void send_and_drop(i64 offset, i64 bytes);
-  /// Waits until the contents are on stable storage.
+  /// Waits until the file's contents are on stable storage.
   void sync();
-  /// Closes and reports what closing reports; the destructor closes silently.
+  /// Closes the file and throws if closing reports an error. The destructor ignores such errors.
   void close();
 
  private:
@@ -55,26 +56,29 @@ class File {
   i64 size_bytes_ = 0;
 };
 
-/// Throws Error(io): "[file] cannot <what> <path>: <errno in words> (errno n)", with the cure where the disk or the quota is full.
+/// Throws Error(io) "[file] cannot <what> <path>: <errno in words> (errno n)". The message adds a remedy if the disk or the quota is full.
 [[noreturn]] void throw_io(std::string_view what, const std::filesystem::path& path, int error);
 
-/// fsync of a file or a folder by name. A folder's fsync makes the names in it durable.
+/// Calls fsync on a file or folder by path. The fsync of a folder makes the names in it durable.
 void sync_path(const std::filesystem::path& path);
 
-/// The folder a path lies in.
+/// Returns the folder that contains `path`.
 std::filesystem::path parent_of(const std::filesystem::path& path);
 
-/// A file of this text, its contents on stable storage on return; an old one of that name is emptied first.
+/// Writes a file with this text. Its contents are on stable storage on return. An existing file of that name is truncated first.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
-/// The same, whole or not at all: written beside and renamed (data/beside.h), the name durable on return. Death at any instant leaves the
-/// old file or the new one; a failure before the rename, the old one and nothing beside. Of several who replace one file the last one wins.
+/// Replaces a file by this text atomically: it is written under a temporary name and renamed (data/beside.h), and the name is durable on
+/// return. A crash at any instant leaves either the old file or the new one. A failure before the rename leaves the old one and no
+/// temporary file. If several processes replace one file, the last one wins.
 void replace_text(const std::filesystem::path& path, std::string_view text);
 
-/// The first bytes of a regular file, at most `count`; empty where there is none that can be read. Never waits, as for a named pipe.
+/// Returns the first bytes of a regular file, `count` at most. Returns an empty string if there is no such file or it cannot be read. It
+/// never blocks, not even on a named pipe.
 std::string beginning_of(const std::filesystem::path& path, size_t count);
 
-/// Text from an untrusted file made fit for a message: in quotes, control and non-ASCII characters escaped, at most about 100 characters.
+/// Prepares text from an untrusted file for a message: puts it in quotes, escapes control and non-ASCII characters, and cuts it at about
+/// 100 characters.
 std::string in_quotes(std::string_view text);
 
 }  // namespace spillway::data

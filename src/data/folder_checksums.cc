@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char *kOwnKey = "manifest_crc32c", *kKey = "checksums", *kZeros = "00000000";
-constexpr i64 kManifestLimitBytes = i64{1} << 30;  // of a checkpoint of 32 TiB
+constexpr i64 kManifestLimitBytes = i64{1} << 30;  // enough for the manifest of a checkpoint of 32 TiB
 constexpr size_t kDigits = 8;
 
 [[noreturn]] void reject(const fs::path& manifest, const std::string& why) {
@@ -44,7 +44,7 @@ std::string whole_text(const fs::path& path, i64 limit_bytes) {
   return text;
 }
 
-// Where the eight digits of the manifest's own checksum stand.
+// Returns the position of the eight hex digits of the manifest's own checksum, or npos.
 size_t own_place(const std::string& text) {
   const std::string before = fmt::format("\"{}\": \"", kOwnKey);
   const size_t at = text.find(before);
@@ -74,7 +74,7 @@ FileChecksums parse_file(const fs::path& manifest, const std::string& name, cons
   return checksums;
 }
 
-// The tensors of which bytes [begin, end) of a file are, where its header can still be read.
+// Names the tensors that bytes [begin, end) of a file belong to. Returns an empty string if its header cannot be read.
 std::string tensors_in(const fs::path& path, i64 begin, i64 end) {
   try {
     return path.extension() == ".safetensors" ? SafetensorsReader(path).describe(begin, end) : "";
@@ -86,7 +86,7 @@ std::string tensors_in(const fs::path& path, i64 begin, i64 end) {
 void find_damage(const fs::path& path, const FileChecksums& checksums, std::vector<std::string>& found) try {
   const CheckedFile file(path, checksums);
   std::vector<std::byte> block(static_cast<size_t>(kChecksumBlockBytes));
-  i64 begin = -1, end = 0;  // of the stretch that is open
+  i64 begin = -1, end = 0;  // the damaged range found so far; begin is -1 if there is none
   const auto close = [&] {
     if (begin >= 0) found.push_back(Damaged(path, begin, end, tensors_in(path, begin, end)).wrong());
     begin = -1;
@@ -108,7 +108,7 @@ void find_damage(const fs::path& path, const FileChecksums& checksums, std::vect
   found.emplace_back(e.what());
 }
 
-// Whether it names a file of the folder, or of a folder in it, in one way only.
+// Returns true if `name` is a relative path that stays inside the folder and is in normal form, so that each file has only one name.
 bool is_inside(const std::string& name) {
   const fs::path path(name);
   if (name.empty() || name == "." || path.is_absolute() || !path.has_filename()) return false;
@@ -125,7 +125,7 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   const size_t place = own_place(text);
   if (place == text.npos) {
     const bool ours = text.find(fmt::format("\"{}\"", kKey)) != text.npos && text.find("\"block_bytes\"") != text.npos;
-    if (!ours) return {};  // no checkpoint of ours, or one from before there were any
+    if (!ours) return {};  // not a checkpoint of ours, or one from a version without checksums
     throw Damaged(manifest, 0, static_cast<i64>(text.size()));
   }
   if (number(std::string_view(text).substr(place, kDigits)) != own_checksum(text, place))

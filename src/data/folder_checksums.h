@@ -1,5 +1,5 @@
-// The checksums of a folder's files, in its manifest.json: a checkpoint. The manifest is an object that says more than that; it carries its
-// own checksum, over the text as it is with "manifest_crc32c" as eight zeros.
+// Reads and writes the checksums that a checkpoint folder's manifest.json holds for the folder's files. The manifest is a JSON object with
+// other members too. It also carries a checksum of itself ("manifest_crc32c"), computed over its text with that field set to eight zeros.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -13,17 +13,18 @@ namespace spillway::data {
 
 class FolderChecksums {
  public:
-  /// What `folder`'s manifest says; of a folder without one, or whose manifest has no checksums, nothing is known. Damaged: the manifest is
-  /// not what was written. Error(data): unreadable.
+  /// Reads the checksums from the manifest in `folder`. The result is empty if there is no manifest or if it holds no checksums. Throws
+  /// Damaged if the manifest does not match its own checksum, and Error(data) if it cannot be read.
   static FolderChecksums of(const std::filesystem::path& folder);
 
   bool any() const { return !files_.empty(); }
-  /// By its name, with the folder before it where it lies in one ("additional_chat_templates/rag.jinja"); none: nothing is known of it.
+  /// Returns the checksums of a file, or nothing if none are known. `file` is the path within the folder, such as
+  /// "additional_chat_templates/rag.jinja".
   std::optional<FileChecksums> find(const std::string& file) const;
   const std::map<std::string, FileChecksums>& files() const { return files_; }
 
   void add(const std::string& file, FileChecksums checksums) { files_.insert_or_assign(file, std::move(checksums)); }
-  /// The text of manifest.json: the members of `object`, a JSON object's text, with these checksums and the manifest's own.
+  /// Returns the text for manifest.json: the members of the JSON object `object`, plus these checksums and the manifest's own checksum.
   std::string seal(const std::string& object) const;
 
  private:
@@ -32,11 +33,11 @@ class FolderChecksums {
 
 constexpr const char* kManifestName = "manifest.json";
 
-/// The contents of a small file of the folder (16 MiB at most), checked. Throws Damaged, Error(data).
+/// Reads a small file of the folder, 16 MiB at most, and verifies it. Throws Damaged or Error(data).
 std::string read_checked_text(const FolderChecksums& checksums, const std::filesystem::path& path);
 
-/// Reads every file of the folder that it has checksums of, to the end. What is damaged or missing, in words, one entry for each stretch of
-/// a file; empty: all is as it was saved. Damaged, Error(data): the manifest itself.
+/// Verifies every file for which the folder's manifest has checksums. Returns one sentence for each damaged byte range or missing file; the
+/// list is empty if all files are as they were saved. Throws Damaged or Error(data) if the manifest itself is bad.
 std::vector<std::string> damage_of(const std::filesystem::path& folder);
 
 }  // namespace spillway::data

@@ -1,4 +1,5 @@
-// Images with classes, by number, read from their files as they are asked for. data/images opens them.
+// ImageSource is the interface to a set of labelled images. Images are addressed by number and read from their files on demand. data/images
+// opens such sources.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,22 +8,22 @@
 
 namespace spillway::data {
 
-/// What images a source has, and a model reads.
+/// The shape and the classes of images, as a source provides them and a model expects them.
 struct ImageFormat {
   Shape shape_CHW;
   i64 classes = 0;
-  std::vector<std::string> class_names;  // UTF-8, of each class; empty: they have none
+  std::vector<std::string> class_names;  // UTF-8 name of each class; empty if the classes have no names
   bool operator==(const ImageFormat&) const = default;
 };
 
-/// Thread-safe.
+/// A set of images with class labels. Thread-safe.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   virtual const std::string& name() const = 0;
   virtual i64 images() const = 0;
   virtual const ImageFormat& format() const = 0;
-  /// Pixels [C, H, W] of one, and its class.
+  /// Copies the pixels [C, H, W] of image number `image` into `pixels_CHW` and returns its class.
   virtual i32 read(i64 image, std::span<u8> pixels_CHW) const = 0;
 };
 

@@ -13,7 +13,8 @@
 namespace spillway::data {
 namespace {
 
-// The last `fraction` of the windows, to the nearest; a fraction in between takes and leaves at least one where there are two.
+// Returns how many windows are validation data: the given fraction, rounded to the nearest number. A fraction strictly between 0 and 1
+// takes at least one window and leaves at least one, if there are two.
 i64 held_out_windows(i64 windows, double fraction) {
   if (fraction <= 0) return 0;
   if (fraction >= 1) return windows;
@@ -43,24 +44,24 @@ void check_weights(const std::vector<double>& weights, size_t sources) {
   }
 }
 
-// times · decimal / over, rounded up or down, where `decimal` is the shortest number that reads back as this double: what a user wrote.
-// times and over are counts from 1.
+// Returns times · decimal / over, rounded up or down. `decimal` is taken as the shortest decimal number that reads back as this double,
+// which is what the user wrote. `times` and `over` are at least 1.
 i64 product(double decimal, i64 times, i64 over, bool up) {
   __extension__ typedef unsigned __int128 u128;
   constexpr u128 kMost = u128{1} << 62, kBeyond = u128{1} << 120;
-  std::array<char, 40> text{};  // zeros behind the number
+  std::array<char, 40> text{};  // zero-filled, so that atoi ends after the number
   char* end = std::to_chars(text.data(), text.data() + text.size(), decimal, std::chars_format::scientific).ptr;
   const char* exponent = std::find(text.data(), end, 'e');
-  u128 digits = 0;  // at most 17
+  u128 digits = 0;  // at most 17 digits
   int tens = std::atoi(exponent + 1);
   for (const char* at = text.data(); at < exponent; ++at) {
     if (*at == '.') continue;
     digits = digits * 10 + static_cast<u128>(*at - '0');
     tens -= at > text.data();
   }
-  u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);  // above: less than 10^17 · 2^63 < 2^120
+  u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);  // above is less than 10^17 · 2^63 < 2^120
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
-  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // from there on the quotient is below 1, and stays so
+  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // beyond kBeyond the quotient stays below 1
   const u128 whole = above / below + (up && above % below != 0 ? 1 : 0);
   if (whole >= kMost) throw Error(ErrorCode::usage, fmt::format("[--epochs] expected fewer than 2^62 steps, got {} epochs", decimal));
   return static_cast<i64>(whole);
@@ -154,14 +155,15 @@ i64 Loader::steps_of_epochs(double epochs) const {
   return std::max<i64>(1, product(epochs, windows(), windows_per_step(), !options_.drop_last));
 }
 
-// Of windows numbered through.
+// Finds the window with a given number, where the windows of all ranges are numbered consecutively.
 Loader::Window Loader::numbered(const std::vector<Range>& ranges, i64 window) {
   auto range = ranges.begin();
   for (; window >= range->windows; ++range) window -= range->windows;
   return {range->source, range->first_window + window};
 }
 
-// Of so many windows the one at place `at`: epochs follow each other, each in its own order.
+// Returns which of `windows` windows is the one at position `at`. Epochs follow each other, each with its own permutation if the data is
+// shuffled.
 i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
   const i64 epoch = at / windows, place = at % windows;
   if (!options_.shuffled) return place;
@@ -169,7 +171,7 @@ i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
   return static_cast<i64>(permute(key, static_cast<u64>(windows), static_cast<u64>(place)));
 }
 
-// The window at place `at` of the run.
+// Returns the window at row `at` of the run.
 Loader::Window Loader::window_at(i64 at) const {
   const RandomKey key{options_.seed};
   if (!mixture_) return numbered(training_, in_order(key, windows(), at));
@@ -205,14 +207,14 @@ MicroBatch Loader::validation(i64 i) const {
 }
 
 std::string Loader::fingerprint() const {
-  constexpr i64 kRead = 32;  // samples of a source
+  constexpr i64 kRead = 32;  // samples read of each source
   std::string all;
   const std::vector<i64> counts = samples_->counts();
   for (size_t source = 0; source < counts.size(); ++source) {
     const i64 read = std::min(kRead, counts[source]);
     MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
     for (i64 i = 0; i < read; ++i) samples_->read(source, read > 1 ? i * (counts[source] - 1) / (read - 1) : 0, batch, i);
-    // Older programs wrote kIgnoredTarget there: the same data must keep its fingerprint.
+    // Older versions wrote kIgnoredTarget where kPaddingTarget stands now. Mapping it back keeps the fingerprint of the same data.
     std::ranges::replace(batch.targets_BT.span<i32>(), kPaddingTarget, kIgnoredTarget);
     u32 sum = 0;
     for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {
@@ -228,7 +230,7 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   MicroBatch batch = samples_->batch(rows);
   batch.first_sample = first_sample;
   require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
-  if (!batch.targets_BT.raw()) {  // the meta device: sizes only
+  if (!batch.targets_BT.raw()) {  // on the meta device only the sizes are needed
     for (i64 row = 0; row < rows; ++row) batch.counted_targets += window_of_row(row) ? samples_->targets() : 0;
     batch.data_tokens = batch.counted_targets;
     return batch;

@@ -1,10 +1,10 @@
-// The loader that yields whole steps of samples (samples.h): windows of tokens, or images, which are called windows here
-// too. Several sources are numbered through, each split into training windows (first) and validation windows (the last
-// `validation_fraction` of each source). The cursor q counts the run's rows before a step: row b of micro-batch k of
-// data-parallel rank r of R is row q + (k·R + r)·B + b of the run, whose epochs follow each other; `shuffled`: each in a seeded permutation
-// of its own (base/random.h). A step ends where its epoch does: rows behind the end are padded with ignored targets, and the next step
-// begins the next epoch. With `drop_last` no step is begun that the epoch cannot fill. A mixture (mixture.h) has no end: its steps are all
-// full, and each of its sources has epochs and permutations of its own.
+// Loader produces the batches of a training run, one optimizer step at a time. Its samples (samples.h) are windows of tokens or images;
+// images are called windows here too. The windows of all sources are numbered consecutively. In each source the training windows come first
+// and the last `validation_fraction` are validation data. The cursor q counts the rows of the run before a step: row b of micro-batch k of
+// data-parallel rank r of R is row q + (k·R + r)·B + b of the run. Epochs follow each other; with `shuffled` each has its own seeded
+// permutation (base/random.h). A step ends at the end of its epoch: the remaining rows are padded with ignored targets, and the next step
+// begins the next epoch. With `drop_last` a step that the epoch cannot fill is skipped. A mixture (mixture.h) has no end: all its steps are
+// full, and each of its sources has its own epochs and permutations.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,59 +21,65 @@
 namespace spillway::data {
 
 struct LoaderOptions {
-  i64 sequence_length = 0, micro_batch_size = 1;  // images have no sequence
+  i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is unused for images
   i64 micro_batches = 1;                          // gradient accumulation steps K
   int rank = 0, ranks = 1;
   bool shuffled = true;
-  bool drop_last = false;  // leaves the rows out that do not fill an epoch's last step
+  bool drop_last = false;  // leaves out the rows that do not fill an epoch's last step
   u64 seed = 1337;
-  std::vector<double> weights;     // of each source, above 0: a mixture; none: all windows of all sources, an epoch at a time
-  int workers = 1;                 // threads that read rows; whatever their number, the same bits
-  double validation_fraction = 0;  // at least one window of each source that has two; 1: every window is held out (validation data)
+  // Sampling weight of each source, above 0, for a mixture. If empty, there is no mixture: every epoch takes all windows of all sources.
+  std::vector<double> weights;
+  int workers = 1;  // threads that read rows; their number does not change the batches
+  // Fraction of each source that is validation data: at least one window of each source that has two. 1 means that every window is
+  // validation data.
+  double validation_fraction = 0;
 };
 
 class Loader {
  public:
-  /// `sources` must outlive the loader. Errors: Error(usage) when there is not one training window, naming tokens, T and what would help; a
-  /// weight that is not above 0 and finite; a source of a mixture without a training window; `drop_last` with steps larger than an epoch.
+  /// `sources` must outlive the loader. Throws Error(usage) if there is no training window (the message names the tokens, the sequence
+  /// length and a remedy), if a weight is not positive and finite, if a source of a mixture has no training window, or if `drop_last` is
+  /// set and a step is larger than an epoch.
   Loader(const std::vector<std::unique_ptr<TokenSource>>& sources, const LoaderOptions& options);
   Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& options);
-  i64 windows() const;  // training windows (an epoch; of a mixture, as many as its sources have together)
+  // Number of training windows: one epoch, or for a mixture the total over its sources.
+  i64 windows() const;
   i64 validation_windows() const;
-  /// Rows of one optimizer step over all ranks, padded ones counted: K · R · B.
+  /// Returns the rows of one optimizer step over all ranks, including padded ones: K · R · B.
   i64 windows_per_step() const;
-  /// The run's rows [begin, end) that the step at this cursor trains on, over all ranks. `begin` is the cursor, but with drop_last the next
-  /// epoch's first row where the epoch has too few left.
+  /// Rows [begin, end) of the run that a step trains on, over all ranks. `begin` is the step's cursor; with drop_last it is the first row
+  /// of the next epoch if too few rows are left in this one.
   struct Rows {
     i64 begin, end;
     i64 count() const { return end - begin; }
   };
   Rows rows_of_step(i64 cursor) const;
-  /// The cursor of the step after it.
+  /// Returns the cursor of the step that follows the one at `cursor`.
   i64 cursor_after(i64 cursor) const { return rows_of_step(rows_of_step(cursor).end).begin; }
   bool is_mixture() const { return mixture_.has_value(); }
-  /// Steps of an epoch that begins with a step; not of a mixture.
+  /// Returns the number of steps in an epoch. Not valid for a mixture.
   i64 steps_per_epoch() const;
-  /// Steps of so many epochs, a fraction's begun one counted: the exact product with the decimal number that prints as `epochs`, rounded
-  /// up. Of a mixture an epoch is windows() rows, and what counts is the rows (with drop_last rounded down, to at least 1). Error(usage):
-  /// beyond 2^62.
+  /// Returns the steps in `epochs` epochs: the exact product with the shortest decimal number that prints as `epochs`, rounded up, so that
+  /// a step begun by a fraction counts. For a mixture an epoch is windows() rows, and the rows are converted to steps (with drop_last
+  /// rounded down, to at least 1). Throws Error(usage) beyond 2^62 steps.
   i64 steps_of_epochs(double epochs) const;
-  /// Of a mixture, from where on its weights are in force, and where its sources stood there: the run's beginning, unless it was set.
-  /// Before the first step, and not while others read.
+  /// For a mixture, the row from which its weights apply, and the position of each source at that row. This is the beginning of the run
+  /// unless set_mixture_start() was called, which must happen before the first step and while no other thread reads.
   const std::optional<MixtureStart>& mixture_start() const { return mixture_start_; }
   void set_mixture_start(MixtureStart start);
-  /// Of a mixture, each source's part of the rows from mixture_start() to row `rows` of the run, and its training windows.
+  /// For one source of a mixture: the rows of it that were consumed before mixture_start(), those consumed from there to row `rows` of the
+  /// run, and its training windows.
   struct Part {
     i64 before, rows, windows;
   };
   std::vector<Part> parts(i64 rows) const;
-  /// Of each source how many samples it has, and a checksum of some of them, evenly spread: tokens, targets and positions, of images the
-  /// classes. Another text where other data lies at the same place. Not of a loader on the meta device, which reads nothing.
+  /// Returns a text that changes when the data changes. For each source it holds the number of samples and a checksum of some of them,
+  /// evenly spread: tokens, targets and positions, or for images the classes. Not valid on the meta device, where nothing is read.
   std::string fingerprint() const;
-  /// The step whose cursor is `cursor`; tensors come from the stream in force. A function of its arguments alone.
+  /// Returns the step at `cursor`. Its tensors are allocated from the current stream. The result depends on the arguments alone.
   StepBatch step(i64 cursor) const;
-  /// Validation micro-batch `i` of validation_micro_batches() of this rank: row b is held-out window (i·R + r)·B + b; rows after the last
-  /// window are padded with ignored targets, so that all ranks have equally many.
+  /// Returns this rank's validation micro-batch i, 0 <= i < validation_micro_batches(). Row b holds validation window (i·R + r)·B + b. Rows
+  /// after the last window are padded with ignored targets, so that all ranks have the same number of micro-batches.
   MicroBatch validation(i64 i) const;
   i64 validation_micro_batches() const;
 

@@ -14,7 +14,8 @@ constexpr i64 kBeyond = i64{1} << 62;
 
 }  // namespace
 
-// Whole numbers, so that what falls due first is exact. By the largest weight first: a sum could be beyond the largest double.
+// Stores the weights as integers, so that comparing due times is exact. They are divided by the largest weight first, because their sum
+// could exceed the largest double.
 Mixture::Mixture(const std::vector<double>& weights) {
   require(!weights.empty(), "[data] expected a mixture of sources, got none");
   const double largest = *std::ranges::max_element(weights);
@@ -29,21 +30,21 @@ Mixture::Mixture(const std::vector<double>& weights) {
   }
 }
 
-// How many rows fall due before it, or kBeyond.
+// Returns how many rows of all sources fall due before this one, at most kBeyond.
 i64 Mixture::place_of(size_t source, i64 row) const {
   u128 before = 0;
   for (size_t other = 0; other < weights_.size(); ++other) {
-    // Of `other` those rows j with (2j + 1) / weight(other) < due, or equal to it and of an earlier source.
+    // Count the rows j of `other` with (2j + 1) / weight(other) < due. A tie counts if `other` comes earlier in the order of sources.
     const u128 due = (2 * static_cast<u128>(row) + 1) * weights_[other], each = weights_[source];
-    const u128 limit = due + (other < source ? 1 : 0);  // (2j + 1) · each < limit
+    const u128 limit = due + (other < source ? 1 : 0);  // row j counts if (2j + 1) · each < limit
     if (limit > each) before += (limit - each - 1) / (2 * each) + 1;
   }
   return static_cast<i64>(std::min<u128>(before, kBeyond));
 }
 
 i64 Mixture::rows_of(size_t source, i64 count) const {
-  // Where row k falls due each source has its share of all rows before, to within half a row: k is its own of `count`, to within
-  // (sources + 3) / 2.
+  // When row k of a source falls due, each source has had its share of all rows before, to within half a row. So k is the source's share of
+  // `count` to within (sources + 3) / 2, which bounds the binary search.
   const i64 sources = std::ssize(weights_);
   const auto share = static_cast<i64>(static_cast<u128>(count) * weights_[source] / sum_);
   i64 low = std::max<i64>(0, share - sources), high = std::min(count, share + sources + 1);

@@ -1,7 +1,7 @@
-// In what order a mixture's rows come from its sources: each row from the one whose next share falls due first, so that at any row each has
-// had its share, to within a few rows, and a few in all. Row k of source s falls due at (2k + 1) / (2 w_s), the order of Webster's method
-// of apportionment (Balinski and Young, Fair Representation, 1982); equal ones in the order of the sources. A function of the weights
-// alone, found for any row without those before it. Thread-safe.
+// Mixture decides from which source each row of a weighted mixture comes: from the source whose next share falls due first. So after any
+// number of rows each source has had its share to within a few rows. Row k of source s falls due at (2k + 1) / (2 w_s), the order of
+// Webster's method of apportionment (Balinski and Young, Fair Representation, 1982); ties go in the order of the sources. The order depends
+// on the weights alone and can be computed for any row without those before it. Thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,41 +12,42 @@ namespace spillway::data {
 
 class Mixture {
  public:
-  /// Weights of which the ratios count, to 52 bits of their sum, each positive and finite (a bug otherwise).
+  /// Only the ratios of the weights matter, to 52 bits of their sum. Each must be positive and finite; anything else is a bug.
   explicit Mixture(const std::vector<double>& weights);
 
   struct Row {
     size_t source;
-    i64 row;  // of the source
+    i64 row;  // number of the row within its source
   };
-  /// O(sources² · log sources).
+  /// Returns the source and row at position `at` of the mixture in O(sources² · log sources).
   Row at(i64 at) const;
-  /// How many of the first `count` rows are the source's.
+  /// Returns how many of the first `count` rows come from `source`.
   i64 rows_of(size_t source, i64 count) const;
 
  private:
   i64 place_of(size_t source, i64 row) const;
-  std::vector<u64> weights_;  // of about 2^52 in all, each at least 1
+  std::vector<u64> weights_;  // integers with a sum of about 2^52, each at least 1
   u64 sum_ = 0;
 };
 
-/// From which row of the run on a mixture's weights are in force, and where each source stood there. Checkpoints keep it, so that other
-/// weights on the way neither skip nor repeat rows of a source.
+/// The row of the run from which a mixture's weights apply, and the position of each source at that row. Checkpoints store it, so that
+/// changing the weights during a run neither skips nor repeats rows of a source.
 struct MixtureStart {
   i64 at = 0;  // row of the run
-  // By source:
+  // The following have one entry for each source:
   std::vector<double> weights;
-  std::vector<i64> rows;    // its rows that were consumed before
-  std::vector<u64> orders;  // the number of its order among the seed's permutations
+  std::vector<i64> rows;    // rows of the source that were consumed before `at`
+  std::vector<u64> orders;  // number of the source's permutation among those of the seed
   bool operator==(const MixtureStart&) const = default;
 };
 
-/// Of a run that begins with these weights.
+/// Returns the start of a run that begins with these weights.
 MixtureStart mixture_from_the_beginning(const std::vector<double>& weights);
-/// How many rows of each source come before row `at` of the run, which must not come before start.at.
+/// Returns how many rows of each source precede row `at` of the run. `at` must not be less than start.at.
 std::vector<i64> source_rows(const MixtureStart& start, i64 at);
-/// The run with other weights from row `at` on. `before` and `now` tell sources apart (by what is in them); of equal ones the first is
-/// taken for the first. A source that was there goes on at the row where it stood; a new one begins, in an order that no other one had.
+/// Returns the state of a run whose weights change at row `at`. `before` and `now` identify the sources by their contents; equal ones are
+/// matched in order. A source that was there before continues at the row it had reached. A new source begins at its first row, with a
+/// permutation that no other source has used.
 MixtureStart with_other_weights(const MixtureStart& start, const std::vector<std::string>& before, i64 at,
                                 const std::vector<std::string>& now, const std::vector<double>& weights);
 

@@ -116,7 +116,7 @@ struct SafetensorsWriter::State {
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
-  bool finished;  // or not ours to remove
+  bool finished;  // true also if the file is not ours to remove
   ChecksumSums checksums;
   std::mutex mutex;
   Range collected;
@@ -132,8 +132,8 @@ void SafetensorsWriter::State::write(i64 offset, std::span<const std::byte> from
   file.write(offset, from);
 }
 
-// Neighbouring writes are sent to the disk together and waited for a little later: the page cache holds little of a large file, and closing
-// it finds little to do.
+// Sends runs of adjacent writes to the disk together and waits for them a little later. So the page cache holds little of a large file, and
+// closing the file has little left to write.
 void SafetensorsWriter::State::write_behind(Range range) {
   Range next;
   std::vector<Range> oldest;

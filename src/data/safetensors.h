@@ -1,8 +1,8 @@
-// safetensors files (https://github.com/huggingface/safetensors, "Format"): an untrusted input. Opening checks the header length, JSON,
-// every dtype, shape product (overflow), offset pair, that the byte ranges tile the data section without gap or overlap, and duplicate
-// keys; nothing is allocated by a number from the file before it is checked against the file's size. Readers and writers stream: no tensor
-// is ever held whole. Errors: Error(data) "[safetensors] file, tensor, expected, got"; Damaged where checksums are known; Error(io) with
-// errno.
+// Reader and writer of safetensors files (https://github.com/huggingface/safetensors, "Format"). The input is untrusted. Opening a file
+// checks the header length, the JSON, every dtype, every shape product (overflow), every offset pair, duplicate keys, and that the byte
+// ranges tile the data section without gap or overlap. Nothing is allocated by a number from the file before it is checked against the
+// file's size. Both stream: a tensor is never held whole. Errors: Error(data) "[safetensors] file, tensor, expected, got"; Damaged where
+// checksums are known; Error(io) with errno.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -21,26 +21,26 @@ struct TensorInfo {
   DType dtype = DType::f32;
   Shape shape;
   i64 begin = 0, end = 0;  // bytes within the data section
-  /// "I16 [2, 3]" of a type or a rank that this program has no tensors of: then dtype and shape are its bytes'.
+  /// Set to text such as "I16 [2, 3]" if this program has no tensors of that dtype or rank. Then dtype and shape describe the raw bytes.
   std::string foreign = {};
   i64 bytes() const { return end - begin; }
 };
 
 class SafetensorsReader {
  public:
-  /// Every byte is read through `checksums`, where there are any.
+  /// Opens a file. If `checksums` are given, every byte is verified against them.
   explicit SafetensorsReader(const std::filesystem::path& path, std::optional<FileChecksums> checksums = {});
   SafetensorsReader(SafetensorsReader&&) noexcept;
   ~SafetensorsReader();
   const std::filesystem::path& path() const;
-  const std::vector<TensorInfo>& tensors() const;  // in offset order
+  const std::vector<TensorInfo>& tensors() const;  // sorted by offset
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
-  /// What bytes [begin, end) of the file are: "header", "tensor a", "tensors a to b".
+  /// Describes what bytes [begin, end) of the file hold: "header", "tensor a" or "tensors a to b".
   std::string describe(i64 begin, i64 end) const;
-  /// Bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
+  /// Copies bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
   void read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const;
-  /// Elements [begin, begin + out.size()) of a floating tensor, widened to fp64. Thread-safe.
+  /// Copies elements [begin, begin + out.size()) of a floating-point tensor, widened to fp64. Thread-safe.
   void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
 
  private:
@@ -50,25 +50,30 @@ class SafetensorsReader {
 
 class SafetensorsWriter {
  public:
-  /// joined: another process has created it with the same tensors and metadata; each writes its part.
+  /// `created` creates the file. `joined` opens a file that another process has created with the same tensors and metadata; each process
+  /// writes its part.
   enum class Mode { created, joined };
-  /// Creates `path` with the header for `tensors` (names, dtypes, shapes; begin and end are filled in, in the given order). The header is
-  /// padded with spaces to a multiple of 8, keys in the given order, so equal input gives equal bytes.
+  /// Creates `path` with a header for `tensors`. Their names, dtypes and shapes are given; `begin` and `end` are filled in, in the given
+  /// order. The header keeps that order of keys and is padded with spaces to a multiple of 8, so equal input gives equal bytes.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                     const std::map<std::string, std::string>& metadata = {}, Mode mode = Mode::created);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   const std::vector<TensorInfo>& tensors() const;
-  /// Bytes at `offset` of the tensor's data, in any order, each once. Only the last few MiB stay in the page cache. Thread-safe.
+  /// Writes bytes at `offset` of the tensor's data. The order is free, but each byte must be written once. Only the last few MiB stay in
+  /// the page cache. Thread-safe.
   void write(const TensorInfo& tensor, i64 offset, std::span<const std::byte> from);
-  /// Checks that as many bytes were written as the header says, fsyncs and closes. Without it the destructor removes a file it created.
+  /// Checks that as many bytes were written as the header says, then fsyncs and closes. Without this call the destructor removes the file
+  /// if it created it.
   void finish();
-  /// The same where others write other parts: returns the bytes written here, of data_bytes() in all.
+  /// Finishes this process's part of a file that several processes write. Fsyncs and closes, and returns the bytes written here, of
+  /// data_bytes() in all.
   i64 finish_part();
   i64 data_bytes() const;
   i64 file_bytes() const;
-  /// Of what was written here, the header by who created the file. See ChecksumSums.
+  /// Returns the checksum sums of what was written here (see ChecksumSums). The header counts as written by the process that created the
+  /// file.
   std::vector<u32> checksum_sums() const;
 
  private:

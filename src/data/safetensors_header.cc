@@ -22,8 +22,8 @@ using nlohmann::json;
 
 struct DTypeName {
   std::string_view name;
-  std::optional<DType> dtype;  // none: the format has it, this program does not
-  i64 bits = 0;                // of an element of those
+  std::optional<DType> dtype;  // none if the format has this dtype but this program does not
+  i64 bits = 0;                // bits of an element if `dtype` is none
 };
 
 // The dtypes of safetensors 0.8.
@@ -37,8 +37,8 @@ constexpr std::array kDTypes = {
 
 std::string_view safetensors_name(DType dtype) { return std::ranges::find(kDTypes, std::optional(dtype), &DTypeName::dtype)->name; }
 
-/// Walks the header's JSON. The grammar is fixed, so the place in it is one of few states, and whatever does not fit its state ends the
-/// walk.
+/// Parses the header's JSON from SAX events. The grammar is fixed, so the position in it is one of a few states, and anything that does not
+/// fit the state throws.
 class HeaderWalk final : public nlohmann::json_sax<json> {
  public:
   HeaderWalk(const std::string& file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -142,7 +142,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool extent(u64 value) {
-    constexpr size_t kMostExtents = 64;  // of what is only listed
+    constexpr size_t kMostExtents = 64;  // limit for tensors that are only listed
     if (shape_.size() == kMostExtents) fail(fmt::format("expected at most {} extents, got more", kMostExtents));
     if (value > static_cast<u64>(std::numeric_limits<i64>::max())) fail(fmt::format("the extent {} is too large", value));
     shape_.push_back(static_cast<i64>(value));
@@ -192,7 +192,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   std::vector<i64> shape_, offsets_;
 };
 
-// The byte ranges must tile the data section: no gap, no overlap, nothing left over.
+// Checks that the byte ranges tile the data section: no gap, no overlap, nothing left over.
 void check_tiling(const SafetensorsHeader& header, i64 data_bytes, const std::string& file) {
   i64 at = 0;
   for (const TensorInfo& t : header.tensors) {

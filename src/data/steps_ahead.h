@@ -1,4 +1,5 @@
-// A loader's steps in their order, each made by a thread of its own while its caller works on the one before. Used by one thread at a time.
+// StepsAhead prefetches the steps of a loader: a background thread makes the next step while the caller works on the current one. Not
+// thread-safe.
 #pragma once
 #include <future>
 #include <thread>
@@ -10,23 +11,24 @@ namespace spillway::data {
 
 class StepsAhead {
  public:
-  /// `memory`: of the steps made ahead, in the host's; one of them at a time beside what its caller has. All outlive it.
+  /// Allocates prefetched steps from `memory`, which is host memory: one step at a time, beside the one the caller holds. The loader and
+  /// the allocator must outlive this object.
   StepsAhead(const Loader& loader, Allocator& memory) : loader_(loader), memory_(memory) {}
   /// Waits for the step that is being made.
   ~StepsAhead();
   StepsAhead(const StepsAhead&) = delete;
   StepsAhead& operator=(const StepsAhead&) = delete;
 
-  /// Loader::step(cursor), and its errors. Another cursor than the one after the last is made now, by the stream in force; so is the next
-  /// one when the system refuses a thread.
+  /// Returns Loader::step(cursor) and throws its errors. If `cursor` is not the one after the last call's, the step is made now, from the
+  /// current stream. The same happens on the next call if the system refuses to start a thread.
   StepBatch step(i64 cursor);
 
  private:
   const Loader& loader_;
   Allocator& memory_;
   i64 next_cursor_ = 0;
-  std::future<StepBatch> next_;  // of that cursor
-  std::thread thread_;           // makes it
+  std::future<StepBatch> next_;  // the step at next_cursor_
+  std::thread thread_;           // the thread that makes it
 };
 
 }  // namespace spillway::data

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPendingBytes = 65536;
 
-// Anything else has a name in common with what is to be written, by mistake.
+// Refuses to replace an existing file that is not a token file: its name was probably given by mistake.
 const std::filesystem::path& only_token_file(const std::filesystem::path& path) {
   std::error_code unseen;
   if (std::filesystem::exists(path, unseen) && !begins_as_token_file(File::open(path))) {

@@ -1,4 +1,5 @@
-// Writes a token file in llm.c's format (token_format.h) as a stream: any number of tokens, 64 KiB of memory. One writer, one thread.
+// Writes a token file in llm.c's format (token_format.h) as a stream: any number of tokens with 64 KiB of memory. A writer is used by one
+// thread.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -10,13 +11,13 @@ namespace spillway::data {
 
 class TokenFileWriter {
  public:
-  /// uint16 tokens where `vocabulary` allows it (up to 65536), else uint32. It is written beside `path` and replaces an older token file
-  /// there when it is whole. Error(usage): another kind of file is there.
+  /// Tokens are uint16 if `vocabulary` is at most 65536, else uint32. The file is written under a temporary name next to `path` and
+  /// replaces an existing token file there when it is complete. Throws Error(usage) if another kind of file is there.
   TokenFileWriter(const std::filesystem::path& path, i64 vocabulary);
 
-  /// Throws Error(data) on an id outside [0, vocabulary), Error(io) when the disk is full.
+  /// Appends tokens. Throws Error(data) for an id outside [0, vocabulary) and Error(io) if the disk is full.
   void write(std::span<const i32> ids);
-  /// Writes what is left and the header, and puts the file in place, on stable storage.
+  /// Writes the buffered tokens and the header, and moves the file to its final path, on stable storage.
   void finish();
 
   i64 tokens() const { return tokens_; }

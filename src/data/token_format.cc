@@ -58,8 +58,8 @@ struct MegatronType {
 constexpr std::array kMegatronTypes = {MegatronType{1, 1, false}, MegatronType{3, 2, true}, MegatronType{4, 4, true},
                                        MegatronType{5, 8, true}, MegatronType{8, 2, false}};
 
-// The sequences must lie one after the other without gaps, as Megatron's own tools write them: then the tokens are one run, and the two
-// tables, which may be gigabytes, need not be kept.
+// Counts the tokens of a Megatron index. The sequences must lie one after the other without gaps, as Megatron's own tools write them. Then
+// the tokens are one contiguous run, and the two tables, which may take gigabytes, need not be kept.
 i64 checked_tokens(const File& index, i64 sequences, i64 most_tokens, int width_bytes) {
   constexpr i64 kStep = 2048;
   std::array<std::byte, kStep * 4> sizes;
@@ -108,7 +108,7 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   return {0, tokens, type->width_bytes, type->is_signed};
 }
 
-// Earlier programs wrote the header last, into the file itself: one that was killed left zeros in its place.
+// Earlier versions wrote the header last, into the file itself. If one was killed, the file begins with zeros instead of a header.
 void refuse_unfinished(const File& file) {
   std::array<std::byte, kLlmcHeaderBytes> head;
   if (file.size_bytes() < kLlmcHeaderBytes) return;

@@ -1,4 +1,4 @@
-// Token files on disk, as named constants and one description that says where a file's tokens lie. All numbers are little-endian.
+// Names the constants of the token file formats and finds where the tokens lie in a file. All numbers are little-endian.
 //
 //   llm.c     header of 256 int32: magic, version, number of tokens (low 32 bits), its high 32 bits (ours: llm.c itself has 0 there and
 //             refuses more than 2^31 tokens), zeros; then uint16 tokens (magic 20240520, version 1) or uint32 (20240801, version 7)
@@ -17,16 +17,16 @@ constexpr u32 kLlmcMagic16 = 20240520, kLlmcVersion16 = 1;
 constexpr u32 kLlmcMagic32 = 20240801, kLlmcVersion32 = 7;
 
 struct TokenLayout {
-  i64 begin_bytes = 0;  // of the first token
+  i64 begin_bytes = 0;  // offset of the first token in the file
   i64 tokens = 0;
   int width_bytes = 2;  // 1, 2, 4 or 8
   bool is_signed = false;
 };
 
-/// Whether it begins with the magic number and the version of a token file in llm.c's format, or is empty.
+/// Returns true if the file is empty or begins with the magic number and version of llm.c's token format.
 bool begins_as_token_file(const File& file);
 
-/// Finds the format of an opened `.bin` file and checks its sizes, and those of the .idx where one lies beside it. Throws Error(data).
+/// Finds the format of an opened `.bin` file and checks its sizes, and those of the .idx file if one lies next to it. Throws Error(data).
 TokenLayout token_layout(const File& file);
 
 }  // namespace spillway::data

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStackBytes = 32768;  // read through a buffer on the stack: reading happens during training
+constexpr size_t kStackBytes = 32768;  // the read buffer is on the stack because reading happens during training
 
 [[noreturn]] void reject_id(const fs::path& path, i64 token, i64 byte, i64 id, i64 vocabulary) {
   throw Error(
@@ -41,7 +41,7 @@ i64 widened(const std::byte* at) {
   return static_cast<i64>(value);
 }
 
-/// A `.bin` of any of the formats in token_format.h.
+/// Tokens of a `.bin` file in any of the formats in token_format.h.
 class BinSource final : public TokenSource {
  public:
   BinSource(const fs::path& path, i64 vocabulary) : file_(File::open(path)), layout_(token_layout(file_)), name_(path.string()) {
@@ -82,7 +82,7 @@ class BinSource final : public TokenSource {
     }
   }
 
-  // One pass over the file before training; not needed where no id of this width can be too large.
+  // Checks all ids in one pass over the file before training. The pass is skipped if no id of this width can be too large.
   void check_ids(i64 vocabulary) const {
     const bool any_fits = !layout_.is_signed && layout_.width_bytes <= 2 && vocabulary >= i64{1} << (8 * layout_.width_bytes);
     if (any_fits) return;
@@ -96,7 +96,7 @@ class BinSource final : public TokenSource {
   std::string name_;
 };
 
-/// Text through the byte tokenizer: one file, or several read as if they were joined.
+/// Text through the byte tokenizer: one file, or several files read as if they were concatenated.
 class TextSource final : public TokenSource {
  public:
   TextSource(std::string name, const std::vector<fs::path>& paths, i64 vocabulary) : name_(std::move(name)) {
@@ -113,7 +113,7 @@ class TextSource final : public TokenSource {
 
   void read(i64 begin, std::span<i32> out) const override {
     check_range(*this, begin, out.size());
-    // The last part that begins at or before `begin`; empty parts in between are passed over.
+    // Find the last part that begins at or before `begin`; this passes over empty parts.
     auto part = std::prev(std::ranges::upper_bound(parts_, begin, {}, &Part::begin_bytes));
     while (!out.empty()) {
       const i64 part_end = std::next(part) == parts_.end() ? bytes_ : std::next(part)->begin_bytes;
@@ -131,7 +131,7 @@ class TextSource final : public TokenSource {
     i64 begin_bytes;
     std::optional<File> file;
   };
-  // A folder may hold more files than a process may have open: beyond this many they are opened as they are read.
+  // Most files that are kept open. A folder may hold more files than a process may have open; then each file is opened when it is read.
   static constexpr size_t kKeptOpen = 256;
 
   static void read_part(const Part& part, i64 offset, std::span<i32> out) {
@@ -180,11 +180,11 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
     throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
                                               "token files (.bin) by their own paths",
                                               folder.string()));
-  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // bytes, whatever the locale
+  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // order by bytes, whatever the locale
   return paths;
 }
 
-// Under which name, or in which form, a file of another kind would be taken.
+// Returns the remedy for a file of an unsupported kind: the name or the form in which it would be accepted.
 const char* cure_for(const fs::path& path) {
   const std::string name = path.filename().string();
   const auto is = [&](const char* ending) { return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz"); };

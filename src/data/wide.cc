@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Calls `each` with a value of the type, whose own value says nothing.
+// Calls `each` with a value of the C++ type of `dtype`. Only the value's type matters.
 template <class Each>
 void as_type(DType dtype, const Each& each) {
   switch (dtype) {
