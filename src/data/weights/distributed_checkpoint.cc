@@ -20,7 +20,7 @@ using Sizes = std::vector<i64>;
 
 constexpr const char* kMetadata = ".metadata";
 constexpr i64 kMostMetadataBytes = 256 * kMiB;
-constexpr u64 kNames = 3;  // copies of a tensor's name
+constexpr u64 kNames = 3;  // copies of a tensor's name that are charged to the budget
 constexpr std::string_view kCure = "save the model's state_dict alone";
 
 bool belongs_to_metadata(std::string_view global) {
@@ -28,13 +28,14 @@ bool belongs_to_metadata(std::string_view global) {
   return global.starts_with("torch.") || global.starts_with("collections.") || std::ranges::find(kPlain, global) != std::end(kPlain);
 }
 
-// A block of a tensor.
+// A rectangular block of a tensor.
 struct Block {
   Sizes offsets, sizes;
   i64 elems = 0;
-  i64 run = 1;  // elements that lie behind each other in the whole tensor, too
+  // The number of consecutive elements of the block that are also consecutive in the whole tensor.
+  i64 run = 1;
 };
-// Where one lies, by the tensor's name in the metadata and the block's offsets.
+// Says where a block lies. The key is the tensor's name in the metadata and the block's offsets.
 struct Place {
   std::string_view file;
   TorchArchive::Range range;
@@ -55,7 +56,8 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode& key = tree_.at(entries[i]);
       if (key.kind != Kind::text) reject("expected names in `state_dict_metadata`");
-      if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;  // bytes: a number, a text
+      // skip values saved as bytes, such as a number or a text
+      if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;
       if (const std::string name = name_of(tree_.text(key)); !name.empty()) one(tree_.text(key), name, tree_.at(entries[i + 1]));
     }
     if (infos.all().empty()) reject("expected the tensors of a model, there are none");
@@ -87,7 +89,7 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode &key = tree_.at(entries[i]), &value = tree_.at(entries[i + 1]);
       const PickleNode* offset = tree_.attribute(&key, "offset");
-      if (offset == nullptr || offset->kind == Kind::none) continue;  // of bytes
+      if (offset == nullptr || offset->kind == Kind::none) continue;  // skip entries for values saved as bytes
       const std::string_view name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
       const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file of each block");
       if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
@@ -104,7 +106,7 @@ class MetadataReader {
     check_places();
   }
 
-  // Each block has bytes of its own: so no file is read more than once, whatever the metadata says.
+  // Checks that no two blocks share bytes of a file. So no file is read more than once, whatever the metadata says.
   void check_places() {
     std::vector<const Place*> all;
     for (const auto& [key, place] : places_) all.push_back(&place);
@@ -123,7 +125,8 @@ class MetadataReader {
     }
   }
 
-  // What the model calls it; empty: it is the optimizer's. By the path in the saved dictionary, where it is known.
+  // Returns the model's name for a tensor, or "" if it belongs to the optimizer. If the tensor's path in the saved dictionary is known, the
+  // path decides.
   std::string name_of(std::string_view key) const {
     tree_.spend_name(key.size());
     const auto path = paths_.find(key);
@@ -138,7 +141,7 @@ class MetadataReader {
     return std::string(last);
   }
 
-  // What the metadata says of it is checked whole before a file is opened.
+  // Adds one tensor. Everything that the metadata says about it is checked before a data file is opened.
   void one(std::string_view key, const std::string& name, const PickleNode& metadata) {
     const PickleNode *size = tree_.attribute(&metadata, "size"), *chunks = tree_.attribute(&metadata, "chunks");
     if (size == nullptr || chunks->kind != Kind::list) reject(name, "expected its size and blocks");
@@ -160,7 +163,7 @@ class MetadataReader {
     pieces.push_back(std::move(all));
   }
 
-  // Those that have elements; the first one where none has.
+  // Returns the tensor's blocks that have elements. If no block has any, returns the first one.
   std::vector<Block> blocks_of(const std::string& name, const TorchTensor& whole, const PickleNode& chunks) const {
     std::vector<Block> blocks;
     for (const PickleRef ref : tree_.elements(&chunks)) {
@@ -181,13 +184,13 @@ class MetadataReader {
       if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
         reject(name, "a block leaves it");
     }
-    block.elems = *element_count(block.sizes);  // no more than those of the whole
-    // As many of the last axes as it has all of, and one more.
+    block.elems = *element_count(block.sizes);  // at most as many as the whole tensor has
+    // Count the trailing axes that the block covers completely, plus one more: elements along these are consecutive in the whole tensor.
     for (size_t axis = axes; axis > 0 && block.elems > 0 && (axis == axes || block.sizes[axis] == whole.sizes[axis]);)
       block.run *= block.sizes[--axis];
   }
 
-  // The blocks' runs in the order of the whole, which they are to fill.
+  // Cuts the blocks into runs, sorted by their position in the whole tensor, and checks that they fill it.
   Pieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
     i64 runs = 0, missing = whole.elems;
     for (const Block& block : blocks) {
@@ -211,7 +214,7 @@ class MetadataReader {
   static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // of the axes before `outer`, elements of a run
+    i64 inner = 1;  // elements of a run that the axes from `outer` on span
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {
@@ -247,9 +250,10 @@ class MetadataReader {
 
   const fs::path folder_;
   const PickleTree& tree_;
-  ReadBudget cut_;  // of pieces, whose number the data's bytes bound
+  ReadBudget cut_;  // budget for pieces; the size of the data files limits their number
   std::map<Key, Place> places_;
-  std::map<std::string_view, const PickleNode*> paths_;  // by the name in the metadata: keys of dictionaries, the outermost first
+  // The path of each tensor in the saved dictionary, by the tensor's name in the metadata: dictionary keys, the outermost first.
+  std::map<std::string_view, const PickleNode*> paths_;
 };
 
 std::vector<std::byte> metadata_of(const fs::path& folder) {

@@ -1,26 +1,29 @@
-// The weights of a checkpoint that torch.distributed.checkpoint wrote, as FSDP saves a sharded state: .metadata, a pickle that says which
-// block of which tensor lies where, and files of the ranks in which torch.save put one block behind the other
-// (torch/distributed/checkpoint/metadata.py and filesystem.py of PyTorch 2). An untrusted input, read as torch_file.h's files are: nothing
-// is run, blocks that leave a tensor, overlap or leave something out are refused. Readers stream. Thread-safe once made.
+// DistributedCheckpoint reads the weights of a checkpoint that torch.distributed.checkpoint wrote, which is how FSDP saves a sharded state.
+// Such a checkpoint has a file .metadata, a pickle that says where each block of each tensor lies, and data files of the ranks, in which
+// torch.save put one block after the other (torch/distributed/checkpoint/metadata.py and filesystem.py of PyTorch 2). The input is
+// untrusted and read as in torch_file.h: no code in it is run, and blocks that leave their tensor, overlap or leave gaps are refused.
+// Reading streams. Thread-safe after construction.
 #pragma once
 #include "data/safetensors.h"
 
 namespace spillway::data {
 
-/// Where one lies: the folder itself, or what transformers and accelerate call the model's in it (pytorch_model_fsdp_0). Empty: nowhere.
+/// Returns where such a checkpoint lies: `folder` itself, or its sub-folder pytorch_model_fsdp_0, as transformers and accelerate name it.
+/// The path is empty if there is none.
 std::filesystem::path distributed_checkpoint_in(const std::filesystem::path& folder);
 
 class DistributedCheckpoint {
  public:
-  /// Throws Error(data), "[torch] <path>: <why>".
+  /// Reads and checks the metadata. Throws Error(data), "[torch] <path>: <why>".
   explicit DistributedCheckpoint(const std::filesystem::path& folder);
   DistributedCheckpoint(DistributedCheckpoint&&) noexcept;
   ~DistributedCheckpoint();
 
-  /// By the names that the model has: what the saved dictionary put before them ("model.") is taken off, the optimizer's are left out.
+  /// Returns the model's tensors under the model's own names: prefixes of the saved dictionary ("model.") are removed, and the optimizer's
+  /// tensors are left out.
   const std::vector<TensorInfo>& tensors() const;
   const TensorInfo* find(const std::string& name) const;
-  /// Elements [begin, begin + out.size()) of a floating one, widened to fp64.
+  /// Copies elements [begin, begin + out.size()) of a floating-point tensor, widened to fp64.
   void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
 
  private:

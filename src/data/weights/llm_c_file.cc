@@ -19,7 +19,7 @@ namespace {
 constexpr i32 kLlmCMagic = 20240326, kLlmCF32 = 3, kLlmCBf16 = 5;
 constexpr size_t kLlmCInts = 256, kLlmCIntsSaid = 8;
 constexpr i64 kLlmCHeaderBytes = kLlmCInts * sizeof(i32);
-// Ceilings far above any model, low enough that no product of them overflows 64 bits.
+// Limits of the header's numbers: far above any model, and low enough that no product of them overflows 64 bits.
 constexpr i64 kLlmCWidth = i64{1} << 20, kLlmCLayers = 8192, kLlmCPositions = i64{1} << 27, kLlmCVocabulary = i64{1} << 24;
 
 [[noreturn]] void reject_llm_c(const std::filesystem::path& path, const std::string& why) {
@@ -61,7 +61,7 @@ LlmCHeader llm_c_header(const File& file) {
   return said;
 }
 
-// A tensor as the file has it; `kept` rows of it count.
+// Layout of a tensor in the file. Only its first `kept` rows are used; the rest is padding.
 struct LlmCLayout {
   const char* name;
   i64 rows, columns, kept;
@@ -122,7 +122,7 @@ struct LlmCFile::State {
     transposed.push_back(kind.transposed);
   }
 
-  // Elements of the tensor as they lie in the file.
+  // Reads elements of a tensor in the order in which the file stores them.
   void read(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
     const i64 size = size_of(tensor.dtype);
     std::vector<std::byte> bytes(std::min<size_t>(out.size(), 65536) * static_cast<size_t>(size));
@@ -137,11 +137,11 @@ struct LlmCFile::State {
 
   File file;
   LlmCHeader header;
-  i64 next = 0;  // element behind the last tensor added
+  i64 next = 0;  // index of the element after the last tensor added
   std::vector<TensorInfo> infos;
   std::vector<bool> transposed;
   std::map<std::string, size_t> by_name;
-  // Of the matrix last read: rows [band_begin, band_end).
+  // Cache for transposed reading: rows [band_begin, band_end) of the matrix that was read last.
   std::mutex mutex;
   const TensorInfo* banded = nullptr;
   i64 band_begin = 0, band_end = 0;
@@ -164,13 +164,13 @@ const TensorInfo* LlmCFile::find(const std::string& name) const {
 void LlmCFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= tensor.shape.elems(), "[llm.c] the range leaves the tensor");
   if (!state_->transposed[state_->by_name.at(tensor.name)]) return state_->read(tensor, begin, out);
-  // Rows of the tensor are columns of what lies in the file.
+  // Rows of the tensor are columns of the matrix in the file.
   const i64 rows = tensor.shape[0], columns = tensor.shape[1];
   const std::lock_guard lock(state_->mutex);
   for (size_t at = 0; at < out.size();) {
     const i64 element = begin + static_cast<i64>(at), row = element / columns;
     if (state_->banded != &tensor || row < state_->band_begin || row >= state_->band_end) {
-      state_->banded = nullptr;  // until it is whole
+      state_->banded = nullptr;  // the cache is invalid until it is filled
       state_->band_begin = row;
       state_->band_end = std::min(rows, row + transposed_band(columns));
       const i64 count = state_->band_end - row;

@@ -10,14 +10,14 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-constexpr size_t kMostAxes = 64;  // PyTorch's own
+constexpr size_t kMostAxes = 64;  // PyTorch's own limit
 
 }  // namespace
 
 PickleTree::PickleTree(std::vector<std::byte> bytes, std::filesystem::path path, const std::string& member,
                        bool (*known)(std::string_view global), std::string_view cure)
     : path_(std::move(path)), pickle_(std::move(bytes), path_.string() + member) {
-  constexpr size_t kShown = 200;  // of a name that may have a million bytes
+  constexpr size_t kShown = 200;  // how much of a global's name a message shows; a name may have a million bytes
   for (const std::string& global : pickle_.globals()) {
     if (!known(global)) {
       reject_torch(path_,

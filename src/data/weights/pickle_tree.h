@@ -1,6 +1,6 @@
-// The tree of a pickle that PyTorch wrote (pickle/pickle.h: read, never run), and what is commonly looked up in one. Every look-up is
-// charged to the tree's budget, so that values which refer to each other a thousand times are refused instead of visited: a const tree is
-// one thread's. Errors as torch_file.h's.
+// PickleTree is the parsed tree of a pickle that PyTorch wrote (pickle/pickle.h: the pickle is read, never run), with look-ups that several
+// readers need. Every look-up is charged to the tree's read budget, so values that refer to each other thousands of times are refused
+// instead of visited. Therefore even a const tree must be used by one thread only. Errors as in torch_file.h.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -15,7 +15,8 @@ constexpr std::string_view kOrderedDict = "collections.OrderedDict", kTorchSize 
 
 class PickleTree {
  public:
-  /// Refuses a pickle that asks for a global which is not `known`; `cure`: what to do then.
+  /// Parses a pickle. Throws if it refers to a Python global for which `known` returns false; the message then ends with `cure`, the advice
+  /// what to do.
   PickleTree(std::vector<std::byte> bytes, std::filesystem::path path, const std::string& member, bool (*known)(std::string_view global),
              std::string_view cure);
 
@@ -23,31 +24,32 @@ class PickleTree {
   const PickleNode& root() const { return pickle_.at(pickle_.root()); }
   const PickleNode& at(PickleRef ref) const { return pickle_.at(ref); }
   std::string_view text(const PickleNode& node) const { return pickle_.text(node); }
-  /// What a walk costs beside the look-ups here. Both throw Error(data), see ReadBudget.
+  /// Charges work that a caller does beside the look-ups here: spend() counts steps, hold() counts bytes kept. Both throw Error(data), see
+  /// ReadBudget.
   void spend(u64 steps) const { pickle_.budget().spend(steps); }
-  /// A name of so many bytes that is copied or looked up among others.
+  /// Charges a name of `bytes` bytes that is copied or looked up among others.
   void spend_name(u64 bytes) const { spend(kNameSteps + bytes); }
   void hold(u64 bytes) const { pickle_.budget().hold(bytes); }
 
-  /// Whether it is the call of that global.
+  /// Returns true if the node is a call of `global`.
   bool calls(const PickleNode& node, std::string_view global) const;
-  /// Of a call.
+  /// Returns the tuple of arguments of a call.
   const PickleNode& arguments(const PickleNode& call) const { return at(pickle_.items(call)[1]); }
-  /// Of dictionaries, ordered ones too.
+  /// Returns true for a dictionary, also an OrderedDict.
   bool is_dictionary(const PickleNode& node) const;
-  /// key, value, key, value ..; of anything else none.
+  /// Returns a dictionary's entries as key, value, key, value ..; empty for any other node.
   std::span<const PickleRef> entries(const PickleNode& node) const;
-  /// Of a list or a tuple; of null and anything else none.
+  /// Returns the elements of a list or a tuple; empty for null and any other node.
   std::span<const PickleRef> elements(const PickleNode* node) const;
-  /// Null where `node` is null, no dictionary, or has no such key.
+  /// Returns the value of `key` in a dictionary. Returns null if `node` is null, is no dictionary, or has no such key.
   const PickleNode* find(const PickleNode* node, std::string_view key) const;
-  /// The values of a dictionary by those of its keys that are texts, for many look-ups; of null and anything else none.
+  /// Returns a dictionary's values by those of its keys that are text, for many look-ups. The result is empty for null and any other node.
   std::map<std::string_view, const PickleNode*> by_key(const PickleNode* node) const;
-  /// Of an object, by the dictionary of its attributes. Null as find().
+  /// Returns an attribute of an object, looked up in the dictionary of its attributes. Returns null in the same cases as find().
   const PickleNode* attribute(const PickleNode* node, std::string_view name) const;
-  /// Null where `node` is null, no object, or has none.
+  /// Returns the attributes of an object. Returns null if `node` is null, is no object, or has no attributes.
   const PickleNode* attributes(const PickleNode* node) const { return node == nullptr ? nullptr : pickle_.state(*node); }
-  /// A tuple, a list, or torch.Size of one; `name` is for messages.
+  /// Reads a list of sizes from a tuple, a list or a torch.Size of one. `name` is the tensor's name, for messages.
   std::vector<i64> sizes(const PickleNode& node, std::string_view name) const;
 
  protected:

@@ -1,4 +1,4 @@
-// The tensors of a file or a folder, in its order and by their names. Values; thread-safe once all are added.
+// TensorIndex holds the descriptions of the tensors of a file or folder, in their order and by name. Thread-safe once all are added.
 #pragma once
 #include <map>
 
@@ -8,14 +8,14 @@ namespace spillway::data {
 
 class TensorIndex {
  public:
-  /// `where` stands at the beginning of messages: "[torch] model.bin".
+  /// `where` begins every error message, for example "[torch] model.bin".
   explicit TensorIndex(std::string where) : where_(std::move(where)) {}
-  /// Throws Error(data) when there is one of that name already, and when all together have more bytes than 64 bits count.
+  /// Adds a tensor. Throws Error(data) if the name is taken or if the bytes of all tensors overflow 64 bits.
   void add(TensorInfo info);
   const std::vector<TensorInfo>& all() const { return infos_; }
-  /// Null: there is none of that name.
+  /// Returns the tensor of that name, or null if there is none.
   const TensorInfo* find(const std::string& name) const;
-  /// Which one it is, of all(). The name is one that was added.
+  /// Returns the tensor's index in all(). The name must have been added.
   size_t number(const std::string& name) const { return by_name_.at(name); }
 
  private:

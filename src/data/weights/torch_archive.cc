@@ -13,7 +13,7 @@ namespace {
 constexpr i64 kMostPickleBytes = 64 * kMiB;
 constexpr std::string_view kPickle = "data.pkl";
 
-// Before 1.6 a file was several pickles behind each other, the first of this number.
+// Returns true for a file written before PyTorch 1.6: a sequence of pickles, of which the first is a magic number.
 bool is_of_old(const std::filesystem::path& path) {
   std::array<std::byte, 4> first{};
   const File file = File::open(path);
@@ -28,12 +28,12 @@ void reject_torch(const std::filesystem::path& path, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[torch] {}: {}", path.string(), why));
 }
 
-// The file, or the part of it.
+// Opens the archive in the whole file or in the given part of it.
 void TorchArchive::open(std::optional<Range> range) {
-  const i64 bytes = File::open(path_).size_bytes();  // says why it cannot
+  const i64 bytes = File::open(path_).size_bytes();  // throws with the reason if the file cannot be opened
   const Range all = range.value_or(Range{0, bytes});
   bytes_ = all.bytes;
-  if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))  // to libzip 0 is up to the end
+  if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))  // libzip takes a length of 0 as up to the end
     reject_torch(path_, fmt::format("expected {} bytes at {}, it has {}", all.bytes, all.begin, bytes));
   zip_error_t error;
   zip_error_init(&error);
@@ -72,7 +72,7 @@ TorchArchive::Member TorchArchive::member(const std::string& name) const {
   if ((found.valid & ZIP_STAT_SIZE) == 0 || (found.valid & ZIP_STAT_COMP_METHOD) == 0 || found.comp_method != ZIP_CM_STORE ||
       found.encryption_method != ZIP_EM_NONE)
     reject_torch(path_, fmt::format("expected its member {} as torch.save writes it, not compressed: save it again", name));
-  // Nothing may be larger than what there is: sizes of tensors are checked against this one.
+  // No member may be larger than the archive, because the sizes of tensors are checked against the member's size.
   if ((found.valid & ZIP_STAT_COMP_SIZE) == 0 || found.size != found.comp_size || found.size > static_cast<u64>(bytes_))
     reject_torch(path_,
                  fmt::format("its member {} has {} bytes by its directory, more than lie there: the file is damaged", name, found.size));

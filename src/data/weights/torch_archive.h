@@ -1,4 +1,5 @@
-// The zip archive that torch.save writes, through libzip: its data.pkl, and its storages by their keys. Errors as torch_file.h's.
+// TorchArchive is the zip archive that torch.save writes, read through libzip: its member data.pkl, and its storages by key. Errors as in
+// torch_file.h.
 #pragma once
 #include <filesystem>
 #include <mutex>
@@ -18,7 +19,7 @@ namespace spillway::data {
 
 class TorchArchive {
  public:
-  /// Where it lies in the file; none: it is the file.
+  /// The part of a file in which the archive lies. Without a Range the archive is the whole file.
   struct Range {
     i64 begin = 0, bytes = 0;
   };
@@ -28,17 +29,17 @@ class TorchArchive {
   TorchArchive& operator=(const TorchArchive&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Of the file, or of the part of it.
+  /// Returns the size of the archive: of the file, or of the given part of it.
   i64 bytes() const { return bytes_; }
-  /// data.pkl, 64 MiB at most.
+  /// Returns the contents of data.pkl, 64 MiB at most.
   std::vector<std::byte> pickle() const;
-  /// A member that is stored as it is.
+  /// A member of the archive, stored uncompressed.
   struct Member {
     u64 index = 0;
     i64 bytes = 0;
   };
   Member storage(const std::string& key) const;
-  /// Thread-safe.
+  /// Fills `into` from byte `offset` of a member. Thread-safe.
   void read(const Member& member, i64 offset, std::span<std::byte> into) const;
 
  private:
@@ -47,8 +48,8 @@ class TorchArchive {
   const std::filesystem::path path_;
   i64 bytes_ = 0;
   zip* zip_ = nullptr;
-  std::string folder_;        // of all members: "archive/"
-  mutable std::mutex mutex_;  // libzip's archives are one thread's at a time
+  std::string folder_;        // folder of all members, such as "archive/"
+  mutable std::mutex mutex_;  // because a libzip archive must be used by one thread at a time
 };
 
 }  // namespace spillway::data

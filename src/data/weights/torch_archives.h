@@ -1,4 +1,4 @@
-// Many files of torch.save's, of which a few are open at a time. Thread-safe once all are added.
+// TorchArchives is a set of torch.save files of which only a few are open at a time. Thread-safe once all are added.
 #pragma once
 #include <list>
 #include <memory>
@@ -11,14 +11,14 @@ class TorchArchives {
  public:
   /// Of a file, or of a part of one.
   size_t add(std::filesystem::path path, std::optional<TorchArchive::Range> range = {});
-  /// One that was added. Errors are TorchArchive's.
+  /// Returns the archive with that number, opening it if needed. Errors are those of TorchArchive.
   std::shared_ptr<const TorchArchive> open(size_t file) const;
 
  private:
-  static constexpr size_t kMostOpen = 64;  // of a process that may have 1,024 files
+  static constexpr size_t kMostOpen = 64;  // a process may typically have 1,024 open files
   std::vector<std::pair<std::filesystem::path, std::optional<TorchArchive::Range>>> places_;
   mutable std::mutex mutex_;
-  mutable std::list<std::pair<size_t, std::shared_ptr<const TorchArchive>>> open_;  // the last used first
+  mutable std::list<std::pair<size_t, std::shared_ptr<const TorchArchive>>> open_;  // most recently used first
 };
 
 }  // namespace spillway::data

@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr int kMostDepth = 8;  // of dictionaries in dictionaries
+constexpr int kMostDepth = 8;  // limit on the nesting of dictionaries
 
 }  // namespace
 
@@ -32,7 +32,7 @@ struct TorchFile::State {
       if (tree.is_dictionary(value)) {
         if (depth == kMostDepth) reject_torch(archive.path(), "its dictionaries nest too deeply");
         over(tree, value, name + ".", depth + 1);
-      } else if (auto tensor = tree.tensor(value, name)) {  // else a number, a text
+      } else if (auto tensor = tree.tensor(value, name)) {  // other values, such as a number or a text, are skipped
         index.add(tensor->info(name));
         tensors.push_back(std::move(*tensor));
       }

@@ -1,7 +1,8 @@
-// Tensors of a file that torch.save wrote (since PyTorch 1.6: a zip archive whose data.pkl is a pickle that names them, beside a member of
-// bytes for each storage): pytorch_model.bin and its like. An untrusted input: the pickle is read and never run (pickle/pickle.h), one that
-// asks for anything but tensors is refused by that name, and every size, stride and offset is checked against the storage's member. Readers
-// stream: no tensor is ever held whole. Errors: Error(data) "[torch] file: ...".
+// TorchFile reads the tensors of a file that torch.save wrote, such as pytorch_model.bin. Since PyTorch 1.6 this is a zip archive: its
+// data.pkl is a pickle that names the tensors, and each storage has a member with its bytes. The input is untrusted: the pickle is read and
+// never run (pickle/pickle.h); one that refers to anything but tensors is refused with the name of what it refers to; every size, stride
+// and offset is checked against the storage's member. Reading streams: a tensor is never held whole. Errors: Error(data) "[torch] file:
+// ...".
 #pragma once
 #include <memory>
 
@@ -9,7 +10,7 @@
 
 namespace spillway::data {
 
-/// Whether it begins as torch.save's files do.
+/// Returns true if the file begins like a torch.save file (a zip archive).
 bool is_torch_file(const std::filesystem::path& path);
 
 class TorchFile {
@@ -17,13 +18,15 @@ class TorchFile {
   explicit TorchFile(const std::filesystem::path& path);
   TorchFile(TorchFile&&) noexcept;
   ~TorchFile();
-  /// In the file's order; a dictionary in another one has its keys behind a dot: "module.wte.weight". What is no tensor is not there.
+  /// Returns the tensors in the file's order. Keys of nested dictionaries are joined by dots: "module.wte.weight". Values that are no
+  /// tensors are left out.
   const std::vector<TensorInfo>& tensors() const;
   const TensorInfo* find(const std::string& name) const;
-  /// Elements [begin, begin + out.size()) of a floating tensor, in row-major order whatever its strides, widened to fp64. Thread-safe.
+  /// Copies elements [begin, begin + out.size()) of a floating-point tensor, in row-major order whatever its strides, widened to fp64.
+  /// Thread-safe.
   void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
-  /// The bytes of the elements from `begin` on, as they are stored. False, with nothing read, where the tensor's elements do not lie one
-  /// behind the other in its storage. Thread-safe.
+  /// Copies the stored bytes of the elements from `begin` on. Returns false and reads nothing if the tensor is not contiguous in its
+  /// storage. Thread-safe.
   bool read_bytes(const TensorInfo& tensor, i64 begin, std::span<std::byte> out) const;
 
  private:

@@ -29,10 +29,12 @@ constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParame
                            kOfType = "torch._tensor._rebuild_from_type_v2";
 
 constexpr i64 kPieceBytes = 32768;
-constexpr i64 kRepeats = 16;                 // how often a tensor that is read may repeat the elements of its storage on average
-constexpr i64 kMostRepeated = i64{1} << 25;  // or its elements, of a storage that is a piece: a second's work
-constexpr u64 kTensorSteps = 256;            // about the time in which its storage is looked up in the archive
-constexpr u64 kTensorNames = 3;              // copies of a tensor's name that its reader keeps
+// Limit on how often a tensor may repeat the elements of its storage, on average.
+constexpr i64 kRepeats = 16;
+// Limit on the elements of a tensor whose storage fits into one piece: about a second's work.
+constexpr i64 kMostRepeated = i64{1} << 25;
+constexpr u64 kTensorSteps = 256;  // charge for looking up the tensor's storage in the archive
+constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
 
 }  // namespace
 
@@ -61,10 +63,10 @@ TorchTensor::Run TorchTensor::run() const {
   return run;
 }
 
-// Runs of elements that lie behind each other: as many as the last axes have that do, within one piece. Of a small storage the piece is the
-// whole, read once: a tensor may repeat its elements any number of times.
+// Reads contiguous runs, as long as the trailing axes allow and one buffer holds. A small storage is read once as a whole, because a tensor
+// may repeat its elements any number of times.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
-  std::array<std::byte, kPieceBytes> raw;  // on the stack: a training run may read weights while its memory is all planned
+  std::array<std::byte, kPieceBytes> raw;  // on the stack because a training run may read weights while all of its memory is planned
   const bool is_small = tensor.storage.bytes <= std::ssize(raw);
   const i64 most_elems = std::max(is_small ? kMostRepeated : 0, kRepeats * tensor.storage_elems());
   if (tensor.elems > most_elems) {
@@ -128,7 +130,7 @@ TorchTensor TorchTree::rebuilt(const PickleNode& arguments, std::string_view nam
   return tensor;
 }
 
-// How many elements it has; its last one lies within the storage.
+// Computes the number of elements and checks that the last one lies within the storage.
 void TorchTree::check_within(TorchTensor& tensor, std::string_view name) const {
   const std::optional<i64> elems = element_count(tensor.sizes);
   if (!elems) wrong(name, fmt::format("expected at most {} elements, got the sizes [{}]", kMostElements, fmt::join(tensor.sizes, ", ")));

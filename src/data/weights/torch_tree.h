@@ -1,5 +1,5 @@
-// What a file of torch.save's holds: the tree of its pickle, and the tensors in it, wherever they lie in the tree. Errors as
-// torch_file.h's.
+// TorchTree is the pickle tree of a torch.save file. It recognises the tensors in it, wherever they are in the tree. Errors as in
+// torch_file.h.
 #pragma once
 #include <optional>
 
@@ -9,17 +9,17 @@
 
 namespace spillway::data {
 
-/// Where a tensor's elements lie in its storage, checked against that.
+/// Describes where a tensor's elements lie in its storage. The values have been checked against the storage's size.
 struct TorchTensor {
   TorchArchive::Member storage;
   DType dtype = DType::f32;
-  std::string_view foreign;  // "I8": a type that no tensor here has
-  i64 offset = 0;            // elements
+  std::string_view foreign;  // name of a dtype that tensors here do not have, such as "I8"; else empty
+  i64 offset = 0;            // of the first element in the storage, in elements
   std::vector<i64> sizes, strides;
   i64 elems = 0;
 
   i64 storage_elems() const { return storage.bytes / size_of(dtype); }
-  /// From how many axes on, counted from the last, elements lie one behind the other, and how many elements that are.
+  /// The number of trailing axes over which the elements are contiguous, and how many elements such a contiguous run has.
   struct Run {
     size_t axes = 0;
     i64 elems = 1;
@@ -29,19 +29,19 @@ struct TorchTensor {
   TensorInfo info(const std::string& name) const;
 };
 
-/// Elements [begin, begin + out.size()) of a floating tensor, in row-major order whatever its strides, widened to fp64. One that repeats
-/// elements of its storage (expand) is read up to 16 times as many, of a small storage up to 32 million: else a file of a kilobyte could be
-/// read for ever. Thread-safe.
+/// Copies elements [begin, begin + out.size()) of a floating-point tensor, in row-major order whatever its strides, widened to fp64. A
+/// tensor may repeat elements of its storage (expand), but only up to 16 times the storage's elements, or up to 32 million elements for a
+/// small storage. Otherwise a file of a kilobyte could keep a reader busy for ever. Thread-safe.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out);
 
-/// What a pickle of tensors asks for.
+/// Returns true if `global` is one of the Python globals that a pickle of tensors refers to.
 bool belongs_to_tensors(std::string_view global);
 
 class TorchTree : public PickleTree {
  public:
   TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure);
   const TorchArchive& archive() const { return archive_; }
-  /// None where the node is something else; `name` is for messages.
+  /// Returns the tensor that a node describes, or nothing if the node is something else. `name` is for messages.
   std::optional<TorchTensor> tensor(const PickleNode& node, std::string_view name) const;
 
  private:

@@ -1,5 +1,5 @@
-// A matrix read as its transpose, out of a file that holds it row by row: bands of columns at a time, so that it is gone over a few times
-// whatever its size. For readers and writers of formats whose linear layers lie the other way round.
+// Reads a matrix as its transpose from a file that stores it row by row. A band of columns is read at a time, so the file is scanned only a
+// few times whatever its size. Readers and writers of formats that store linear layers transposed use it.
 #pragma once
 #include <functional>
 #include <span>
@@ -8,13 +8,14 @@
 
 namespace spillway::data {
 
-/// Elements [begin, begin + out.size()) of the matrix as it lies.
+/// Reads elements [begin, begin + out.size()) of the matrix in its stored order.
 using MatrixValues = std::function<void(i64 begin, std::span<double> out)>;
 
-/// Rows [begin, begin + count) of the transpose of a matrix of `rows` rows and `columns` columns, into `out` one after the other.
+/// Writes rows [begin, begin + count) of the transpose into `out`, one after the other. The stored matrix has `rows` rows and `columns`
+/// columns.
 void read_transposed(i64 rows, i64 columns, const MatrixValues& values, i64 begin, i64 count, std::span<float> out);
 
-/// How many rows of the transpose make a band of at most 16 MiB, one at least.
+/// Returns how many rows of the transpose make a band of at most 16 MiB, but at least 1. `rows` is the number of rows of the stored matrix.
 i64 transposed_band(i64 rows);
 
 }  // namespace spillway::data

@@ -21,10 +21,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kIndexEnd = ".index.json";  // behind the name of the whole
+constexpr const char* kIndexEnd = ".index.json";  // appended to the name of the unsharded file
 constexpr const char* kSafetensors = "model.safetensors";
 constexpr const char* kTorch = "pytorch_model.bin";
-constexpr i64 kIndexLimitBytes = 64 * kMiB;  // seven times that of the largest published model
+constexpr i64 kIndexLimitBytes = 64 * kMiB;  // seven times the size of the index of the largest published model
 
 std::string text_of(const std::filesystem::path& path) {
   const File file = File::open(path);

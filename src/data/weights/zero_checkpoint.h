@@ -1,8 +1,9 @@
-// What a training run of DeepSpeed's saved (engine.save_checkpoint) with ZeRO stage 1, 2 or 3 at any number of data-parallel ranks, or as a
-// universal checkpoint: its weights in fp32, the arrays of its optimizer, and where it stood. Their layout is DeepSpeed's own
-// (deepspeed/utils/zero_to_fp32.py and deepspeed/checkpoint/ds_to_universal.py of 0.19 read it): stages 1 and 2 lay the parameters of each
-// group behind each other and cut that into a partition a rank; stage 3 cuts each parameter. An untrusted input, read as torch_file.h's
-// files are: nothing is run, every size is checked against what the files hold. Readers stream. Thread-safe once made.
+// ZeroCheckpoint reads what a DeepSpeed training run saved (engine.save_checkpoint) with ZeRO stage 1, 2 or 3 at any number of
+// data-parallel ranks, or as a universal checkpoint: the fp32 weights, the optimizer's state arrays, and the position of the run. The
+// layout is DeepSpeed's own (deepspeed/utils/zero_to_fp32.py and deepspeed/checkpoint/ds_to_universal.py of 0.19 read it). Stages 1 and 2
+// concatenate the parameters of each group and cut the result into one partition per rank; stage 3 partitions each parameter. The input is
+// untrusted and read as in torch_file.h: no code in it is run, and every size is checked against what the files hold. Reading streams.
+// Thread-safe after construction.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,37 +14,37 @@ namespace spillway::data {
 
 class ZeroCheckpoint {
  public:
-  /// A global_step folder, or the one above it whose `latest` names it. Throws Error(data), "[deepspeed] <path>: <why>" or as
-  /// torch_file.h.
+  /// Opens a global_step folder, or its parent whose file `latest` names it. Throws Error(data), "[deepspeed] <path>: <why>", or as
+  /// torch_file.h does.
   explicit ZeroCheckpoint(const std::filesystem::path& folder);
   ZeroCheckpoint(ZeroCheckpoint&&) noexcept;
   ~ZeroCheckpoint();
 
   const std::filesystem::path& folder() const;
-  /// Its weights: trained ones in fp32, frozen ones and buffers as they were.
+  /// Returns the weights: trained ones in fp32, frozen ones and buffers in their own dtype.
   const std::vector<TensorInfo>& tensors() const;
   const TensorInfo* find(const std::string& name) const;
-  /// Elements [begin, begin + out.size()) of a floating one, widened to fp64.
+  /// Copies elements [begin, begin + out.size()) of a floating-point weight, widened to fp64.
   void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
 
-  /// Of the optimizer, as torch.optim calls them ("exp_avg"), sorted.
+  /// Returns the names of the optimizer's state arrays, sorted, as torch.optim calls them (such as "exp_avg").
   std::vector<std::string> arrays() const;
-  /// Whether the optimizer has that array of that weight, as large as it.
+  /// Returns true if the optimizer has this array for this weight, with the weight's size.
   bool has_array(const TensorInfo& tensor, const std::string& array) const;
   void read_array(const TensorInfo& tensor, const std::string& array, i64 begin, std::span<double> out) const;
 
-  /// A dynamic loss scale of fp16, as DeepSpeed counts.
+  /// The state of fp16's dynamic loss scale, in DeepSpeed's terms.
   struct Scale {
     double scale = 1;
     i64 steps_since_overflow = 0;
   };
   struct Standing {
-    i64 steps = 0;    // global_steps, skipped ones counted
-    i64 updates = 0;  // applied: Adam's t
-    i64 samples = 0;  // rows consumed
+    i64 steps = 0;    // global_steps, including skipped ones
+    i64 updates = 0;  // updates that were applied: Adam's t
+    i64 samples = 0;  // rows of training data consumed
     std::optional<Scale> loss_scale;
-    std::string version;  // of DeepSpeed; empty: not known
-    int stage = 0;        // 0: universal
+    std::string version;  // DeepSpeed's version; empty if unknown
+    int stage = 0;        // ZeRO stage; 0 for a universal checkpoint
     i64 ranks = 0;
   };
   const Standing& standing() const;

@@ -19,7 +19,7 @@ constexpr const char *kLatest = "latest", *kLatestUniversal = "latest_universal"
 constexpr const char* kUniversalCure =
     "join it with DeepSpeed's ds_to_universal (python -m deepspeed.checkpoint.ds_to_universal) and give that folder";
 
-// "zero_pp_rank_3_mp_rank_00_optim_states.pt" by `before` "zero_pp_rank_", `between` "_mp_rank_" and what is behind.
+// The two ranks in a file name such as "zero_pp_rank_3_mp_rank_00_optim_states.pt": the data-parallel and the model-parallel rank.
 struct TwoRanks {
   size_t data = 0, model = 0;
 };
@@ -52,13 +52,13 @@ bool has_model_states(const fs::path& folder) {
 }
 
 std::string first_word(const fs::path& path) {
-  constexpr size_t kLongest = 4096;  // of a name of a folder
+  constexpr size_t kLongest = 4096;  // longest folder name that is read
   std::istringstream text(beginning_of(path, kLongest));
   std::string word;
   return text >> word ? word : "";
 }
 
-// The file in which DeepSpeed writes which folder beside it is the last; empty: there is none.
+// Returns the file in which DeepSpeed records the name of the newest checkpoint folder, or an empty path if there is none.
 fs::path latest(const fs::path& folder) {
   for (const char* name : {kLatest, kLatestUniversal}) {
     std::error_code ignored;

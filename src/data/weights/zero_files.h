@@ -1,4 +1,5 @@
-// The files of a checkpoint that DeepSpeed wrote (engine.save_checkpoint), by who wrote them. Functions that look at names alone.
+// Finds the files of a DeepSpeed checkpoint (engine.save_checkpoint) and sorts them by the rank that wrote them. These functions look at
+// file names only.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -9,21 +10,22 @@ namespace spillway::data {
 
 struct ZeroFiles {
   std::filesystem::path folder;  // "…/global_step500"
-  /// Of one rank of all, or with ZeRO-3 of each.
+  /// The model states: one file, or with ZeRO-3 one file per rank.
   std::vector<std::filesystem::path> model_states;
-  /// Of each data-parallel rank; empty where `parameters` holds it.
+  /// The optimizer states of each data-parallel rank; empty if `parameters` is set.
   std::vector<std::filesystem::path> optimizer_states;
-  /// Of a universal checkpoint (deepspeed.checkpoint.ds_to_universal): a folder of this name for each parameter.
+  /// For a universal checkpoint (deepspeed.checkpoint.ds_to_universal), the folder with one sub-folder per parameter, named after it.
   std::filesystem::path parameters;
 };
 
-/// Whether `folder` is one: a global_step folder, or the one above it whose `latest` names it.
+/// Returns true if `folder` is a DeepSpeed checkpoint: a global_step folder, or its parent whose file `latest` names it.
 bool is_zero_checkpoint(const std::filesystem::path& folder);
 
-/// Throws Error(data), "[deepspeed] <path>: <why>": files of some ranks are missing, or it was saved in a way that is not read here.
+/// Lists the files of a checkpoint. Throws Error(data), "[deepspeed] <path>: <why>", if files of some ranks are missing or if it was saved
+/// in a way that is not supported.
 ZeroFiles zero_files(const std::filesystem::path& folder);
 
-/// That error.
+/// Throws Error(data), "[deepspeed] <path>: <why>".
 [[noreturn]] void reject_zero(const std::filesystem::path& path, const std::string& why);
 
 }  // namespace spillway::data

@@ -1,4 +1,5 @@
-// What the *_model_states.pt of a checkpoint of DeepSpeed's tell beside its optimizer's files. Values; errors as zero_checkpoint.h's.
+// Reads the *_model_states.pt files of a DeepSpeed checkpoint: everything that is not in the optimizer's files. Errors as in
+// zero_checkpoint.h.
 #pragma once
 #include <map>
 
@@ -10,7 +11,7 @@ struct NamedShape {
   std::string name;
   std::vector<i64> sizes;
   i64 elems = 0;
-  /// `foreign` as TorchTensor's.
+  /// Returns the tensor's description. `foreign` is as in TorchTensor.
   TensorInfo info(DType dtype, std::string_view foreign = {}) const;
 };
 
@@ -21,19 +22,23 @@ struct NamedTensor {
 
 struct ZeroModel {
   i64 steps = 0, skipped = 0, samples = 0;
-  std::string version;                          // of DeepSpeed; empty: not known
-  std::vector<std::vector<NamedShape>> groups;  // of the optimizer: trained parameters in the order in which they lie there
+  std::string version;  // DeepSpeed's version; empty if unknown
+  // Trained parameters of each optimizer group, in the order in which they are stored there.
+  std::vector<std::vector<NamedShape>> groups;
   std::vector<NamedShape> frozen;
-  std::vector<TorchTensor> frozen_values;                   // of each: whole, with ZeRO-3 this rank's part
-  std::vector<NamedTensor> buffers;                         // batch norm's running statistics and their like
-  std::map<std::string, TorchTensor, std::less<>> module;   // as the model computes with them; empty ones with ZeRO-3
-  std::vector<std::pair<std::string, std::string>> shared;  // a second name, and the parameter that it is of
+  // The values of each frozen parameter: all of them, or with ZeRO-3 this rank's part.
+  std::vector<TorchTensor> frozen_values;
+  std::vector<NamedTensor> buffers;  // for example running statistics of batch norm
+  // The weights in the dtype in which the model computes; empty tensors with ZeRO-3.
+  std::map<std::string, TorchTensor, std::less<>> module;
+  // Tied parameters: a second name, and the name of the parameter that it refers to.
+  std::vector<std::pair<std::string, std::string>> shared;
 };
 
 ZeroModel zero_model(const TorchArchive& archive);
 
-/// What a pickle of DeepSpeed's asks for beside tensors: its own classes, and the plain ones of what a program may have had saved with it.
-/// They are passed over.
+/// Returns true for the Python globals that a DeepSpeed pickle may refer to beside those of tensors: DeepSpeed's own classes, and common
+/// plain ones of objects that a program may have saved along. Their values are ignored.
 bool belongs_to_deepspeed(std::string_view global);
 constexpr std::string_view kDeepSpeedCure = "save again without that client_state";
 

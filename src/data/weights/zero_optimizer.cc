@@ -12,7 +12,8 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-// "state" of torch.optim's state_dict by its numbers from 0, or a list (elastic_checkpoint).
+// Returns the optimizer's states in order. They are the "state" of torch.optim's state_dict, numbered from 0, or a list
+// (elastic_checkpoint).
 std::vector<const PickleNode*> states_of(const TorchTree& tree, const PickleNode* optimizer) {
   std::vector<const PickleNode*> states;
   if (optimizer != nullptr && optimizer->kind == Kind::list) {
@@ -39,7 +40,7 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
     auto tensor = tree.tensor(tree.at(ref), name);
     if (!tensor || !tensor->foreign.empty() || !is_floating(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("expected floating-point tensors in {}", name));
-    // Each part has elements of its own.
+    // The parts of the list must not share elements, so together they have at most the file's bytes.
     if (tensor->elems > left / size_of(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("{} have more elements than the file has bytes for", name));
     left -= tensor->elems * size_of(tensor->dtype);
@@ -48,7 +49,7 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
   return tensors;
 }
 
-// A tensor as large as the group's weights, or as large but for what fills up the last partition.
+// Collects the state arrays of a group: tensors as large as the group's weights, apart from the padding of the last partition.
 void take_arrays(const TorchTree& tree, const PickleNode& state, std::map<std::string, std::vector<TorchTensor>>& arrays) {
   const auto entries = tree.entries(state);
   for (size_t i = 0; i + 1 < entries.size(); i += 2) {
@@ -72,7 +73,7 @@ std::optional<i64> updates_of(const TorchTree& tree, const PickleNode* dictionar
   return step == nullptr ? std::nullopt : whole_number(tree, *step);
 }
 
-// Of the object's attributes.
+// Reads the loss scale from the attributes of DeepSpeed's scaler object.
 std::optional<ZeroCheckpoint::Scale> scale_of(const TorchTree& tree, const PickleNode* scaler) {
   const PickleNode *scale = tree.attribute(scaler, "cur_scale"), *iteration = tree.attribute(scaler, "cur_iter"),
                    *overflow = tree.attribute(scaler, "last_overflow_iter");
@@ -104,7 +105,7 @@ std::vector<std::vector<i64>> paddings_of(const TorchTree& tree, const PickleNod
   return paddings;
 }
 
-// 3, or ZeroStageEnum(3).
+// Reads the ZeRO stage, which is stored as 3 or as ZeroStageEnum(3).
 int stage_of(const TorchTree& tree, const PickleNode* node) {
   if (node != nullptr && node->kind == Kind::object) {
     const auto arguments = tree.elements(&tree.arguments(*node));
@@ -132,7 +133,7 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
   if (read.stage < 1 || read.stage > 3) reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3");
   const PickleNode* count = tree.find(dictionary, "partition_count");
   if (count != nullptr) {
-    std::vector<i64> counts = whole_numbers(tree, *count);  // of each group
+    std::vector<i64> counts = whole_numbers(tree, *count);  // one count per group
     counts.push_back(whole_number(tree, *count).value_or(0));
     read.ranks = std::ranges::max(counts);
   }

@@ -19,7 +19,7 @@ using Kind = PickleNode::Kind;
 
 i64 rounded_up(i64 value, i64 to) { return (value + to - 1) / to * to; }
 
-// Tensors that lie behind each other.
+// A sequence of tensors, concatenated.
 class Flat {
  public:
   void append(size_t tensor, i64 elems) {
@@ -28,7 +28,8 @@ class Flat {
     elems_ = std::min(elems_ + elems, kMostElements);
   }
   i64 elems() const { return elems_; }
-  // [begin, begin + elems) of it, which are from `at` on of a weight.
+  // Appends the pieces that elements [begin, begin + elems) of the concatenation consist of. They are elements [at, at + elems) of a
+  // weight.
   void cut(i64 begin, i64 elems, i64 at, Pieces& into) const {
     const auto behind = std::ranges::upper_bound(begins_, begin) - begins_.begin();
     for (auto i = static_cast<size_t>(std::max<std::ptrdiff_t>(behind - 1, 0)); i < tensors_.size() && begins_[i] < begin + elems; ++i) {
@@ -72,7 +73,8 @@ class PartsReader {
  private:
   [[noreturn]] void reject(const std::string& why) const { reject_zero(files_.folder, why); }
 
-  // Its pickle is charged to the tree made of it; what is kept of all files, to their bytes together.
+  // Opens a file. Its pickle is charged to the budget of the tree made from it. What is kept from all files is charged to budget_, which
+  // grows with their sizes.
   std::pair<size_t, std::shared_ptr<const TorchArchive>> open(const fs::path& path) {
     const size_t file = parts_.tensors.archives->add(path);
     auto archive = parts_.tensors.archives->open(file);
@@ -98,7 +100,7 @@ class PartsReader {
     budget_.hold(sizeof weight + weight.info.name.size() + pieces * sizeof(TensorPiece) + arrays);
   }
 
-  // "mp_rank_00_model_states.pt", or that of each rank.
+  // Reads "mp_rank_00_model_states.pt", or with ZeRO-3 the model states of each rank.
   void read_models() {
     for (const fs::path& path : files_.model_states) {
       const auto [file, archive] = open(path);
@@ -132,7 +134,7 @@ class PartsReader {
     }
   }
 
-  // Whole in the file of stages 1 and 2, a part of each in those of stage 3.
+  // Adds the frozen parameters. Stages 1 and 2 store them whole in one file; stage 3 stores a part of each in every rank's file.
   void add_frozen() {
     for (size_t i = 0; i < model_.frozen.size(); ++i) {
       const NamedShape& shape = model_.frozen[i];
@@ -145,8 +147,8 @@ class PartsReader {
     }
   }
 
-  // Where the model's own weights lie whole beside the fp32 ones, as in all but stage 3, these are those, rounded: so a layout that is not
-  // known here does not pass for one that is. Looked at in three places of each.
+  // Checks the fp32 weights against the model's own weights, which are stored whole except with stage 3. The model's must be the fp32 ones
+  // rounded, compared at three elements of each. So a layout that this program does not know is not mistaken for one it knows.
   void check_against_module() {
     for (const ZeroWeight& weight : parts_.weights) {
       const auto own = model_.module.find(weight.info.name);
@@ -166,7 +168,7 @@ class PartsReader {
       }
     }
   }
-  // Two units in the last place, or of the smallest number.
+  // Returns the allowed difference: two units in the last place, with an absolute minimum for tiny values.
   static double bound(DType dtype, double value) {
     const double relative = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-9 : 0x1p-22;
     return relative * std::abs(value) + (dtype == DType::f16 ? 0x1p-23 : 0x1p-125);
@@ -202,7 +204,8 @@ class PartsReader {
   }
   i64 elems(size_t tensor) const { return parts_.tensors.tensors[tensor].second.elems; }
 
-  // Stages 1 and 2: a group's parameters behind each other, in a partition a rank; the last ones of the partitions may be padding.
+  // Reads stages 1 and 2: the parameters of a group are concatenated and cut into one partition per rank. The ends of partitions may be
+  // padding.
   void lay_by_group(const std::vector<ZeroOptimizer>& ranks) {
     if (ranks.front().weights.size() != model_.groups.size())
       reject(fmt::format("expected {} groups of parameters in its optimizer, got {}", model_.groups.size(), ranks.front().weights.size()));
@@ -253,7 +256,7 @@ class PartsReader {
     }
   }
 
-  // Stage 3: of each parameter a part a rank, all of one size, behind those of the parameters before.
+  // Reads stage 3: every rank has an equally large part of each parameter, stored after its parts of the parameters before.
   void lay_by_parameter(const std::vector<ZeroOptimizer>& ranks) {
     std::vector<NamedShape> shapes;
     for (std::vector<NamedShape>& group : model_.groups) std::ranges::move(group, std::back_inserter(shapes));
@@ -298,7 +301,7 @@ class PartsReader {
     return flat;
   }
 
-  // A folder a parameter: fp32.pt and a file an array.
+  // Reads a universal checkpoint: one folder per parameter, with fp32.pt and one file per optimizer array.
   void read_universal() {
     std::vector<fs::path> folders;
     for (const auto& entry : fs::directory_iterator(files_.parameters)) {
@@ -338,7 +341,7 @@ class PartsReader {
     if (updates) parts_.standing.updates = *updates;
   }
 
-  // A flat one, which may end in padding, takes the shape that the parameter has.
+  // Returns the shape of a parameter. A stored tensor that is flat, and may end in padding, takes the shape recorded for the parameter.
   static NamedShape universal_shape(const std::map<std::string_view, const NamedShape*>& shapes, const std::string& name,
                                     const TorchTensor& tensor) {
     const auto shape = shapes.find(name);
@@ -362,12 +365,12 @@ class PartsReader {
   const ZeroFiles files_;
   ZeroParts parts_;
   ReadBudget budget_;
-  std::map<std::string, size_t> numbers_by_name_;  // of parts_.weights
-  ZeroModel model_;                                // of the first rank
+  std::map<std::string, size_t> numbers_by_name_;  // indices into parts_.weights
+  ZeroModel model_;                                // model states of the first rank
   std::vector<Flat> frozen_;
-  static constexpr size_t kFirstModel = 0;                               // the first file that is added
-  std::vector<std::vector<size_t>> numbers_;                             // by rank: its tensors of weights
-  std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;  // by rank
+  static constexpr size_t kFirstModel = 0;                               // number of the file that is opened first
+  std::vector<std::vector<size_t>> numbers_;                             // by rank: indices of its tensors of weights
+  std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;  // by rank: indices of its tensors of each array
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which elements of which tensors of its files make up each weight of a checkpoint of DeepSpeed's, and each array of its optimizer. Values;
-// errors as zero_checkpoint.h's.
+// Works out which elements of which stored tensors make up each weight of a DeepSpeed checkpoint, and each array of its optimizer. Errors
+// as in zero_checkpoint.h.
 #pragma once
 #include <map>
 
@@ -12,7 +12,7 @@ namespace spillway::data {
 struct ZeroWeight {
   TensorInfo info;
   Pieces values;
-  std::map<std::string, Pieces> arrays;  // "exp_avg"
+  std::map<std::string, Pieces> arrays;  // by the name of the optimizer's array, such as "exp_avg"
 };
 
 struct ZeroParts {
