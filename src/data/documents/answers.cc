@@ -16,12 +16,13 @@ bool is_assistant(const Json& message) { return message.value("role", "") == "as
 
 bool is_left_out(const Row& row, size_t message) { return !row.left_out.empty() && row.left_out[message] != 0; }
 
-// What message number `m` adds, from the conversation before it with the prompt for an answer to the conversation with it.
+// Returns the bytes that message number `m` adds: those between the conversation before it (with the generation prompt) and the
+// conversation including it.
 ByteRange added_by(size_t m, const ChatTemplate& chat, const Json& variables, const Row& row, const std::string& text,
                    const std::string& where) {
   Json with = Json::array();
   for (size_t i = 0; i < m; ++i) with.push_back((*row.messages)[i]);
-  // A conversation that begins with the assistant has nothing before it to render.
+  // If the assistant's message is the first, there is nothing to render before it.
   const std::string prompt = m == 0 ? "" : chat.render(with, variables, true).text;
   with.push_back((*row.messages)[m]);
   const std::string answered = chat.render(with, variables, false).text;
@@ -45,7 +46,7 @@ std::vector<ByteRange> answers_in(const ChatTemplate& chat, const Json& variable
     if (is_assistant((*row.messages)[m])) said.push_back(m);
   }
   std::vector<ByteRange> found, out;
-  if (blocks && said.size() == rendered.assistant.size()) {  // a block each
+  if (blocks && said.size() == rendered.assistant.size()) {  // one generation block for each assistant message
     for (size_t i = 0; i < said.size(); ++i) {
       if (!is_left_out(row, said[i])) found.push_back(rendered.assistant[i]);
     }

@@ -12,7 +12,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr i64 kHashedBytes = 4 * kMiB;  // part of what a file's hash is
+constexpr i64 kHashedBytes = 4 * kMiB;  // size of a hashed piece; changing it changes every file's hash
 constexpr size_t kHashBytes = 32;
 
 void make_ready() {

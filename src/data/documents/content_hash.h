@@ -1,4 +1,4 @@
-// BLAKE2b-256 (RFC 7693) of files and of lists of texts: equal only for what is equal, so that contents are known by it. Thread-safe.
+// BLAKE2b-256 (RFC 7693) hashes of files and of lists of texts, used to recognise equal contents. Thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -6,10 +6,12 @@
 
 namespace spillway::data {
 
-/// 64 hex digits over the fields, each with its length before it: no two lists of fields are one.
+/// Returns a hash of the fields as 64 hex digits. Each field is preceded by its length, so that different lists of fields hash different
+/// bytes.
 std::string hash_of_fields(const std::vector<std::string>& fields);
 
-/// 64 hex digits over a file's size and its pieces' hashes, which `threads` threads make. Error(data), Error(io): it cannot be read.
+/// Returns a hash of a file as 64 hex digits: over its size and the hashes of its pieces, which `threads` threads compute. Throws
+/// Error(data) or Error(io) if the file cannot be read.
 std::string hash_of_file(const std::filesystem::path& path, int threads);
 
 }  // namespace spillway::data

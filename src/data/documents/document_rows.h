@@ -1,4 +1,4 @@
-// Documents that were prepared, in rows: what a loader deals out of them. A document longer than a row is cut at its end.
+// Arranges prepared documents in rows for the loader. A document longer than a row is truncated to the row's length.
 #pragma once
 #include <memory>
 
@@ -7,22 +7,26 @@
 
 namespace spillway::data {
 
-/// What rows are made of, to be said before training.
+/// Statistics of the rows, to be printed before training.
 struct RowCounts {
-  i64 rows = 0, documents = 0, tokens = 0, targets = 0;        // tokens: those in rows
-  i64 cut_documents = 0, cut_tokens = 0, without_targets = 0;  // without_targets: cut so that nothing counts any more, and left out
+  // `tokens` counts only tokens that are in rows.
+  i64 rows = 0, documents = 0, tokens = 0, targets = 0;
+  // `without_targets` counts documents that are left out because truncation removed all their targets.
+  i64 cut_documents = 0, cut_tokens = 0, without_targets = 0;
   i64 sequence_length = 0;
   double padding() const { return rows > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(rows * sequence_length) : 0; }
 };
 
-/// Which documents share a row, with borders between them that nothing crosses.
+/// How documents share rows. Attention does not cross the borders between documents in a row.
 enum class RowPacking {
-  off,       // none: each, or those that came packed in one line, has a row of its own, in the order of the file
-  best_fit,  // those that leave the least padding, in no order (pack_documents)
-  in_order,  // neighbours: the documents of rows 0, 1, 2 … are those of the file, in its order (pack_in_order)
+  // Every document has its own row, in the order of the file. Documents that came packed in one line stay together.
+  off,
+  best_fit,  // documents are combined to minimise padding, in no particular order (pack_documents)
+  // Neighbours share rows: rows 0, 1, 2 … hold the documents in the order of the file (pack_in_order).
+  in_order,
 };
 
-/// `file` must outlive it.
+/// Returns the rows of a prepared file and fills `counts`. `file` must outlive the result.
 std::unique_ptr<TextRows> document_rows(const PreparedFile& file, i64 sequence_length, RowPacking packing, RowCounts& counts);
 
 }  // namespace spillway::data

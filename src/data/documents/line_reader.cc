@@ -50,7 +50,7 @@ class LineReader::Unpacker {
   const File& file() const { return file_; }
   i64 bytes_read() const { return offset_; }
 
-  // Some more text behind `to`; false at the end.
+  // Appends some more decompressed text to `to`. Returns false at the end of the file.
   bool append(std::string& to, i64 line) {
     if (packing_ == Packing::none) {
       const std::span<const std::byte> piece = read();
@@ -114,9 +114,9 @@ class LineReader::Unpacker {
   const File file_;
   const Packing packing_;
   std::vector<std::byte> piece_;
-  std::span<const std::byte> input_;  // of piece_, not unpacked yet
+  std::span<const std::byte> input_;  // the part of piece_ that is not decompressed yet
   i64 offset_ = 0;
-  bool inside_ = false;  // a packed part has begun and not ended
+  bool inside_ = false;  // a compressed stream has begun and not ended
   z_stream gzip_{};
   ZSTD_DStream* zstd_ = nullptr;
 };

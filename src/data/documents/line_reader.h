@@ -1,5 +1,5 @@
-// Lines of a file as they are asked for: plain, or packed by gzip or zstd, which the file's first bytes tell. A line ends with "\n" alone,
-// so that U+2028 and others are part of it; the last one need not. One thread.
+// LineReader reads a file line by line. The file may be plain text or compressed with gzip or zstd, which its first bytes tell. Only "\n"
+// ends a line, so U+2028 and the like are part of the line. The last line need not end with "\n". An object is used by one thread.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace spillway::data {
 
-/// Of text, and of a row: rows beyond it would take gigabytes while they become tokens.
+/// Limits on a line of plain text and on a row of JSON Lines. A larger row would take gigabytes while it is tokenized.
 constexpr i64 kMostLineBytes = 256 * kMiB, kMostRowBytes = 64 * kMiB;
 
 class LineReader {
  public:
-  /// Error(data): the file cannot be opened.
+  /// Throws Error(data) if the file cannot be opened.
   explicit LineReader(const std::filesystem::path& path, i64 most_line_bytes = kMostLineBytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// The next line without its end; false after the last. Error(data): a line of more bytes than are allowed, or packed data that are
-  /// damaged or cut short, with the number of the line.
+  /// Reads the next line, without its end, into `line`. Returns false after the last line. Throws Error(data) with the line number if the
+  /// line is longer than allowed, or if compressed data are damaged or cut short.
   bool next(std::string& line);
-  /// Whether "\n" stood behind the line given last.
+  /// Returns true if a "\n" followed the line that next() returned last.
   bool ended_with_line_end() const { return ended_with_line_end_; }
-  /// Of the line given last, from 1.
+  /// Returns the number of the line that next() returned last, counted from 1.
   i64 number() const { return number_; }
-  /// Bytes of the file that were read, for a progress line; and all of them.
+  /// Return how many bytes of the file were read so far, for a progress display, and the file's size.
   i64 bytes_read() const;
   i64 file_bytes() const;
 

@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Which numbers of 0 … n - 1 are there; the least one from a number on in O(log64 n).
+// A set of numbers from 0 to n - 1. It finds the smallest element that is at least x in O(log64 n).
 class NumberSet {
  public:
   explicit NumberSet(i64 n) {
@@ -26,7 +26,7 @@ class NumberSet {
       x /= 64;
     }
   }
-  // -1: none.
+  // Returns the smallest element that is at least x, or -1 if there is none.
   i64 least_from(i64 x) const {
     for (size_t l = 0; l < levels_.size(); ++l) {
       const auto& level = levels_[l];
@@ -45,7 +45,7 @@ class NumberSet {
   std::vector<std::vector<u64>> levels_;
 };
 
-// By length, the longest first; of the same length in their order.
+// Returns the document numbers sorted by length, the longest first. Equal lengths keep their order.
 std::vector<u32> longest_first(std::span<const u32> lengths, i64 most) {
   std::vector<u32> begin(static_cast<size_t>(most) + 2), order(lengths.size());
   for (const u32 length : lengths) ++begin[static_cast<size_t>(most) - length + 1];
@@ -64,7 +64,8 @@ PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   constexpr u32 kNone = ~u32{0};
   std::vector<u32> row_of(lengths.size());
-  std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;  // by room left: its rows, linked
+  // for each amount of free room, a linked list of the rows that have it
+  std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;
   NumberSet rooms(row_tokens + 1);
   const std::vector<u32> order = longest_first(lengths, row_tokens);
   for (const u32 document : order) {
@@ -101,7 +102,7 @@ PackedRows pack_in_order(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   PackedRows rows{std::vector<u32>(lengths.size()), {}};
   std::iota(rows.documents.begin(), rows.documents.end(), 0);
-  i64 left = 0;  // room in the last row
+  i64 left = 0;  // free room in the last row
   for (const u32 document : rows.documents) {
     if (lengths[document] > left) {
       rows.begin.push_back(document);

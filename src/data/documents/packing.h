@@ -1,4 +1,4 @@
-// Which documents share a row. A pure function.
+// Decides which documents share a row (sequence packing). Pure functions.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,22 +7,22 @@
 
 namespace spillway::data {
 
-/// Rows of documents: those of row r are documents[begin[r]] … documents[begin[r + 1] - 1].
+/// Documents arranged in rows: row r holds documents[begin[r]] … documents[begin[r + 1] - 1].
 struct PackedRows {
   std::vector<u32> documents;
   std::vector<u32> begin;
   i64 rows() const { return std::ssize(begin) - 1; }
 };
 
-/// Documents of these lengths, each at most `row_tokens` and above 0, in rows of so many tokens: the longest first, each into the fullest
-/// row that has room for it, else into a new one (best fit decreasing; Johnson et al., SIAM J. Comput. 3(4), 1974: at most 11/9 of the
-/// fewest rows and 4). Rows are then put in an order that tells nothing of their lengths, the same for the same lengths. At most 2^32 - 2
-/// documents.
+/// Packs documents of the given lengths into rows of `row_tokens` tokens by best fit decreasing: the longest document first, each into the
+/// fullest row that has room, else into a new row. Each length must be above 0 and at most `row_tokens`. This needs at most 11/9 of the
+/// fewest possible rows, plus 4 (Johnson et al., SIAM J. Comput. 3(4), 1974). The rows are then put in an order that does not depend on how
+/// full they are, and that is the same for the same lengths. At most 2^32 - 2 documents.
 PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens);
-/// The same documents in their order: each goes into the last row where it fits, else it begins the next one. Rows have more padding than
-/// those of pack_documents.
+/// Packs the documents in their given order: each goes into the current row if it fits, else it begins the next row. This leaves more
+/// padding than pack_documents.
 PackedRows pack_in_order(std::span<const u32> lengths, i64 row_tokens);
-/// Each document a row of its own, in their order.
+/// Gives each document its own row, in the given order.
 PackedRows unpacked_documents(i64 documents);
 
 }  // namespace spillway::data

@@ -15,9 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr u32 kVersion = 3;  // of what lines become: documents that older rules made are not used
+// Version of the rules that turn lines into documents. Files made under older rules are not used.
+constexpr u32 kVersion = 3;
 constexpr size_t kBatchBytes = 1 << 20, kPieceBytes = 1 << 22;
-constexpr i64 kMostWholeText = 256 * kMiB;  // of a text that may be cut nowhere
+constexpr i64 kMostWholeText = 256 * kMiB;  // limit on a text that the tokenizer allows to be cut nowhere
 
 bool has_ending(const fs::path& path, std::string_view kind) {
   const std::string name = path.filename().string();
@@ -36,7 +37,7 @@ std::vector<fs::path> files_of(const fs::path& path) {
   return files;
 }
 
-// Of all that its tokens depend on.
+// Returns a hash of everything that the tokens of a path depend on.
 std::string hash_of(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options) {
   const DocumentOptions& o = maker.options();
   std::vector<std::string> fields = {std::to_string(kVersion), options.tokenizer, options.chat};
@@ -51,9 +52,9 @@ struct Lines {
   i64 first = 1;
 };
 
-// Rows of JSON Lines: some lines at a time, shared out over the threads, their documents in the order of the lines.
+// Tokenizes JSON Lines: a batch of lines at a time is divided among the threads, and the documents are written in the order of the lines.
 void prepare_rows(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options, PreparedWriter& writer) {
-  // What is in hand at once: a row takes six times its bytes while it becomes tokens.
+  // Limit on the bytes of lines held at once. A row takes six times its bytes while it is tokenized.
   constexpr size_t kMostBytesInHand = 32 * kMiB;
   LineReader reader(path, kMostRowBytes);
   ThreadPool pool(options.threads);
@@ -97,7 +98,7 @@ void prepare_rows(const fs::path& path, const DocumentMaker& maker, const Prepar
   writer.counts().lines = reader.number();
 }
 
-// A stream of text is one document a file.
+// Tokenizes plain text; each file becomes one document.
 void prepare_text(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options, PreparedWriter& writer) {
   for (const fs::path& one : files_of(path)) {
     tokenize_text(one, maker.tokenizer(), maker.options().end_token, options, [&](std::span<const i32> ids) { writer.add_text(ids); });
@@ -110,7 +111,7 @@ void prepare_text(const fs::path& path, const DocumentMaker& maker, const Prepar
 bool is_json_lines(const fs::path& path) { return has_ending(path, ".jsonl"); }
 bool is_plain_text(const fs::path& path) { return fs::is_directory(path) || has_ending(path, ".txt"); }
 
-// In pieces that the tokenizer allows to be cut.
+// The text is encoded in pieces, cut only where the tokenizer allows it.
 void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token, const PreparationOptions& options,
                    const std::function<void(std::span<const i32>)>& sink) {
   ThreadPool pool(options.threads);
@@ -121,7 +122,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
     std::string text, line;
     std::vector<std::string> pieces;
     bool begun = false;
-    std::vector<i32> last;  // of the last piece
+    std::vector<i32> last;  // ids of the last piece
     const auto encode = [&] {
       std::vector<std::vector<i32>> ids(pieces.size());
       pool.run(std::ssize(pieces), [&](i64 p, int) { ids[static_cast<size_t>(p)] = tokenizer.encode(pieces[static_cast<size_t>(p)]); });
@@ -157,7 +158,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
         options.progress(name, reader.bytes_read(), reader.file_bytes());
       }
     }
-    // The line reader takes the end of the last line away, which is text.
+    // The line reader removes the end of the last line, but it is part of the text.
     if (!first && reader.ended_with_line_end()) text += '\n';
     pieces.push_back(std::move(text));
     encode();

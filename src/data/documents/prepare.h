@@ -1,6 +1,6 @@
-// Text made into tokens once, beside the data or the runs, for all ranks and later runs: a file for each path, named after its contents and
-// everything that its tokens depend on. Written beside and renamed: whole or not there (prepared_cache.h). Processes that want the same one
-// wait for each other.
+// Tokenizes text files once, into a cache that all ranks and later runs share. The cache has one file for each path, named after a hash of
+// its contents and of everything else that its tokens depend on. A file is written under a temporary name and renamed, so it is complete or
+// absent (prepared_cache.h). Processes that want the same file wait for each other.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -12,28 +12,31 @@
 namespace spillway::data {
 
 struct PreparationOptions {
-  std::filesystem::path cache;  // a folder, made where it is not there
-  std::string tokenizer, chat;  // what tells these from others: their files' contents, or a name
-  bool skip_bad_lines = false;  // JSON Lines: a line that is no row is counted and left out
+  std::filesystem::path cache;  // cache folder; created if missing
+  // Identify the tokenizer and the chat template, by their files' contents or by a name.
+  std::string tokenizer, chat;
+  bool skip_bad_lines = false;  // JSON Lines: skip and count a line that is no valid row
   int threads = 1;
-  /// Now and then, with the bytes read and all there are.
+  /// Called now and then with the bytes read so far and the size of the file.
   std::function<void(const std::string& path, i64 done, i64 bytes)> progress = [](const std::string&, i64, i64) {};
-  /// Called while another process prepares data in the cache, with its name, and with "" once it is done.
+  /// Called with the name of another process while that one prepares data in the cache, and with "" once it is done.
   std::function<void(const std::string& holder)> waits = [](const std::string&) {};
 };
 
-/// Whether the path is text to prepare as documents, a row each: .jsonl, .jsonl.gz, .jsonl.zst.
+/// Returns true if the path names rows, each of which becomes a document: .jsonl, .jsonl.gz, .jsonl.zst.
 bool is_json_lines(const std::filesystem::path& path);
-/// Or as a stream: .txt, .txt.gz, .txt.zst, or a folder of such in byte order of their names, whose files are joined by the end token.
+/// Returns true if the path names plain text: .txt, .txt.gz, .txt.zst, or a folder of such files. A folder's files are taken in byte order
+/// of their names and joined by the end token.
 bool is_plain_text(const std::filesystem::path& path);
 
-/// The tokens of plain text, some at a time. A file is one text: it has what the tokenizer puts around a text once, and `end_token` behind
-/// it, unless the text has them. `options` for threads and progress alone. Error(usage): the tokenizer allows no cut in a text of more than
-/// 256 MiB.
+/// Tokenizes plain text and passes the tokens to `sink`, some at a time. A file is one text: what the tokenizer puts around a text is added
+/// once per file, and `end_token` after it, unless the text has them already. `options` provides threads and progress only. Throws
+/// Error(usage) if the tokenizer allows no cut in a text of more than 256 MiB.
 void tokenize_text(const std::filesystem::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token,
                    const PreparationOptions& options, const std::function<void(std::span<const i32>)>& sink);
 
-/// The tokens of one path. Error(data): a bad line, unless those are skipped; Error(io): the cache cannot be written.
+/// Returns the tokens of one path, from the cache if they are there. Throws Error(data) for a bad line, unless those are skipped, and
+/// Error(io) if the cache cannot be written.
 std::unique_ptr<PreparedFile> prepare(const std::filesystem::path& path, const DocumentMaker& maker, const PreparationOptions& options);
 
 }  // namespace spillway::data

@@ -16,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 2;       // of a source
-constexpr size_t kIdDigits = 16;  // of a source's hash: two that share one share their kept files, no more
+constexpr size_t kKept = 2;  // files that are kept of each source
+// Digits of the source's hash in file names. If two sources collide, they only share the number of files that are kept.
+constexpr size_t kIdDigits = 16;
 
 std::string id_of(const fs::path& source) {
   std::error_code ignored;
@@ -34,7 +35,7 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::string& begin,
   return files;
 }
 
-// Whoever reads a file has it locked (PreparedFile).
+// Returns true if a process reads the file: a reader holds a lock on it (PreparedFile).
 bool is_open_somewhere(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return true;
@@ -63,7 +64,7 @@ PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string conte
   }
   waits("");
   turn_->sign(descriptor_, lock_file_);
-  Beside::remove_left(folder_);  // nobody makes anything here but who has the turn
+  Beside::remove_left(folder_);  // only the holder of the lock creates files here
 }
 
 PreparedCache::~PreparedCache() {

@@ -1,5 +1,6 @@
-// The folder that prepared data are kept in, by the source that they were made of and all that their tokens depend on. Who has the turn is
-// alone in it; others wait. Of a source the two files used last stay. One thread.
+// PreparedCache manages the folder of tokenized files, which are keyed by their source and by everything that their tokens depend on. Only
+// the process that holds the folder's lock works in it; others wait. For each source the two most recently used files are kept. An object
+// is used by one thread.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -14,8 +15,9 @@ namespace spillway::data {
 
 class PreparedCache {
  public:
-  /// Makes the folder where it is not there, waits for the turn, and removes what a process that died left half made. `contents`: a hash,
-  /// in hex. `waits` is called while another process has the turn, with its name, and with "" when the turn is ours. Error(io).
+  /// Creates the folder if it is missing, waits for its lock, and removes partial files that dead processes left. `contents` is the hash,
+  /// in hex, that identifies the tokenized data. While another process holds the lock, `waits` is called with its name; once the lock is
+  /// ours, it is called with "". Throws Error(io).
   PreparedCache(
       std::filesystem::path folder, std::filesystem::path source, std::string contents,
       const std::function<void(const std::string& holder)>& waits = [](const std::string&) {});
@@ -23,12 +25,13 @@ class PreparedCache {
   PreparedCache(const PreparedCache&) = delete;
   PreparedCache& operator=(const PreparedCache&) = delete;
 
-  /// What was made of the same contents, here or of another source. Null: nothing, or it is damaged.
+  /// Returns a file with the same contents hash, whether it was made from this source or another. Returns null if there is none or it is
+  /// damaged.
   std::unique_ptr<PreparedFile> find() const;
-  /// Where a new one is to be written.
+  /// Returns the path to which a new file is to be written.
   std::filesystem::path file() const;
-  /// The new one, which is whole. Files of the source beyond the two used last go, unless someone has them open. Where the filesystem has
-  /// no flock, which would tell, none goes.
+  /// Opens the new file, which must be complete. Removes the source's files beyond the two most recently used, unless a process has them
+  /// open. On a filesystem without flock that cannot be told, so none is removed.
   std::unique_ptr<PreparedFile> keep();
 
  private:
@@ -36,7 +39,7 @@ class PreparedCache {
   void remove_older() const;
   std::filesystem::path folder_, source_, lock_file_;
   std::string contents_, source_id_;
-  int descriptor_;  // of the lock's file
+  int descriptor_;  // descriptor of the lock file
   std::optional<FileLock> turn_;
 };
 

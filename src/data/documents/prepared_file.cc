@@ -16,7 +16,8 @@ namespace spillway::data {
 namespace {
 
 constexpr i64 kHeaderBytes = 128;
-constexpr size_t kSummed = 2048;  // tokens that share a checksum: a row that is drawn at random reads few that it does not want
+// Tokens that share a checksum. The number is small because a row read at random must read whole checksum groups.
+constexpr size_t kSummed = 2048;
 constexpr size_t kPending = 8 * kSummed;
 constexpr std::array<char, 8> kMagic{'S', 'P', 'W', 'D', 'O', 'C', 'S', '\3'};
 constexpr i64 kMostTokens = i64{1} << 44, kMostDocuments = (i64{1} << 32) - 2;

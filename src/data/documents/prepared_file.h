@@ -1,15 +1,16 @@
-// Tokenized text on disk, as preparation leaves it: documents one after the other, with which tokens count. Little-endian:
+// The file format of tokenized text: documents one after the other, with a mark on each token that is no target of the loss. All numbers
+// are little-endian. The parts follow each other in this order:
 //
-//   header  128 bytes: magic "SPWDOCS\3", documents (u64), tokens (u64), one more than the largest id (u64), lines read (u64), lines left
-//           out (u64), documents left out for having nothing that counts (u64), inner begins (u64), bytes of the unread keys (u64), CRC32C
-//           of all behind the tokens (u32), of the header up to here (u32), zeros
-//   tokens  u32 each: the id, and in the highest bit whether it is no target
-//   ends    u64 each document: the number of tokens up to its end
-//   begins  u64 each: the number of tokens before a document that shares the row of the one before it, ascending (rows that came packed)
-//   sums    u32 for every 2,048 tokens, the last ones perhaps fewer: their CRC32C
-//   unread  the keys that lines have and nobody reads, with the number of lines that have them: a JSON object
+//   header  128 bytes: magic "SPWDOCS\3", number of documents (u64), of tokens (u64), the largest id plus one (u64), number of lines read
+//           (u64), of bad lines skipped (u64), of documents left out because they have no target (u64), of entries in `begins` (u64), bytes
+//           of `unread` (u64), CRC32C of everything after the tokens (u32), CRC32C of the header up to here (u32), zeros
+//   tokens  u32 each: the id; the highest bit is set if the token is no target
+//   ends    u64 for each document: the number of tokens up to its end
+//   begins  u64 each, ascending, for rows that came packed: the number of tokens before a document that shares a row with the one before it
+//   sums    u32 for every 2,048 tokens, the last group may be shorter: their CRC32C
+//   unread  a JSON object: the keys of lines that are not used, each with the number of lines that have it
 //
-// Errors: Error(data) for a file that is none or damaged; tokens are compared with their sums whenever they are read.
+// Errors: Error(data) if a file is not of this format or is damaged. Tokens are verified against their checksums whenever they are read.
 #pragma once
 #include <map>
 #include <optional>
@@ -28,23 +29,24 @@ namespace spillway::data {
 struct PreparedCounts {
   i64 documents = 0, tokens = 0, least_vocabulary = 0;
   i64 lines = 0, bad_lines = 0, without_targets = 0;
-  /// Keys of lines that are not read, with the number of lines that have them; of the 33rd key on together, as kOtherKeys.
+  /// How many lines have each key that is not used. From the 33rd different key on they are counted together, under kOtherKeys.
   std::map<std::string, i64> unread{};
 };
 inline constexpr const char* kOtherKeys = "others";
 
 class PreparedWriter {
  public:
-  /// It is written beside `path` and replaces what is there when it is whole.
+  /// Writes under a temporary name next to `path`; finish() replaces what is there.
   explicit PreparedWriter(const std::filesystem::path& path);
 
-  /// A document without a token that counts beyond its first is left out, and said in the counts.
+  /// Adds a document. A document without a target beyond its first token is left out and counted in without_targets.
   void add(const Document& document);
-  /// Some more of a document of a stream of text, whose tokens all count; end_text() ends it. One without tokens is none.
+  /// Adds tokens to the current document of plain text, all of which are targets. end_text() ends the document; one without tokens is not
+  /// added.
   void add_text(std::span<const i32> ids);
   void end_text();
   PreparedCounts& counts() { return counts_; }
-  /// Puts the file in place, on stable storage.
+  /// Moves the file to its final path, on stable storage.
   void finish();
 
  private:
@@ -58,7 +60,8 @@ class PreparedWriter {
   i64 flushed_ = 0;
 };
 
-/// Locked by flock, shared, while it is open: nobody removes it. Thread-safe. As a token source it is all documents in a row.
+/// Reads a prepared file. It holds a shared flock while open, so that nobody removes the file. Thread-safe. As a TokenSource it is the
+/// concatenation of all documents.
 class PreparedFile final : public TokenSource {
  public:
   explicit PreparedFile(const std::filesystem::path& path, std::string name);
@@ -68,10 +71,10 @@ class PreparedFile final : public TokenSource {
   void read(i64 begin, std::span<i32> out) const override;
 
   i64 document_tokens(i64 document) const { return end(document) - begin(document); }
-  /// Where in the document further ones begin that came packed into one row with it, ascending.
+  /// Returns the positions in the document at which further documents begin that came packed into the same row, ascending.
   std::vector<i64> inner_begins(i64 document) const;
   bool came_packed() const { return !begins_.empty(); }
-  /// The document's first out.size() tokens, as they are stored: kNoTarget is set where one is none.
+  /// Reads the document's first out.size() tokens as stored: the id, with bit kNoTarget set if the token is no target.
   void read_document(i64 document, std::span<u32> out) const;
   static constexpr u32 kNoTarget = u32{1} << 31;
 

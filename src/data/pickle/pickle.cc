@@ -11,7 +11,7 @@ namespace spillway::data {
 
 using Kind = PickleNode::Kind;
 
-// Python's stack machine, whose values are nodes.
+// Interprets the opcodes of Python's pickle stack machine; the values on its stack are nodes of the tree.
 class PickleMachine {
  public:
   PickleMachine(const std::string& where, Pickle& out) : bytes_(out.bytes_), where_(where), out_(out) {}
@@ -52,14 +52,14 @@ class PickleMachine {
     out_.nodes_.push_back(node);
     return static_cast<PickleRef>(out_.nodes_.size() - 1);
   }
-  // The stack and the marks are charged for when they are higher than they were.
+  // Pushes a value. The stack is charged to the budget only when it grows beyond its previous maximum.
   void push_ref(PickleRef ref) {
     stack_.push_back(ref);
     if (stack_.size() > highest_stack_) out_.budget_.hold(sizeof ref), highest_stack_ = stack_.size();
   }
   void push(PickleNode node) { push_ref(make(node)); }
   void push_integer(i64 value) { push({.kind = Kind::integer, .bits = static_cast<u64>(value)}); }
-  // Texts stay where they lie in the bytes.
+  // Pushes a text node that refers to the pickle's bytes instead of copying them.
   void push_text(Kind kind, u64 bytes) {
     const u64 begin = at_;
     take(bytes);
@@ -81,7 +81,7 @@ class PickleMachine {
     stack_.pop_back();
     return top;
   }
-  // The last ones of the stack, before they are dropped.
+  // Returns the topmost `count` values of the stack. The result is valid until they are dropped.
   std::span<const PickleRef> last(size_t count) const {
     expect(count);
     return std::span(stack_).last(count);
@@ -101,7 +101,7 @@ class PickleMachine {
   }
 
   static bool grows(Kind kind) { return kind == Kind::list || kind == Kind::dict || kind == Kind::set; }
-  // Of elements that have room for `count`.
+  // Reserves room for `count` elements and returns where they begin.
   u64 room(size_t count) {
     out_.budget_.hold(count * sizeof(PickleRef));
     out_.refs_.resize(out_.refs_.size() + count, Pickle::kNone);
@@ -114,7 +114,7 @@ class PickleMachine {
     std::ranges::copy(items, out_.refs_.begin() + static_cast<std::ptrdiff_t>(begin));
     return make({.kind = kind, .count = static_cast<u32>(count), .bits = begin});
   }
-  // Of the last values of the stack, which it replaces.
+  // Replaces the topmost `count` values of the stack by a container of them.
   void push_last(Kind kind, size_t count) {
     const PickleRef made = make_container(kind, last(count));
     drop(count);
@@ -140,7 +140,7 @@ class PickleMachine {
     std::ranges::copy(more, out_.refs_.begin() + static_cast<std::ptrdiff_t>(into.bits + before));
     into.count = static_cast<u32>(after);
   }
-  // The last `count` values of the stack into what lies below them: a container, or what a call gave.
+  // Adds the topmost `count` values of the stack to the container or the called object below them.
   void add(size_t count, Kind wanted) {
     expect(count + 1);
     PickleRef into = stack_[stack_.size() - count - 1];
@@ -156,7 +156,7 @@ class PickleMachine {
     marks_.pop_back();
     add(count, wanted);
   }
-  // Made when the first is put into the object.
+  // Returns the list of what was added to an object, and creates it on first use.
   PickleRef entries_of(PickleRef object) {
     const PickleNode& node = out_.nodes_[object];
     const size_t at = static_cast<size_t>(node.bits) + node.count + 1;
@@ -167,7 +167,8 @@ class PickleMachine {
     return out_.refs_[at];
   }
 
-  // Python numbers what it remembers from 0 on: an instruction or more for each.
+  // Stores the top of the stack in the memo. Python numbers memo entries from 0 and spends at least one instruction on each, so a larger
+  // number is refused.
   void remember(u64 key) {
     expect(1);
     if (key >= at_) wrong(fmt::format("expected numbers from 0 on for what is remembered, got {}", key));
@@ -183,7 +184,7 @@ class PickleMachine {
     push_ref(memo_[static_cast<size_t>(key)]);
   }
 
-  // Two's complement, little-endian, of any length.
+  // Pushes an integer in two's complement, little-endian, of any length.
   void push_long(u64 count) {
     if (count > 8) return push_text(Kind::big_integer, count);
     const auto raw = take(count);
@@ -217,7 +218,7 @@ class PickleMachine {
     out_.refs_[static_cast<size_t>(top().bits) + top().count] = state;
   }
 
-  // False at the end.
+  // Executes one opcode. Returns false at the end of the pickle.
   bool step(u8 opcode) {
     began_ = at_ - 1;
     switch (opcode) {
@@ -253,13 +254,13 @@ class PickleMachine {
         return push_long(number(4)), true;
       case 'G':
         return push_real(), true;
-      case 0x8c:  // texts, by the width of their length
+      case 0x8c:  // text opcodes differ in the width of the length
         return push_text(Kind::text, number(1)), true;
       case 'X':
         return push_text(Kind::text, number(4)), true;
       case 0x8d:
         return push_text(Kind::text, number(8)), true;
-      case 'U':  // Python 2's
+      case 'U':  // strings of Python 2
         return push_text(Kind::text, number(1)), true;
       case 'T':
         return push_text(Kind::text, number(4)), true;
@@ -335,7 +336,7 @@ class PickleMachine {
   std::vector<PickleRef> stack_;
   std::vector<u32> marks_;
   size_t highest_stack_ = 0, highest_marks_ = 0;
-  std::vector<PickleRef> memo_;  // by number
+  std::vector<PickleRef> memo_;  // by memo number
   u64 remembered_ = 0;
 };
 

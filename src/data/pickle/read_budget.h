@@ -1,6 +1,6 @@
-// What the reading of an untrusted file may cost. References of a few bytes can make a reader visit or copy the same values any number of
-// times, so readers of formats with references charge every visit and every copy here. Both limits grow with what is read: honest files
-// take a fraction of them, whatever their size. Values; one thread.
+// ReadBudget limits the work and memory that reading an untrusted file may take. References of a few bytes can make a reader visit or copy
+// the same values any number of times. So readers of formats with references charge every visit and every copy here. Both limits grow with
+// the bytes read; honest files use a fraction of them, whatever their size. An object is used by one thread.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace spillway::data {
 
-/// Of a std::map, beside each of its values.
+/// Approximate bytes that a std::map takes for each entry beside the value itself.
 constexpr u64 kMapNodeBytes = 32;
 
 class ReadBudget {
@@ -17,22 +17,24 @@ class ReadBudget {
   static constexpr u64 kStepsOfAny = u64{1} << 22, kStepsPerByte = 32;
   static constexpr u64 kHeldOfAny = u64{4} << 20, kHeldPerByte = 16, kMostHeld = u64{512} << 20;
 
-  /// `where` stands at the beginning of messages: "[torch] model.bin".
+  /// `where` begins every error message, for example "[torch] model.bin".
   explicit ReadBudget(std::string where, u64 input_bytes = 0) : where_(std::move(where)) { add_input(input_bytes); }
 
-  /// So many bytes more are read.
+  /// Raises the limits because `bytes` more bytes of input are read.
   void add_input(u64 bytes) {
-    constexpr u64 kEnough = u64{1} << 50;  // so that no product overflows
+    constexpr u64 kEnough = u64{1} << 50;  // large enough, and no product overflows
     input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
     most_steps_ = kStepsOfAny + kStepsPerByte * input_;
     most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);
   }
-  /// Values looked at, bytes compared. Throws Error(data) when there are more than kStepsPerByte for each byte of input.
+  /// Charges steps: values visited or bytes compared. Throws Error(data) if the total exceeds kStepsOfAny plus kStepsPerByte for each byte
+  /// of input.
   void spend(u64 steps) {
     if (steps > most_steps_ - steps_) exceeded("visits its values more often");
     steps_ += steps;
   }
-  /// Bytes kept in memory. Throws Error(data) when there are more than kHeldPerByte for each byte of input, or more than kMostHeld.
+  /// Charges bytes kept in memory. Throws Error(data) if the total exceeds kHeldOfAny plus kHeldPerByte for each byte of input, or
+  /// kMostHeld.
   void hold(u64 bytes) {
     if (bytes > most_held_ - held_) exceeded("takes more memory");
     held_ += bytes;

@@ -52,7 +52,7 @@ namespace {
 
 bool begins_code_point(char c) { return (static_cast<u8>(c) & 0xC0) != 0x80; }
 
-// How many code points begin in the eight bytes at `at`.
+// Returns how many code points begin in the eight bytes from `at` on.
 size_t begins_in_word(std::string_view text, size_t at) {
   u64 word = 0;
   std::memcpy(&word, text.data() + at, sizeof word);
@@ -105,7 +105,7 @@ bool is_alpha(char32_t c) {
 bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
 
 bool is_digit(char32_t c) {
-  // Beside the decimal ones, digits that stand above, below, or in rings.
+  // Besides decimal digits, Python counts superscript, subscript and circled digits as digits.
   return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
          (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) || (c >= 0x2488 && c <= 0x2490);
 }
@@ -132,7 +132,7 @@ bool is_word(char32_t c) {
 std::string_view strip(std::string_view text, int sides) { return strip_where(text, sides, is_space); }
 
 std::string_view strip(std::string_view text, std::string_view chars, int sides) {
-  if (chars.size() <= 8) {  // looked through in less time than a set takes to make
+  if (chars.size() <= 8) {  // for so few characters a linear search is faster than building a set
     const auto dropped = CodePoints(chars);
     return strip_where(text, sides, [&](char32_t c) { return std::ranges::find(dropped, c) != dropped.end(); });
   }

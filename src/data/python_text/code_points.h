@@ -1,4 +1,5 @@
-// Texts as Python sees them: sequences of code points, kept as UTF-8. All are pure functions and expect valid UTF-8.
+// Python's string functions on UTF-8 text: like Python, they treat a text as a sequence of code points. All are pure functions and expect
+// valid UTF-8.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -8,17 +9,17 @@
 
 namespace spillway::data::chat {
 
-/// Bytes of the code point that begins at `at`.
+/// Returns the number of bytes of the code point that begins at byte `at`.
 size_t code_point_bytes(std::string_view text, size_t at);
 char32_t code_point_at(std::string_view text, size_t at);
 size_t code_point_count(std::string_view text);
-/// The byte at which the `nth` code point begins (from 0), or the end.
+/// Returns the byte at which code point number `nth` (from 0) begins, or the text's size if there are not so many.
 size_t code_point_offset(std::string_view text, size_t nth);
 
-/// The byte at which the code point begins that ends before `end`, which is not 0.
+/// Returns the byte at which the code point before byte `end` begins. `end` must not be 0.
 size_t code_point_before(std::string_view text, size_t end);
 
-/// Writes the code point's UTF-8 to `bytes` and returns how many they are.
+/// Writes the UTF-8 of a code point to `bytes` and returns the number of bytes.
 size_t encode_utf8(char32_t code_point, char (&bytes)[4]);
 
 template <class Text>
@@ -27,7 +28,7 @@ void append_utf8(Text& out, char32_t code_point) {
   out.append(bytes, encode_utf8(code_point, bytes));
 }
 
-/// The code points of a text, one after the other: `for (const char32_t c : CodePoints(text))`.
+/// Iterates over the code points of a text: `for (const char32_t c : CodePoints(text))`.
 class CodePoints {
  public:
   class Iterator {
@@ -61,7 +62,8 @@ class CodePoints {
   std::string_view text_;
 };
 
-/// Python's str.isspace, isalpha, isdigit, isdecimal, isprintable, isupper, islower of one character; a letter, digit or _ of `\w`.
+/// Character classes: Python's str.isspace, isalpha, isdigit, isdecimal, isnumeric, isprintable, isupper and islower of a single character.
+/// is_word() is true for a letter, a digit or _, as `\w` matches.
 bool is_space(char32_t c);
 bool is_alpha(char32_t c);
 bool is_digit(char32_t c);
@@ -72,13 +74,14 @@ bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_word(char32_t c);
 
-/// Python's str.upper, lower, capitalize, title.
+/// Like Python's str.upper, lower, capitalize and title.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// Python's str.strip, of white space or of the characters in `chars`; `sides` is -1 for the left, 1 for the right, 0 for both.
+/// Like Python's str.strip: remove white space, or the characters in `chars`. `sides` is -1 for the left end, 1 for the right end, 0 for
+/// both.
 std::string_view strip(std::string_view text, int sides);
 std::string_view strip(std::string_view text, std::string_view chars, int sides);
 

@@ -1,4 +1,5 @@
-// Unicode's SpecialCasing: capitals that are several letters. The rest is one letter for one, which utf8proc knows.
+// Implements Unicode's SpecialCasing: letters whose capital form has several letters. All other letters map one to one, which utf8proc
+// does.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 struct Special {
   char32_t letter;
-  char32_t upper[3], title[3];  // ended by 0 where shorter
+  char32_t upper[3], title[3];  // terminated by 0 if shorter
 };
 constexpr Special kSpecial[] = {{0x00DF, {0x0053, 0x0053}, {0x0053, 0x0073}},
                                 {0x0149, {0x02BC, 0x004E}, {0x02BC, 0x004E}},
@@ -147,7 +148,7 @@ bool is_cased(char32_t c) {
   return is_upper(c) || is_lower(c) || utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_LT;
 }
 
-// Marks that the rule of the final sigma looks through.
+// Returns true for characters that the final-sigma rule skips, such as marks.
 bool is_case_ignorable(char32_t c) {
   if (c < 0x80) return c == '\'' || c == '.' || c == ':' || c == '^' || c == '`';
   const auto kind = utf8proc_category(static_cast<utf8proc_int32_t>(c));
@@ -155,7 +156,7 @@ bool is_case_ignorable(char32_t c) {
          kind == UTF8PROC_CATEGORY_SK || c == 0xB7 || c == 0x2018 || c == 0x2019;
 }
 
-// Whether the sigma at `at` ends a word: a letter stands before it and none behind it, marks aside.
+// Returns true if the sigma at `at` ends a word: a cased letter precedes it and none follows, not counting marks.
 bool is_final_sigma(std::string_view text, size_t at) {
   size_t before = at;
   const auto letter_before = [&] { return code_point_at(text, code_point_before(text, before)); };

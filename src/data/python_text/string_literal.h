@@ -1,4 +1,4 @@
-// What stands between the quotes of a string in a template, and newlines of all kinds. Pure functions.
+// Decodes string literals of a template (the text between the quotes) and normalises newlines. Pure functions.
 #pragma once
 #include <optional>
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace spillway::data::chat {
 
-/// "\r\n" and "\r" made "\n".
+/// Replaces "\r\n" and "\r" by "\n".
 std::string normalize_newlines(std::string_view text);
 
-/// Python's escapes resolved as Jinja does. Nothing, and `why`, for a broken one, a surrogate, and `\N{name}`.
+/// Resolves Python's escape sequences as Jinja does. Returns nothing and sets `why` for an invalid escape, a surrogate or `\N{name}`.
 std::optional<std::string> unescape(std::string_view text, std::string& why);
 
 }  // namespace spillway::data::chat

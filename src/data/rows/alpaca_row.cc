@@ -1,5 +1,5 @@
-// Alpaca's rows. The prompt is that of https://github.com/tatsu-lab/stanford_alpaca; system and history are those of LLaMA-Factory's
-// alpaca format and of its template "alpaca".
+// Reads rows in Alpaca's layout. The prompt is that of https://github.com/tatsu-lab/stanford_alpaca. System text and history are rendered
+// as LLaMA-Factory's alpaca format and its template "alpaca" do.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ std::string introduction(bool has_input) {
                      has_input ? ", paired with an input that provides further context" : "");
 }
 
-// Pairs of a question and its answer.
+// Returns the pairs of question and answer that precede the prompt.
 std::vector<Exchange> history_of(const JsonLine& line) {
   std::vector<Exchange> history;
   const JsonLine::Json* pairs = line.given("history");

@@ -1,5 +1,5 @@
-// Conversations as the chat template is to see them, and the variables beside them: OpenAI's fine-tuning format, TRL's, ShareGPT's and
-// LLaMA-Factory's.
+// Reads conversations in OpenAI's fine-tuning format, TRL's, ShareGPT's and LLaMA-Factory's into the messages and variables that a chat
+// template expects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> kSpeakers[] = {
     {"chatgpt", "assistant"}, {"bing", "assistant"},   {"bard", "assistant"}, {"function_call", "assistant"},
     {"system", "system"},     {"observation", "tool"}, {"tool", "tool"}};
 
-// Parameters of transformers' apply_chat_template that are no variables of a template.
+// Parameters of transformers' apply_chat_template that are not variables of a template.
 constexpr std::array kNoVariables = {"messages",
                                      "conversation",
                                      "add_generation_prompt",
@@ -35,7 +35,7 @@ constexpr std::array kNoVariables = {"messages",
                                      "truncation",
                                      "processor_kwargs"};
 
-// A list, or one written as a JSON text; nothing for null and "".
+// Returns the list of tools, which may also be written as JSON text. Returns nothing if it is missing, null or "".
 std::optional<Json> tools_of(const JsonLine& line) {
   const Json* value = line.given("tools");
   if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) return {};
@@ -52,14 +52,14 @@ std::optional<Json> tools_of(const JsonLine& line) {
   return tools;
 }
 
-// What LLaMA-Factory's templates make of a tool that is a bare function.
+// Wraps a tool that is a bare function into {"type": "function"}, as LLaMA-Factory's templates do.
 void wrap_functions(Json& tools) {
   for (Json& tool : tools) {
     if (!tool.contains("type")) tool = Json{{"type", "function"}, {"function", std::move(tool)}};
   }
 }
 
-// In TRL's order: what chat_template_kwargs says comes last.
+// Reads the template variables of a row in TRL's order: values of chat_template_kwargs override the others.
 void read_variables(const JsonLine& line, bool bare_functions, Row& row) {
   Json variables = Json::object();
   if (auto tools = tools_of(line)) {
@@ -82,7 +82,7 @@ void read_variables(const JsonLine& line, bool bare_functions, Row& row) {
   if (!variables.empty()) row.variables = std::make_shared<const Json>(std::move(variables));
 }
 
-// Whether a message says that it does not count.
+// Returns true if a message is marked as excluded from the loss.
 bool is_left_out(const JsonLine& line, const Json& message, const JsonPath& path, bool assistant) {
   const auto at = [&](const char* key) {
     JsonPath whole = path;
@@ -107,7 +107,7 @@ void note_left_out(const JsonLine& line, const Json& items, const char* key, Row
   if (std::ranges::find(left_out, 1) != left_out.end()) row.left_out = std::move(left_out);
 }
 
-// LLaMA-Factory: {"name", "arguments"}, or a list of such, as a JSON text.
+// Parses LLaMA-Factory's tool calls: a JSON text that holds {"name", "arguments"} or a list of such objects.
 Json tool_calls_of(const JsonLine& line, const std::string& text, const JsonPath& path) {
   Json parsed = parse_ordered_json(text);
   if (parsed.is_object()) parsed = Json::array({std::move(parsed)});

@@ -13,7 +13,7 @@ class Walker {
 
   size_t at() const { return at_; }
 
-  // Goes into the value under a key or an index; false, and back, when there is none.
+  // Moves into the value under a key or an index. Returns false and stays in place if there is none.
   bool enter(const std::variant<std::string, size_t>& step) {
     const size_t begin = at_;
     const auto* key = std::get_if<std::string>(&step);
@@ -21,7 +21,7 @@ class Walker {
       take();
       for (size_t i = 0; now() != '}' && now() != ']' && !done(); ++i) {
         const bool found = key ? string() == *key : i == std::get<size_t>(step);
-        if (key) take();  // :
+        if (key) take();  // the colon
         if (found) return true;
         skip_value();
         if (now() == ',') take();
@@ -42,7 +42,7 @@ class Walker {
     spaces();
   }
 
-  // The raw text between the quotes: keys looked for have no escapes.
+  // Reads a string and returns the raw text between its quotes. Escapes need not be resolved because the keys looked for have none.
   std::string_view string() {
     const size_t begin = ++at_;
     while (!done() && json_[at_] != '"') at_ += json_[at_] == '\\' ? 2 : 1;

@@ -1,4 +1,4 @@
-// Where in a line of JSON a value stands: what a complaint about a value needs. Pure.
+// Finds the position of a value in a line of JSON, so that an error message can point to it. Pure function.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,10 +7,11 @@
 
 namespace spillway::data {
 
-/// A key or an index, from the outside in.
+/// The way to a value from the outermost level: an object key or a list index for each level.
 using JsonPath = std::vector<std::variant<std::string, size_t>>;
 
-/// The byte at which the value under `path` begins, or the innermost one around it that is there. `json` must be valid JSON.
+/// Returns the byte at which the value under `path` begins. If there is no such value, returns the position of the innermost value on the
+/// path that exists. `json` must be valid JSON.
 size_t json_place(std::string_view json, const JsonPath& path);
 
 }  // namespace spillway::data

@@ -1,16 +1,17 @@
-// The layouts of rows that take more than a key or two, each in a file of its own. Errors are parse_row's.
+// Readers of the row layouts that need more than a key or two; each has its own source file. They throw the errors that parse_row()
+// documents.
 #pragma once
 #include "data/rows/json_line.h"
 #include "data/rows/row.h"
 
 namespace spillway::data {
 
-/// Fills row.prompt, row.completion and row.history.
+/// Fills row.prompt, row.completion and row.history from an Alpaca row.
 void read_alpaca(const JsonLine& line, Row& row);
-/// Fill row.messages, row.variables and row.left_out.
+/// Both fill row.messages, row.variables and row.left_out: the first from `messages`, the second from ShareGPT's `conversations`.
 void read_messages(JsonLine& line, Row& row);
 void read_conversations(const JsonLine& line, Row& row);
-/// Fills row.ids, row.counted and row.begins.
+/// Fills row.ids, row.counted and row.begins from a row of token ids.
 void read_token_row(const JsonLine& line, Row& row);
 
 }  // namespace spillway::data

@@ -1,5 +1,5 @@
-// Lines of fine-tuning data: six known layouts of one JSON object a line, and what a line becomes: a text, a prompt with its completion,
-// a conversation for the chat template, or tokens made elsewhere. Thread-safe: values and pure functions.
+// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. It becomes a text, a prompt with its
+// completion, a conversation for the chat template, or a list of token ids made elsewhere. Thread-safe: values and pure functions.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -12,53 +12,55 @@
 
 namespace spillway::data {
 
-/// How a line is written. `text`: {"text"}. `completion`: {"prompt", "completion"}. `messages`: {"messages": [{"role", "content"}…]}.
-/// `alpaca`: {"instruction", "input", "output"}. `sharegpt`: {"conversations": [{"from", "value"}…]}. `tokens`: {"input_ids"}. What else a
-/// layout reads stands at parse_row(); further keys are in Row::unread.
+/// The layout of a line. `text`: {"text"}. `completion`: {"prompt", "completion"}. `messages`: {"messages": [{"role", "content"}…]}.
+/// `alpaca`: {"instruction", "input", "output"}. `sharegpt`: {"conversations": [{"from", "value"}…]}. `tokens`: {"input_ids"}. parse_row()
+/// lists the other keys that each layout reads. Further keys are reported in Row::unread.
 enum class RowLayout : u8 { text, completion, messages, alpaca, sharegpt, tokens };
 
-/// By its name, as above; nothing for another.
+/// Returns the layout of that name, or nothing for an unknown name.
 std::optional<RowLayout> row_layout(std::string_view name);
 
-/// A prompt and what is to follow it.
+/// A prompt and the answer that follows it.
 struct Exchange {
   std::string prompt, completion;
 };
 
 struct Row {
   RowLayout layout = RowLayout::text;
-  std::string text;                                           // of text
-  std::vector<Exchange> history{};                            // of alpaca: what stands before the prompt, in order
-  std::string prompt, completion;                             // of completion and alpaca
-  std::shared_ptr<const nlohmann::ordered_json> messages{};   // of messages and sharegpt: [{"role", "content"}…], not empty
-  std::shared_ptr<const nlohmann::ordered_json> variables{};  // beside them: what the template reads (tools, documents…); null: nothing
-  std::vector<u8> left_out{};                                 // of messages: 1 for those of the assistant that do not count; empty: none
-  std::vector<i32> ids{};                                     // of tokens: those that attention_mask leaves, at least one
-  std::vector<u8> counted{};                                  // of tokens: 1 where the label is not -100
-  std::vector<u32> begins{};                                  // of tokens: where a further document begins, ascending, none at 0
-  std::vector<std::string> unread{};  // keys that are not read, unless they hold null; "conversations[].KEY" of items
+  std::string text;                                           // layout `text`
+  std::vector<Exchange> history{};                            // layout `alpaca`: exchanges before the prompt, in order
+  std::string prompt, completion;                             // layouts `completion` and `alpaca`
+  std::shared_ptr<const nlohmann::ordered_json> messages{};   // `messages`, `sharegpt`: [{"role", "content"}…], not empty
+  std::shared_ptr<const nlohmann::ordered_json> variables{};  // the row's template variables (tools, documents…), or null
+  std::vector<u8> left_out{};                                 // by message: 1 if it is excluded from the loss; may be empty
+  std::vector<i32> ids{};                                     // layout `tokens`: ids that attention_mask keeps, at least one
+  std::vector<u8> counted{};                                  // by token: 1 if its label is not -100
+  std::vector<u32> begins{};                                  // positions where further documents begin, ascending, without 0
+  std::vector<std::string> unread{};  // keys that are not used and not null; "conversations[].KEY" for keys of items
 };
 
-/// The row's own variables over these.
+/// Returns `variables` updated by the row's own variables, which take precedence.
 nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, const Row& row);
 
-/// One line, without its "\n". Without a layout it is recognized by its keys. A message may lack its content when it has tool_calls.
+/// Parses one line, given without its "\n". If `layout` is none, the layout is recognised by the line's keys. A message may lack its
+/// content if it has tool_calls.
 ///
-/// What each layout reads beside the keys that name it:
-/// - messages, sharegpt: `tools` (a list, or that list as a JSON text), `documents` (a list), `chat_template_kwargs` (an object of further
-///   variables), as TRL's SFTTrainer and transformers take them. `weight: 0` (OpenAI's fine-tuning format) or `train: false` (axolotl's) of
-///   an assistant's message leaves it out of the loss. sharegpt also: `system`, a text that comes first unless the conversation begins with
-///   one, and tools without "type" are functions (LLaMA-Factory). Its speakers become user, assistant, system and tool; function_call
-///   becomes the assistant's tool_calls.
-/// - alpaca: the prompt is that of Stanford's Alpaca, with or without an input. `system` takes the place of its first sentence, and the
-///   pairs of `history` become exchanges before it, as in LLaMA-Factory's template "alpaca".
-/// - tokens: `labels` (-100 or the token), or else `completion_mask` and `assistant_masks` (TRL's; 0: no target); `attention_mask` (0:
-///   padding). Documents that share a row are told by numbers in `attention_mask` (1…1 2…2, LLaMA-Factory), by `position_ids` that begin
-///   anew or by `seq_lengths` (TRL), which must agree. `token_type_ids` must be 0.
+/// Each layout reads further keys:
+/// - messages, sharegpt: `tools` (a list, or that list as JSON text), `documents` (a list) and `chat_template_kwargs` (an object of further
+///  variables), as TRL's SFTTrainer and transformers take them. `weight: 0` (OpenAI's fine-tuning format) or `train: false` (axolotl's)
+///  excludes an assistant's message from the loss. sharegpt also reads `system`, a text that is put first unless the conversation begins
+///  with a system message, and takes tools without "type" as functions (LLaMA-Factory). Its speakers become user, assistant, system and
+///  tool; function_call becomes the assistant's tool_calls.
+/// - alpaca: the prompt is that of Stanford's Alpaca, with or without an input. `system` replaces its first sentence, and the pairs of
+///  `history` become exchanges before it, as in LLaMA-Factory's template "alpaca".
+/// - tokens: `labels` (each -100 or the token itself), or else `completion_mask` and `assistant_masks` (TRL's; 0: no target), and
+///  `attention_mask` (0: padding). Documents that share a row are marked by numbers in `attention_mask` (1…1 2…2, LLaMA-Factory), by
+///  `position_ids` that restart, or by `seq_lengths` (TRL); these must agree. `token_type_ids` must be 0.
 ///
-/// Error(data) "[data] FILE, line N, column C: expected …, got …": no JSON object, texts that are no UTF-8 or have half a surrogate, no
-/// known layout or the keys of several, and values that are missing or of the wrong kind; nesting deeper than 200; of tokens a label that
-/// is neither -100 nor the token itself, a mask that leaves out tokens between others, and lists that contradict each other.
+/// Throws Error(data) "[data] FILE, line N, column C: expected …, got …" if the line is no JSON object or nests deeper than 200, if a text
+/// is not UTF-8 or has half a surrogate pair, if the keys fit no known layout or several, or if a value is missing or of the wrong kind.
+/// For `tokens` it also throws if a label is neither -100 nor the token itself, if a mask leaves out tokens between others, or if lists
+/// contradict each other.
 Row parse_row(std::string_view line, std::optional<RowLayout> layout, const std::string& file, i64 line_number);
 
 }  // namespace spillway::data

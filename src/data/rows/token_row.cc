@@ -1,4 +1,4 @@
-// Rows of tokens that others made, as Hugging Face's collators, TRL and LLaMA-Factory write them.
+// Reads rows of token ids that other programs made, as Hugging Face's collators, TRL and LLaMA-Factory write them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr i64 kNotCounted = -100;  // PyTorch's ignore_index
 
-// One number for each token; none where the key is not there.
+// Reads a list with one number for each token. Returns an empty list if the key is missing.
 std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tokens, i64 least, bool booleans = false) {
   if (!line.given(key)) return {};
   std::vector<i64> values = line.numbers(key, least, booleans);
@@ -19,7 +19,7 @@ std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tok
   return values;
 }
 
-// A list of 0 and 1.
+// Reads a list of 0 and 1, one for each token.
 std::vector<i64> mask_beside(const JsonLine& line, const char* key, size_t tokens) {
   std::vector<i64> mask = beside_tokens(line, key, tokens, 0, true);
   const auto other = std::ranges::find_if(mask, [](i64 value) { return value > 1; });
@@ -28,7 +28,7 @@ std::vector<i64> mask_beside(const JsonLine& line, const char* key, size_t token
   return mask;
 }
 
-// The indices of the tokens that `attention_mask` leaves.
+// Returns the indices of the tokens that `attention_mask` keeps, that is, all but padding.
 std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, size_t tokens) {
   std::vector<size_t> kept;
   bool ended = false;
@@ -42,7 +42,8 @@ std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, 
   return kept;
 }
 
-// Which tokens are targets: the labels, or else every mask of TRL's that is there. Labels of padding say nothing.
+// Returns which tokens are targets: those with a label, or, if there are no labels, those that every TRL mask in the row selects. Labels of
+// padding are ignored.
 std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, const std::vector<size_t>& kept) {
   std::vector<u8> counted(ids.size(), 1);
   const std::vector<i64> labels = beside_tokens(line, "labels", ids.size(), kNotCounted);
@@ -58,7 +59,7 @@ std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, co
   return counted;
 }
 
-// Where documents begin behind the first, as one of the keys tells it.
+// The positions at which documents after the first begin, according to one of the keys.
 struct Told {
   const char* key;
   std::vector<u32> begins;
@@ -106,7 +107,7 @@ Told told_by_lengths(const JsonLine& line, size_t tokens) {
   return told;
 }
 
-// A mask of 0 and 1 alone says nothing of documents.
+// Combines what the keys say about document borders and checks that they agree. A mask of 0 and 1 alone says nothing about documents.
 std::vector<u32> begins_of(const JsonLine& line, const std::vector<i64>& mask, const std::vector<size_t>& kept, size_t tokens) {
   std::vector<Told> all;
   if (std::ranges::any_of(mask, [](i64 value) { return value > 1; })) all.push_back(told_by_mask(line, mask, kept));

@@ -9,7 +9,7 @@ namespace spillway::data {
 
 class TorchArchives {
  public:
-  /// Of a file, or of a part of one.
+  /// Adds a file, or a part of a file, and returns its number.
   size_t add(std::filesystem::path path, std::optional<TorchArchive::Range> range = {});
   /// Returns the archive with that number, opening it if needed. Errors are those of TorchArchive.
   std::shared_ptr<const TorchArchive> open(size_t file) const;
