@@ -38,8 +38,7 @@ Around DocumentMaker::around_texts() const {
   Document empty;
   put_around(empty);
   const size_t before = tokenizer_->around().before.size();
-  return {{empty.ids.begin(), empty.ids.begin() + static_cast<i64>(before)},
-          {empty.ids.begin() + static_cast<i64>(before), empty.ids.end()}};
+  return {{empty.ids.begin(), empty.ids.begin() + static_cast<i64>(before)}, {empty.ids.begin() + static_cast<i64>(before), empty.ids.end()}};
 }
 
 // Appends the end token unless the text already ends with one that is a target. The tokens that the tokenizer puts around a text go outside

@@ -53,10 +53,9 @@ class DocumentRows final : public TextRows {
       const auto target = std::find_if(words.begin() + 1, words.end(), [](u32 word) { return (word & PreparedFile::kNoTarget) == 0; });
       shortest = std::min<i64>(shortest, target - words.begin() + 1);
     }
-    return fmt::format(
-        "the prompts of all {} rows of {} fill --sequence-length {}, so that every target is cut away: give a longer one, of "
-        "at least {}, at which the first row keeps a target",
-        all.documents, file_.name(), T_, shortest);
+    return fmt::format("the prompts of all {} rows of {} fill --sequence-length {}, so that every target is cut away: give a longer one, of "
+                       "at least {}, at which the first row keeps a target",
+                       all.documents, file_.name(), T_, shortest);
   }
 
   RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {

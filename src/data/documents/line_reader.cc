@@ -29,7 +29,7 @@ Packing packing_of(const File& file) {
 
 }  // namespace
 
-// Several packed parts, one after the other, are one text, as gzip and zstd themselves have it.
+// Decompresses a file piece by piece. Several compressed streams in a row are one text, as gzip and zstd themselves treat them.
 class LineReader::Unpacker {
  public:
   explicit Unpacker(const std::filesystem::path& path) : file_(File::open(path)), packing_(packing_of(file_)) {

@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 struct CifarKind {
   const char* name;
-  i64 classes, class_at;  // its byte in a record
-  const char* names;      // of classes, a file
+  i64 classes, class_at;  // class_at: position of the class byte in a record
+  const char* names;      // file with the names of the classes
   i64 record_bytes() const { return class_at + 1 + i64{3} * 32 * 32; }
 };
 constexpr CifarKind kCifar10{"CIFAR-10", 10, 0, "batches.meta.txt"}, kCifar100{"CIFAR-100", 100, 1, "fine_label_names.txt"};
 
-// Of a whole list alone: a line a class.
+// Reads class names, one per line. Returns an empty list unless the file has a valid name for every class.
 std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   std::vector<std::string> names;
   constexpr i64 kMostBytes = 64 * kKiB;

@@ -23,7 +23,7 @@ Gunzip::Gunzip(const File& file) : file_(file), state_(std::make_unique<State>()
 
 Gunzip::~Gunzip() { inflateEnd(&state_->stream); }
 
-// 0: at the end.
+// Decompresses up to into.size() bytes. Returns 0 only at the end.
 size_t Gunzip::some(std::span<u8> into) {
   z_stream& z = state_->stream;
   const auto most = static_cast<uInt>(std::min<size_t>(into.size(), size_t{1} << 30));

@@ -1,4 +1,4 @@
-// What is packed in a gzip file, from its beginning. One thread at a time.
+// Gunzip decompresses a gzip file from its beginning. An object is used by one thread at a time.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,15 +9,15 @@ namespace spillway::data {
 
 class Gunzip {
  public:
-  /// `file` outlives it.
+  /// `file` must outlive the object.
   explicit Gunzip(const File& file);
   ~Gunzip();
   Gunzip(const Gunzip&) = delete;
   Gunzip& operator=(const Gunzip&) = delete;
 
-  /// The next bytes, as many as fit. Error(data): there are not as many, or they are damaged.
+  /// Fills `into` with the next decompressed bytes. Throws Error(data) if there are fewer, or if the data are damaged.
   void read(std::span<u8> into);
-  /// Error(data) unless all was read and gzip's checksum agrees.
+  /// Throws Error(data) unless all data were read and gzip's checksum matches.
   void finish();
 
  private:
@@ -27,7 +27,8 @@ class Gunzip {
   std::unique_ptr<State> state_;
 };
 
-/// As many bytes as deflate can make of one (1032), so that sizes a packed header claims are checked before memory is taken for them.
+/// The most bytes that deflate can produce from one byte. Sizes claimed by a compressed header are checked against it before memory is
+/// allocated.
 constexpr i64 kMostUnpacked = 1032;
 
 }  // namespace spillway::data

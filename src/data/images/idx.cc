@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kImages = "-images-idx3-ubyte", *kLabels = "-labels-idx1-ubyte";
 
-// One of them: extents from its header, and the bytes behind it.
+// One IDX file: the extents from its header, and the bytes after it.
 class IdxFile {
  public:
   IdxFile(const fs::path& path, size_t dimensions) : file_(File::open(path)), header_bytes_(4 + 4 * static_cast<i64>(dimensions)) {
@@ -64,7 +64,7 @@ class IdxFile {
         complain(fmt::format("from 1 to {} {}", most, d == 0 ? "images" : "rows and columns"),
                  fmt::format("{} (byte {})", extent, 4 * (d + 1)));
       extents_[d] = extent;
-      body_bytes_ *= extent;  // at most 2^32 * 2^28
+      body_bytes_ *= extent;  // at most 2^32 * 2^28, so no overflow
     }
     if (file_bytes && *file_bytes != header_bytes_ + body_bytes_)
       complain(fmt::format("{} bytes, as its header says", header_bytes_ + body_bytes_),
@@ -79,7 +79,7 @@ class IdxFile {
   File file_;
   i64 header_bytes_, body_bytes_ = 0;
   std::array<i64, 3> extents_{};
-  std::vector<u8> unpacked_;  // of a .gz
+  std::vector<u8> unpacked_;  // contents of a .gz file; else empty
 };
 
 class Idx final : public ImageSource {

@@ -1,6 +1,7 @@
-// IDX files of MNIST and its like (LeCun, Cortes, Burges; http://yann.lecun.com/exdb/mnist/), plain or .gz: NAME-images-idx3-ubyte, whose
-// header is four big-endian 32-bit words (0x00000803, images, rows, columns) before a byte a pixel, and NAME-labels-idx1-ubyte (0x00000801,
-// labels) before a byte of class an image. One channel; as many classes as the largest label says.
+// Reads IDX files, the format of MNIST and similar datasets (LeCun, Cortes, Burges; http://yann.lecun.com/exdb/mnist/), plain or .gz.
+// NAME-images-idx3-ubyte has a header of four big-endian 32-bit words (0x00000803, images, rows, columns) and then one byte per pixel.
+// NAME-labels-idx1-ubyte has two (0x00000801, labels) and then one class byte per image. Images have one channel; the number of classes
+// follows from the largest label.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -11,10 +12,11 @@
 namespace spillway::data {
 
 bool is_idx_images(const std::filesystem::path& file);
-/// Of a folder: train-images-idx3-ubyte, of held_out t10k-images-idx3-ubyte; with or without .gz.
+/// Returns the images file of a folder, if there is one: train-images-idx3-ubyte, or t10k-images-idx3-ubyte for validation
+/// (Split::held_out), with or without .gz.
 std::optional<std::filesystem::path> idx_images_in(const std::filesystem::path& folder, Split split);
-/// With the labels beside them; what is packed is unpacked into memory, once. Error(data): a header that is none or says another size than
-/// the file has, labels that are not as many, damage.
+/// Opens an images file and the labels file next to it. Compressed files are decompressed into memory once. Throws Error(data) if a header
+/// is invalid or does not match the file's size, if the number of labels differs from that of images, or if a file is damaged.
 std::unique_ptr<ImageSource> open_idx(const std::filesystem::path& images);
 
 }  // namespace spillway::data

@@ -20,7 +20,7 @@ constexpr size_t kMostClasses = 1'000'000;
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-// Names in it, in byte order.
+// Returns the names of the sub-folders, or of the files, in byte order.
 std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   std::error_code error;
@@ -32,7 +32,7 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   return names;
 }
 
-// Images that others read, which to leave out silently would be to lose.
+// Returns true for image formats that this program does not read. They are refused, because skipping them silently would lose data.
 bool is_foreign_image(const std::string& name) {
   constexpr std::array kEnds{".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif", ".heic"};
   return std::ranges::any_of(kEnds, [&](const char* end) { return name.ends_with(end); });
@@ -96,7 +96,7 @@ class ImageFolder final : public ImageSource {
   const fs::path folder_;
   const std::string name_;
   std::vector<std::string> files_;
-  std::vector<i64> firsts_;  // of each class
+  std::vector<i64> firsts_;  // number of each class's first file
   ImageFormat format_;
 };
 

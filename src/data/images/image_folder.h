@@ -1,5 +1,6 @@
-// A folder of images by class: a sub-folder a class, its name the class's, in byte order of the names; in it PNG and JPEG files, decoded
-// when they are read (picture.h). The images' numbers mix the classes, the same way each time, so that the last ones are a sample of all.
+// Reads a folder of images with one sub-folder per class. The classes are named after their sub-folders, in byte order. The images are PNG
+// and JPEG files, which are decoded when they are read (picture.h). Image numbers are shuffled across the classes, always in the same way,
+// so that the last images are a sample of all classes.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -9,11 +10,12 @@
 
 namespace spillway::data {
 
-/// Whether it has sub-folders.
+/// Returns true if the folder has sub-folders.
 bool is_image_folder(const std::filesystem::path& folder);
-/// `wanted`: what a model reads, which all images are fitted to. Else to `side` x `side`, or the first image's size, in RGB if one of them
-/// is. Keeps the files' names, and beyond what it takes to find out reads none. Error(data): a class without an image, images of a kind
-/// that is not read, names that are no UTF-8.
+/// Opens the folder. All images are fitted to one format: to `wanted`, which a model reads, if it is given; else to `side` x `side` or the
+/// first image's size, in RGB if any image is in colour. File names are kept in memory. Pixels are not read here, and headers only as far
+/// as needed to find the format. Throws Error(data) if a class has no image, if an image is of an unsupported kind, or if a class name is
+/// not UTF-8.
 std::unique_ptr<ImageSource> open_image_folder(const std::filesystem::path& folder, std::optional<i64> side, const ImageFormat* wanted);
 
 }  // namespace spillway::data

@@ -1,5 +1,5 @@
-// Images of any kind that is read: CIFAR's binary versions (cifar.h), IDX files (idx.h), folders by class (image_folder.h). The path says
-// which.
+// Opens image datasets of any supported kind: CIFAR's binary versions (cifar.h), IDX files (idx.h), and folders with one sub-folder per
+// class (image_folder.h). The path tells which kind it is.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,12 +9,14 @@
 namespace spillway::data {
 
 struct ImageWish {
-  std::optional<i64> side;            // of images in folders, in pixels; empty: the first one's extents
-  std::optional<ImageFormat> format;  // what a model reads: fewer classes are none the worse; names, where both have some, are the same
+  // Side of the images in pixels, for image folders. If empty, the size of the folder's first image is used.
+  std::optional<i64> side;
+  // The format that a model reads. Sources may have fewer classes. Class names must agree if both have them.
+  std::optional<ImageFormat> format;
 };
 
-/// Each path is one source. Error(data) where images of two paths, or a path's and what is wanted, do not go together; what their own
-/// headers say. Error(usage) on what is no such data.
+/// Opens each path as one source. Throws Error(data) if two sources do not have the same format, if a source does not fit `wish`, or if a
+/// file is damaged. Throws Error(usage) if a path is not an image dataset.
 std::vector<std::unique_ptr<ImageSource>> open_images(const std::vector<std::string>& paths, Split split, const ImageWish& wish = {});
 
 }  // namespace spillway::data

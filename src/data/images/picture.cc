@@ -22,7 +22,7 @@ constexpr i64 kMostFileBytes = 256 * kMiB;
   throw Error(ErrorCode::data, fmt::format("[data] {}: expected {}, got {}", file, expected, got));
 }
 
-// Before memory is taken for it.
+// Refuses a size that is too large, before memory is allocated for the picture.
 void check_size(const std::string& file, i64 height, i64 width) {
   if (height >= 1 && width >= 1 && height <= kMostSide && width <= kMostSide && height * width <= kMostPixels) return;
   refuse(file, fmt::format("a picture of at most {} x {} and {} pixels", kMostSide, kMostSide, kMostPixels),
@@ -39,7 +39,7 @@ Picture decode_png(std::span<const u8> bytes, const std::string& file, Part part
   Picture picture{image.height, image.width, image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1, {}};
   check_size(file, picture.height, picture.width);
   if (part == Part::header) return picture;
-  // With transparency, which is left out then: without it libpng would blend.
+  // Decode with an alpha channel and drop it below. Without one, libpng would blend with a background.
   image.format = picture.channels == 3 ? PNG_FORMAT_RGBA : PNG_FORMAT_GA;
   std::vector<u8> pixels(PNG_IMAGE_SIZE(image));
   if (!png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr)) damaged();
@@ -63,7 +63,7 @@ Picture decode_jpeg(std::span<const u8> bytes, const std::string& file, Part par
   picture.pixels_HWC.resize(static_cast<size_t>(picture.height * picture.width * picture.channels));
   const int status = tjDecompress2(reader.get(), bytes.data(), bytes.size(), picture.pixels_HWC.data(), width, 0, height,
                                    colours == TJCS_GRAY ? TJPF_GRAY : TJPF_RGB, TJFLAG_LIMITSCANS);
-  // The last thing it said. Bytes between parts of the file, which cameras leave, harm no pixel.
+  // The message is libjpeg's last one. Extraneous bytes between parts of the file, as cameras write them, damage no pixel.
   if (status != 0 && std::string_view(tjGetErrorStr2(reader.get())).find(" extraneous bytes before marker") == std::string_view::npos)
     damaged();
   return picture;

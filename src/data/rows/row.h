@@ -47,15 +47,15 @@ nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, c
 ///
 /// Each layout reads further keys:
 /// - messages, sharegpt: `tools` (a list, or that list as JSON text), `documents` (a list) and `chat_template_kwargs` (an object of further
-///  variables), as TRL's SFTTrainer and transformers take them. `weight: 0` (OpenAI's fine-tuning format) or `train: false` (axolotl's)
-///  excludes an assistant's message from the loss. sharegpt also reads `system`, a text that is put first unless the conversation begins
-///  with a system message, and takes tools without "type" as functions (LLaMA-Factory). Its speakers become user, assistant, system and
-///  tool; function_call becomes the assistant's tool_calls.
+///   variables), as TRL's SFTTrainer and transformers take them. `weight: 0` (OpenAI's fine-tuning format) or `train: false` (axolotl's)
+///   excludes an assistant's message from the loss. sharegpt also reads `system`, a text that is put first unless the conversation begins
+///   with a system message, and takes tools without "type" as functions (LLaMA-Factory). Its speakers become user, assistant, system and
+///   tool; function_call becomes the assistant's tool_calls.
 /// - alpaca: the prompt is that of Stanford's Alpaca, with or without an input. `system` replaces its first sentence, and the pairs of
-///  `history` become exchanges before it, as in LLaMA-Factory's template "alpaca".
+///   `history` become exchanges before it, as in LLaMA-Factory's template "alpaca".
 /// - tokens: `labels` (each -100 or the token itself), or else `completion_mask` and `assistant_masks` (TRL's; 0: no target), and
-///  `attention_mask` (0: padding). Documents that share a row are marked by numbers in `attention_mask` (1…1 2…2, LLaMA-Factory), by
-///  `position_ids` that restart, or by `seq_lengths` (TRL); these must agree. `token_type_ids` must be 0.
+///   `attention_mask` (0: padding). Documents that share a row are marked by numbers in `attention_mask` (1…1 2…2, LLaMA-Factory), by
+///   `position_ids` that restart, or by `seq_lengths` (TRL); these must agree. `token_type_ids` must be 0.
 ///
 /// Throws Error(data) "[data] FILE, line N, column C: expected …, got …" if the line is no JSON object or nests deeper than 200, if a text
 /// is not UTF-8 or has half a surrogate pair, if the keys fit no known layout or several, or if a value is missing or of the wrong kind.

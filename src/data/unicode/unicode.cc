@@ -15,7 +15,7 @@
 namespace spillway::data {
 namespace {
 
-// The range of a sorted table that has the code, or null.
+// Returns the range of a sorted table that contains the code, or null.
 template <class Range>
 const Range* find(std::span<const Range> ranges, char32_t code) {
   const auto found = std::ranges::lower_bound(ranges, code, {}, &Range::last);
@@ -24,7 +24,7 @@ const Range* find(std::span<const Range> ranges, char32_t code) {
 
 bool in(std::span<const CodeRange> ranges, char32_t code) { return find(ranges, code) != nullptr; }
 
-// What utf8proc may not touch, since its tables know more of the character than those of tokenizers.
+// Returns true for characters that must not be passed to utf8proc, because its newer tables would change them while the tokenizers' do not.
 bool stays_in_normal_forms(char32_t code) { return code >= 0x80 && !in(unicode_tables::normalized(), code); }
 
 struct Freed {
@@ -65,10 +65,10 @@ void append_lower(std::string& text, char32_t code) {
 
 namespace {
 
-// From how many bytes on characters are put into canonical order here: utf8proc's way takes time as the square of a run of marks.
+// Texts of at least this many bytes are put into canonical order here, because utf8proc takes quadratic time for a run of marks.
 constexpr size_t kLongRun = 256;
 
-// The decomposed text with each run of marks ordered by combining class.
+// Returns the decomposed text, with each run of marks sorted by combining class.
 std::string in_canonical_order(std::string_view text, bool compatible) {
   const int options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
   std::vector<utf8proc_int32_t> codes;
@@ -113,7 +113,7 @@ std::string normal_form_of_known(std::string_view text, NormalForm form) {
 
 std::string normal_form(std::string_view text, NormalForm form) {
   std::string made;
-  size_t known = 0;  // begins what waits to be normalized
+  size_t known = 0;  // start of the text that is not normalized yet
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     if (!stays_in_normal_forms(next_code(text, at))) continue;
@@ -147,7 +147,7 @@ bool is_line_or_control(char32_t code) {
   return kind == UTF8PROC_BOUNDCLASS_CR || kind == UTF8PROC_BOUNDCLASS_LF || kind == UTF8PROC_BOUNDCLASS_CONTROL;
 }
 
-// Whether utf8proc takes the character to the one before it, whatever that is.
+// Returns true if utf8proc joins the character to any character before it.
 bool joins_by_newer_tables(char32_t code) {
   const int kind = break_class(code);
   return kind == UTF8PROC_BOUNDCLASS_EXTEND || kind == UTF8PROC_BOUNDCLASS_SPACINGMARK || kind == UTF8PROC_BOUNDCLASS_ZWJ;
@@ -175,7 +175,7 @@ std::string with_old_characters(std::string_view text) {
   const std::span<const StandIn> young = unicode_tables::stand_ins();
   std::string made;
   for (size_t at = 0; at < text.size();) {
-    if (static_cast<unsigned char>(text[at]) < 0xE0) {  // younger ones have three or four bytes
+    if (static_cast<unsigned char>(text[at]) < 0xE0) {  // characters newer than Unicode 14 have three or four bytes
       ++at;
       continue;
     }

@@ -1,5 +1,6 @@
-// Properties of code points and the normalization forms, as the parts of Hugging Face's tokenizers have them. Those have tables of several
-// ages, from Unicode 8 to 16: what they say is in unicode_tables.h; what all ages agree on comes from utf8proc. Pure functions.
+// Unicode properties of code points and the normalization forms, as Hugging Face's tokenizers define them. The parts of that library use
+// tables of several Unicode versions, from 8 to 16. Where these differ from each other, unicode_tables.h has the data; what all versions
+// agree on comes from utf8proc. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,29 +9,29 @@
 
 namespace spillway::data {
 
-bool is_white_space(char32_t code);  // the property White_Space
-bool is_punctuation(char32_t code);  // ASCII punctuation and symbols, and the categories P*
-bool is_number(char32_t code);       // N*
-bool is_mark(char32_t code);         // M*, as StripAccents knows them
-bool is_bert_accent(char32_t code);  // Mn, as BertNormalizer knows them
-bool is_control(char32_t code);      // Cc, Cf, Co
-/// A word's character as UTS 18 has it: Alphabetic, M*, Nd, Pc and the joiners.
+bool is_white_space(char32_t code);  // property White_Space
+bool is_punctuation(char32_t code);  // ASCII punctuation and symbols, and categories P*
+bool is_number(char32_t code);       // categories N*
+bool is_mark(char32_t code);         // categories M*, in the Unicode version that StripAccents uses
+bool is_bert_accent(char32_t code);  // category Mn, in the Unicode version that BertNormalizer uses
+bool is_control(char32_t code);      // categories Cc, Cf and Co
+/// Returns true for a word character as UTS 18 defines it: Alphabetic, M*, Nd, Pc and the joiners.
 bool is_word(char32_t code);
 
-/// The full lower-case form, which does not look at neighbours: only U+0130 has two characters.
+/// Appends the full lower-case form, without regard to context. Only U+0130 becomes two characters.
 void append_lower(std::string& text, char32_t code);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
-/// Valid UTF-8 in, the normal form out.
+/// Returns the normal form of valid UTF-8.
 std::string normal_form(std::string_view text, NormalForm form);
-/// Whether a text may be cut before this character and both parts be normalized apart.
+/// Returns true if a text may be cut before this character and both parts normalized separately, with the same result.
 bool begins_normal_part(char32_t code);
 
-/// Where the extended grapheme cluster that begins at `at` ends.
+/// Returns the end of the extended grapheme cluster that begins at byte `at`.
 size_t grapheme_end(std::string_view text, size_t at);
 
-/// The text with an old character of the same category and length in the place of each that is younger than Unicode 14, for matching
-/// classes of characters with older tables. Empty where the text has no such character.
+/// Returns the text with each character newer than Unicode 14 replaced by an older one of the same category and byte length, so that
+/// libraries with older tables match it in the same character classes. Returns an empty string if the text has no such character.
 std::string with_old_characters(std::string_view text);
 
 }  // namespace spillway::data
