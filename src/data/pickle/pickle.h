@@ -41,8 +41,9 @@ class Pickle {
   /// Returns the text of a text, bytes or global node, and the little-endian bytes of an integer beyond 64 bits. For any other node the
   /// result is empty.
   std::string_view text(const PickleNode& node) const;
-  /// Of a list, tuple and set its elements; of a dict key, value, key, value ..; of a persistent its id. An object is the call of
-  /// items()[0] with items()[1]; what was put into it afterwards is in entries(), as of a dict, or elements, and state().
+  /// Returns the elements of a list, tuple or set; key, value, key, value .. of a dict; the id of a persistent reference. An object is the
+  /// call of items()[0] with the arguments items()[1]. What was added to the object afterwards is in entries() (elements, or keys and
+  /// values as in a dict) and in state().
   std::span<const PickleRef> items(const PickleNode& node) const;
   std::span<const PickleRef> entries(const PickleNode& object) const;
   /// Returns the state that was set on an object, or null if there is none.

@@ -1,4 +1,4 @@
-// The "added_tokens" of a tokenizer.json: texts that become one token wherever they stand, before the model sees anything. Immutable and
+// The "added_tokens" of a tokenizer.json: texts that become one token wherever they occur, before the model sees the text. Immutable and
 // thread-safe.
 #pragma once
 #include <map>
@@ -17,29 +17,29 @@ struct AddedToken {
   std::string text;
   i32 id = kNoToken;
   bool special = false;
-  bool single_word = false;             // only where no word character stands beside it
-  bool lstrip = false, rstrip = false;  // takes the white space before, behind it
-  bool normalized = false;              // looked for in the normalized text, in its own normalized form
+  bool single_word = false;             // matches only if no word character is next to it
+  bool lstrip = false, rstrip = false;  // lstrip also takes the white space before it, rstrip that behind it
+  bool normalized = false;              // searched in the normalized text, in its own normalized form
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Errors: Error(data), also where an id is not the one that Hugging Face's tokenizers would give: a token's own in the vocabulary, else
-  /// the next above all.
+  /// Reads the list. Throws Error(data) if it is invalid. An id must be the one that Hugging Face's tokenizers would assign: the id of the
+  /// text in the model's vocabulary, or else the next unused one.
   AddedTokens(const nlohmann::json& value, const JsonPlace& place, const Vocabulary& model, const Normalizers& normalizers);
 
-  /// Cuts `text` into tokens of one kind and what lies between: no part is empty, together they are the text. Errors: Error(data) when the
-  /// budget is used up, as by long tokens that nearly occur everywhere.
+  /// Splits `text` into added tokens of one kind (`normalized` or not) and the text between them. No part is empty, and together they are
+  /// the whole text. Throws Error(data) if the budget is used up, which happens with long tokens that almost occur everywhere.
   void find(std::string_view text, bool normalized, WorkBudget& budget, std::vector<Span>& into) const;
   bool any(bool normalized) const { return normalized ? any_normalized_ : any_plain_; }
 
   const AddedToken* find(i32 id) const;
   i32 id_of(std::string_view text) const;
   bool is_special(std::string_view text) const;
-  /// All ids are below it.
+  /// Returns a number above all ids.
   i64 bound() const { return bound_; }
-  /// Whether a token may reach over, or take white space behind, the end of a line.
+  /// Returns true if a token may span the end of a line or take the white space behind it.
   bool touch_line_ends() const { return touch_line_ends_; }
 
  private:

@@ -1,4 +1,5 @@
-// A text on its way through normalizers: its bytes and, if they are wanted, where each came from in the original text. A value.
+// AlignedText is a text in the course of normalization. If tracking is on, it also records for each byte where in the original text it came
+// from. A value.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,20 +13,20 @@ namespace spillway::data {
 struct AlignedText {
   std::string text;
   bool tracked = false;
-  std::vector<ByteRange> origin;  // one for each byte if tracked, else empty
-  WorkBudget* budget = nullptr;   // of the whole text; set wherever a step runs
+  std::vector<ByteRange> origin;  // one range of the original per byte if tracked, else empty
+  WorkBudget* budget = nullptr;   // budget of the whole text; set whenever a step runs
 };
 
-/// The part of the original text that [begin, end) of `text` stands for; text must be tracked.
+/// Returns the range of the original text that bytes [begin, end) of `text` come from. The text must be tracked.
 ByteRange origin_of(const AlignedText& text, size_t begin, size_t end);
 
-/// `original` as UTF-8 (broken sequences replaced). `begin`: where it lies in the whole.
+/// Returns `original` as UTF-8, with broken sequences replaced. `begin` is its offset in the whole original text.
 AlignedText aligned(std::string_view original, i64 begin, bool tracked, WorkBudget& budget);
 
-/// The bytes [begin, end) alone.
+/// Returns bytes [begin, end) as a text of their own.
 AlignedText part_of(const AlignedText& text, size_t begin, size_t end);
 
-/// Writes a new text from parts of an old one. Errors: Error(data) if it grows over the budget.
+/// Builds a new text from parts of an old one. Throws Error(data) if it grows beyond the budget.
 class Rewriter {
  public:
   explicit Rewriter(const AlignedText& from) : from_(from), made_{{}, from.tracked, {}, from.budget} {
@@ -33,9 +34,10 @@ class Rewriter {
   }
 
   size_t size() const { return made_.text.size(); }
-  /// The bytes [begin, end) as they are.
+  /// Appends bytes [begin, end) of the old text unchanged.
   void keep(size_t begin, size_t end);
-  /// New bytes, all of which stand for what [begin, end) of the old text stands for. An empty range: for what the byte before it does.
+  /// Appends new bytes, all of which come from [begin, end) of the old text. If that range is empty, they come from where the byte before
+  /// it does.
   void put(std::string_view bytes, size_t begin, size_t end);
   AlignedText take() { return std::move(made_); }
 
@@ -44,8 +46,8 @@ class Rewriter {
   AlignedText made_;
 };
 
-/// Puts `prefix` before [begin, end) of the old text, which is not empty, and keeps the rest: prefix and first character stand for the
-/// first character.
+/// Appends `prefix` and then bytes [begin, end) of the old text, which must not be empty. The prefix and the first character both come from
+/// the first character.
 void keep_with_prefix(Rewriter& out, const AlignedText& from, size_t begin, size_t end, std::string_view prefix);
 
 }  // namespace spillway::data

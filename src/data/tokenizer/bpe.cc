@@ -1,5 +1,5 @@
-// Byte pair encoding (Sennrich, Haddow, Birch 2016, "Neural Machine Translation of Rare Words with Subword Units"): a piece starts as its
-// characters; of all neighbours the pair of lowest rank is merged, the leftmost first, until no pair has a rank.
+// Byte pair encoding (Sennrich, Haddow, Birch 2016, "Neural Machine Translation of Rare Words with Subword Units"). A piece starts as its
+// characters. The neighbouring pair with the lowest rank is merged, the leftmost first, until no pair has a rank.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -18,8 +18,8 @@ using Candidate = Scratch::Candidate;
 
 constexpr std::string_view kMetaspace = "\u2581";
 constexpr u32 kNoRank = ~u32{0};
-constexpr size_t kAffixCost = 32;  // in the budget's steps, for each byte that may become a symbol
-constexpr size_t kShortWord = 48;  // symbols; up to here looking at all pairs is faster than a heap
+constexpr size_t kAffixCost = 32;  // budget steps charged for each byte that may become a symbol
+constexpr size_t kShortWord = 48;  // symbols; up to this length a scan of all pairs is faster than a heap
 
 class Bpe : public Model {
  public:
@@ -37,12 +37,13 @@ class Bpe : public Model {
   size_t word_end(std::string_view piece, size_t at) const;
 
   Merges merges_;
-  Vocabulary by_bytes_;             // the texts as raw bytes, if pieces come so
-  std::array<i32, 256> of_byte_{};  // raw: a byte's own token; else its "<0xNN>"; kNoToken if there is none
+  Vocabulary by_bytes_;  // token texts as raw bytes, if pieces come as raw bytes
+  // The token of each byte: with raw bytes the byte's own token, else the token "<0xNN>", or kNoToken if there is none.
+  std::array<i32, 256> of_byte_{};
   i32 unknown_ = kNoToken;
   std::string prefix_, suffix_;
   bool raw_ = false, fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
-  bool cut_at_metaspace_ = false;  // no merge reaches from another character to U+2581
+  bool cut_at_metaspace_ = false;  // no merge joins another character with a U+2581 behind it
 };
 
 Bpe::Bpe(Fields& fields, bool& raw_bytes) {
@@ -124,7 +125,7 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<i32>& ids
   }
 }
 
-/// Before the next U+2581 that stands behind another character.
+/// Returns the position before the next U+2581 that follows another character, or the end of the piece.
 size_t Bpe::word_end(std::string_view piece, size_t at) const {
   while (piece.substr(at, kMetaspace.size()) == kMetaspace) at += kMetaspace.size();
   return std::min(piece.find(kMetaspace, at), piece.size());
@@ -149,7 +150,7 @@ void Bpe::word(std::string_view text, i64 begin, Scratch& scratch, std::vector<i
   for (const Symbol& symbol : scratch.symbols) {
     if (symbol.bytes == 0) continue;
     ids.push_back(symbol.id);
-    const i64 end = std::min(begin + symbol.bytes, behind);  // an affix that became bytes would reach over it
+    const i64 end = std::min(begin + symbol.bytes, behind);  // an affix that became bytes would exceed the word
     if (ranges) ranges->push_back({begin, end});
     begin = end;
   }
@@ -160,7 +161,7 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   if (!raw_) return start_with_characters(text, scratch);
-  // As below, where each byte is a character of its own.
+  // Like start_with_characters(), except that each byte is a character of its own.
   for (const char c : text) {
     const i32 id = of_byte_[static_cast<unsigned char>(c)];
     if (id != kNoToken) {
@@ -173,7 +174,8 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
   }
 }
 
-/// A character outside the vocabulary becomes its bytes if each has a token, else the unknown token, else nothing.
+/// Splits the word into its characters. A character outside the vocabulary becomes its bytes if each has a token, else the unknown token if
+/// there is one, else nothing.
 void Bpe::start_with_characters(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   i32 unknown_bytes = 0;
@@ -271,7 +273,7 @@ void Bpe::merge_long(Scratch& scratch) const {
     if (left.bytes == 0 || left.next < 0) continue;
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     const Merges::Merge* merge = merges_.find(left.id, right.id);
-    if (merge == nullptr || merge->id != candidate.id) continue;  // one of the two has been merged since
+    if (merge == nullptr || merge->id != candidate.id) continue;  // outdated: one of the two has been merged since
     left.id = candidate.id;
     left.bytes += right.bytes;
     left.next = right.next;

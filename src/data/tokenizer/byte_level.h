@@ -1,5 +1,5 @@
-// GPT-2's way to write any bytes as visible characters: printable bytes of Latin-1 are themselves, the 68 others are U+0100 and on, in
-// order. Pure functions.
+// GPT-2's mapping of bytes to visible characters, by which any bytes can be written as text. Printable bytes of Latin-1 map to themselves;
+// the other 68 map to U+0100 and on, in order. Pure functions.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace spillway::data {
 
-/// The character of a byte, as UTF-8.
+/// Returns the character of a byte, as UTF-8.
 std::string_view byte_character(char byte);
-/// The byte that a character stands for; none if it is none of the 256.
+/// Returns the byte that a character stands for, or nothing if it is none of the 256 characters.
 std::optional<char> byte_of_character(char32_t code);
-/// The bytes that valid UTF-8 stands for; none if a character stands for none.
+/// Returns the bytes that a valid UTF-8 text stands for, or nothing if one of its characters stands for no byte.
 std::optional<std::string> bytes_of_characters(std::string_view text);
 
-/// GPT-2's rule for words.
+/// The regular expression by which GPT-2 splits text into words.
 inline constexpr std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 }  // namespace spillway::data

@@ -1,4 +1,4 @@
-// The byte tokenizer needs no file: ids 0-255 are the bytes of the text, there is no end-of-text token. Thread-safe.
+// The byte tokenizer needs no file: ids 0 to 255 are the bytes of the text, and there is no end-of-text token. Thread-safe.
 #pragma once
 #include "data/tokenizer/tokenizer.h"
 
@@ -11,8 +11,8 @@ class ByteTokenizer : public Tokenizer {
   i64 vocabulary() const override { return kVocabulary; }
   std::vector<i32> encode(std::string_view text, bool with_special = false) const override;
   Encoded encode_with_ranges(std::string_view text, bool with_special = false) const override;
-  /// The raw bytes, whether or not they are UTF-8, so that encode and decode are inverse and streamed pieces may be concatenated. An id
-  /// outside 0-255 (an untrained model with a larger vocabulary samples them) becomes U+FFFD, the replacement character.
+  /// Returns the raw bytes, whether or not they are UTF-8, so that encode and decode are inverse and streamed pieces may be concatenated.
+  /// An id outside 0-255, as an untrained model with a larger vocabulary may sample, becomes U+FFFD, the replacement character.
   std::string decode(std::span<const i32> ids, bool skip_special = false) const override;
   std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special = false) const override;
   std::optional<i32> id_of(std::string_view token) const override;

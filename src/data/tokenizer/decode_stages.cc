@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// What a replacement's bytes cost in the budget's steps: few texts may become a hundred times as long.
+// Budget steps for each byte of a replacement text. They limit texts that would become a hundred times as long.
 constexpr size_t kContentCost = 16;
 
 struct Stage : DecodeStage {
@@ -18,7 +18,7 @@ struct Stage : DecodeStage {
   DecodeStage& next;
 };
 
-/// Waits until it has the whole of a token.
+/// A stage that buffers text until it has a whole token.
 struct WholeTokenStage : Stage {
   using Stage::Stage;
   virtual void token(std::string text) = 0;
@@ -109,7 +109,7 @@ struct Strip : Stage {
       ++stripped;
     }
     if (!text.empty()) stripped = start;
-    // Those at the end of the token wait, `stop` of them at most.
+    // Hold back such characters at the end of the token, at most `stop` of them: they are dropped if the token ends here.
     size_t certain = text.size();
     i64 at_end = 0;
     while (at_end < stop && text.substr(0, certain).ends_with(content)) {
@@ -126,10 +126,11 @@ struct Strip : Stage {
     stripped = 0;
   }
   std::string content;
-  i64 start, stop, stripped = 0, held = 0;  // held: how many characters wait
+  i64 start, stop, stripped = 0, held = 0;  // held: number of characters held back
 };
 
-/// Bytes that may begin the pattern wait; where they do not, its own borders (Knuth, Morris, Pratt 1977) say how many still may.
+/// Replaces a fixed text. Bytes that may be the start of the pattern are held back. When the next byte does not match, the pattern's
+/// borders (Knuth, Morris, Pratt 1977) tell how many may still be a start.
 struct ReplaceText : Stage {
   ReplaceText(DecodeStage& stage_behind, std::shared_ptr<const Pattern> what, std::string by)
       : Stage(stage_behind), pattern(std::move(what)), text_of_pattern(*pattern->literal()), content(std::move(by)) {}
@@ -193,7 +194,7 @@ struct SpacesBack : Stage {
   bool drop;
 };
 
-/// In place: `by` is not longer than `what`.
+/// Replaces all occurrences in place. `by` must not be longer than `what`.
 void replace_all(std::string& text, std::string_view what, std::string_view by) {
   size_t at = find_bytes(text, what, 0);
   size_t kept = at;
@@ -210,7 +211,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
   text.resize(std::min(kept, text.size()));
 }
 
-/// False if none of the texts that WordPieces cleans is there: each begins with a space and one of these.
+/// Quick check for WordPieces' cleanup: returns false if the text contains nothing to clean. Everything it cleans begins with a space and
+/// one of these characters.
 bool may_be_unclean(std::string_view text) {
   for (size_t at = text.find(' '); at != std::string_view::npos; at = text.find(' ', at + 1)) {
     if (at + 1 < text.size() && std::string_view(".?!,'nd").find(text[at + 1]) != std::string_view::npos) return true;

@@ -1,4 +1,4 @@
-// The stages of decoder.h, one kind each. What they do to a token is what Hugging Face's decoders of the same name do.
+// Factories for the stages of decoder.h, one for each kind. Each stage treats tokens as the Hugging Face decoder of the same name does.
 #pragma once
 #include <memory>
 
@@ -9,21 +9,22 @@ namespace spillway::data {
 
 using StageOwner = std::unique_ptr<DecodeStage>;
 
-/// Tokens joined by spaces.
+/// Joins tokens with spaces.
 StageOwner join_stage(DecodeStage& next);
-/// Byte characters become bytes, in a token that has others too its own bytes are taken; all tokens are one, in UTF-8.
+/// Turns byte characters (byte_level.h) into bytes and all tokens into one UTF-8 text. A token that contains other characters too is taken
+/// as it is.
 StageOwner byte_level_stage(DecodeStage& next);
-/// Runs of <0xNN> become text, or U+FFFD for each if the run as a whole is not UTF-8.
+/// Turns runs of <0xNN> tokens into text. If a run as a whole is not UTF-8, each of its tokens becomes U+FFFD.
 StageOwner byte_fallback_stage(DecodeStage& next);
-/// All tokens are one.
+/// Concatenates all tokens into one.
 StageOwner fuse_stage(DecodeStage& next);
-/// Takes up to `start` and `stop` of this character from both ends of each token.
+/// Removes up to `start` of this character from the beginning of each token and up to `stop` from its end.
 StageOwner strip_stage(DecodeStage& next, char32_t content, i64 start, i64 stop);
 StageOwner replace_stage(DecodeStage& next, std::shared_ptr<const Pattern> pattern, const std::string& content);
-/// The replacement becomes a space, and in the first token nothing if `drop_first`.
+/// Turns the replacement character into a space. In the first token it is removed instead if `drop_first` is set.
 StageOwner metaspace_stage(DecodeStage& next, char32_t replacement, bool drop_first);
 StageOwner word_piece_stage(DecodeStage& next, const std::string& prefix, bool cleanup);
-/// The suffix becomes a space, and in the last token nothing.
+/// Turns the suffix into a space; in the last token it is removed.
 StageOwner suffix_stage(DecodeStage& next, const std::string& suffix);
 
 }  // namespace spillway::data

@@ -1,6 +1,6 @@
-// The "decoder" of a tokenizer.json: stages through which the tokens of a text run, one after the other, until text comes out. Written so
-// that every stage gives what is certain as soon as it is; decoding all at once is the same stages. A Decoder is immutable and thread-safe,
-// a chain of stages belongs to one stream.
+// The "decoder" of a tokenizer.json: a chain of stages that turns tokens into text. Each stage passes text on as soon as it is certain, so
+// the same stages serve streaming and decoding all at once. A Decoder is immutable and thread-safe; a chain of stages belongs to one
+// stream.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,12 +17,12 @@ class DecodeStage {
  public:
   explicit DecodeStage(WorkBudget& budget) : budget_(budget) {}
   virtual ~DecodeStage() = default;
-  /// The next bytes of a token; `ends` if the token ends with them. Errors: Error(data) when the budget is used up.
+  /// Feeds the next bytes of a token; `ends` means that the token ends with them. Throws Error(data) if the budget is used up.
   void put(std::string_view text, bool ends) {
     budget_.charge(1 + text.size());
     take(text, ends);
   }
-  /// No more tokens.
+  /// Signals that no more tokens follow.
   virtual void finish() = 0;
   WorkBudget& budget() const { return budget_; }
 
@@ -35,10 +35,10 @@ class DecodeStage {
 
 class Decoder {
  public:
-  /// Null: tokens with a space between them. Errors: Error(data).
+  /// Reads the decoder's JSON. If it is null, tokens are joined with spaces. Throws Error(data) if it is invalid.
   Decoder(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Stages that write valid UTF-8 to `out`, in characters that are whole.
+  /// Instances of the stages for one stream. They append valid UTF-8 to `out`, in whole characters.
   class Chain {
    public:
     Chain(const Decoder& decoder, WorkBudget& budget, std::string& out);
@@ -55,7 +55,7 @@ class Decoder {
   void add(const nlohmann::json& value, const JsonPlace& place, int depth);
   MakeStage read_stage(const std::string& type, Fields& fields);
   std::vector<MakeStage> stages_;
-  double growth_ = 1;  // how many times longer the stages may make a text
+  double growth_ = 1;  // by what factor the stages may lengthen a text
 };
 
 }  // namespace spillway::data

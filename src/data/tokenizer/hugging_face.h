@@ -1,5 +1,5 @@
-// A tokenizer as Hugging Face's tokenizer.json describes it: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
-// Immutable and thread-safe but for a locked list of memory that calls use again.
+// HuggingFaceTokenizer is the tokenizer that a tokenizer.json describes: added tokens, normalizer, pre-tokenizer, model, post-processor,
+// decoder. Immutable, and thread-safe: calls share only a locked list of reusable scratch memory.
 #pragma once
 #include <mutex>
 
@@ -15,7 +15,7 @@ namespace spillway::data {
 
 class HuggingFaceTokenizer : public Tokenizer {
  public:
-  /// The parsed file; `place` names it. Errors: Error(data).
+  /// Builds the tokenizer from the parsed file; `place` names the file in messages. Throws Error(data) if the file is invalid.
   HuggingFaceTokenizer(const nlohmann::json& file, const JsonPlace& place);
 
   void set_named(const NamedTokens& named) { named_ = named; }
@@ -54,9 +54,9 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::optional<Decoder> decoder_;
   NamedTokens named_;
   i64 vocabulary_ = 0;
-  // Pieces are parts of the text as it is, cut by at most one pattern: of any text; of ASCII.
+  // Fast path: pieces are unchanged parts of the text, split by at most one pattern. The first flag is for any text, the second for ASCII.
   bool plain_ = false, plain_ascii_ = false;
-  const Regex* pattern_ = nullptr;  // that one
+  const Regex* pattern_ = nullptr;  // the pattern of the fast path; may be null
   bool cut_at_line_ends_ = false;
   mutable std::mutex lock_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;

@@ -14,9 +14,9 @@ namespace {
 using nlohmann::json;
 
 constexpr i64 kLargestFile = kGiB;
-constexpr size_t kLongestShown = 200;  // bytes of a file in a message
+constexpr size_t kLongestShown = 200;  // bytes of text from a file that a message shows
 
-/// A value made fit for a message: at most about 60 characters of JSON in ASCII.
+/// Formats a value for a message: at most about 60 characters of JSON in ASCII.
 std::string shown(const json& value) {
   if (value.is_object() && value.contains("type") && value["type"].is_string()) return "an object of type " + shown(value["type"]);
   if (value.is_object()) return "an object";

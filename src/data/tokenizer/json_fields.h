@@ -1,5 +1,5 @@
-// Reading the JSON objects of a tokenizer's files: every value is checked for its type and range, and what nobody asked for is refused, so
-// that nothing in a file is passed over in silence. Errors: Error(data) names the key, what stands there, and the file.
+// Reads the JSON objects of a tokenizer's files. Every value is checked for type and range, and keys that nobody asked for are refused, so
+// that nothing in a file is ignored silently. Errors are Error(data) and name the key, its value and the file.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -13,18 +13,18 @@
 
 namespace spillway::data {
 
-/// What a file may still have of what each text goes through, or what takes long to make ready.
+/// Remaining allowance of a file for things that every text passes through or that take long to prepare.
 struct PartsLeft {
-  i64 steps = 1024;           // of normalizers, pre-tokenizers and decoders
-  i64 pattern_bytes = 16384;  // of regular expressions
+  i64 steps = 1024;           // normalizer, pre-tokenizer and decoder steps
+  i64 pattern_bytes = 16384;  // bytes of regular expressions
 };
 
-/// A place in a file, for messages: the file, and keys joined by points. Places of one file share what it may still have.
+/// A position in a file, for messages: the file's name, and the keys joined by dots. All places of one file share its PartsLeft.
 struct JsonPlace {
   std::string file, key;
   std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();
   JsonPlace below(std::string_view name) const;
-  /// Errors: Error(data) if the file has too much of it.
+  /// Take from the file's allowance. Throw Error(data) if it is used up.
   void take_step() const;
   void take_pattern(size_t bytes) const;
 };
@@ -33,10 +33,10 @@ struct JsonPlace {
 [[noreturn]] void refuse_json(const JsonPlace& place, const std::string& expected, const nlohmann::json& got);
 [[noreturn]] void refuse_value(const JsonPlace& place, const std::string& expected, const std::string& got);
 
-/// The value if it is a whole number from 0 to `most`.
+/// Returns the value if it is a whole number from 0 to `most`.
 std::optional<i64> whole_number(const nlohmann::json& value, i64 most);
 
-/// The whole file parsed. Errors: Error(data) if it cannot be read, is over 1 GiB or no JSON.
+/// Reads and parses a whole file. Throws Error(data) if it cannot be read, is larger than 1 GiB, or is not JSON.
 nlohmann::json read_json(const std::filesystem::path& file);
 
 class Fields {
@@ -45,9 +45,9 @@ class Fields {
 
   const JsonPlace& place() const { return place_; }
   JsonPlace place_of(std::string_view key) const { return place_.below(key); }
-  /// Null where the key is missing or holds null.
+  /// Returns the value of a key, or null if the key is missing or holds null.
   const nlohmann::json* find(const char* key);
-  /// What must be there and not null.
+  /// Returns the value of a key, which must be present and not null.
   const nlohmann::json& at(const char* key, const char* expected);
 
   std::string text(const char* key);
@@ -55,9 +55,9 @@ class Fields {
   char32_t character(const char* key);
   bool flag(const char* key, std::optional<bool> otherwise = {});
   i64 number(const char* key, i64 least, i64 most, std::optional<i64> otherwise = {});
-  /// Keys that say nothing to this program.
+  /// Marks keys as known that this program ignores on purpose.
   void pass_over(std::initializer_list<const char*> keys) { used_.insert(keys.begin(), keys.end()); }
-  /// Refuses keys that were not asked for, but those that hold null or false.
+  /// Refuses all keys that were not asked for, except those that hold null or false.
   void refuse_the_rest() const;
 
  private:

@@ -1,4 +1,4 @@
-// The merges of a byte pair encoding: (left id, right id) -> (rank, new id), in one flat hash table. Immutable after the last put().
+// The merges of a byte pair encoding in one flat hash table: (left id, right id) maps to (rank, new id). Immutable after the last put().
 #pragma once
 #include <vector>
 
@@ -17,15 +17,15 @@ class Merges {
     while (slots < 2 * count) slots *= 2;
     slots_.resize(slots);
   }
-  /// At most as many pairs as were announced; a pair that is there already is changed. False, and the table is of no use, if the pair's
-  /// hash is that of hundreds of others, as only pairs made for it have.
+  /// Adds a pair, or changes it if it exists. At most as many pairs as the constructor announced may be added. Returns false if hundreds of
+  /// other pairs have the same hash, which only happens if they were crafted to; the table must not be used then.
   [[nodiscard]] bool put(i32 left, i32 right, Merge merge) {
     const u64 key = key_of(left, right);
     const size_t slot = slot_of(key);
     slots_[slot] = {key, merge};
     return ((slot - hash_of_key(key)) & (slots_.size() - 1)) <= kMostTries;
   }
-  /// Null if the pair is never merged.
+  /// Returns the merge of a pair, or null if the pair is never merged.
   const Merge* find(i32 left, i32 right) const {
     const u64 key = key_of(left, right);
     const Slot& slot = slots_[slot_of(key)];

@@ -1,4 +1,5 @@
-// The "model" of a tokenizer.json: from a piece of text to ids. Immutable and thread-safe; what a call needs to work lies in its Scratch.
+// The "model" of a tokenizer.json, which turns a piece of text into ids. Immutable and thread-safe; the working memory of a call is in its
+// Scratch.
 #pragma once
 #include <memory>
 #include <vector>
@@ -11,12 +12,12 @@
 
 namespace spillway::data {
 
-/// Memory that calls use again, and the budget of the text in work. Not thread-safe.
+/// Working memory that calls reuse, and the budget of the current text. Not thread-safe.
 struct Scratch {
   struct Symbol {
     i32 id;
-    i32 bytes;           // 0: merged into another
-    i64 previous, next;  // -1: none
+    i32 bytes;           // length; 0 if merged into another symbol
+    i64 previous, next;  // index of the neighbours; -1 if none
   };
   struct Candidate {
     u32 rank;
@@ -25,10 +26,10 @@ struct Scratch {
   };
   struct Best {
     double score = 0;
-    i64 begin = -1;  // of the last piece on the best path to here; -1: no path
+    i64 begin = -1;  // start of the last piece on the best path to here; -1 if no path
     i32 id = 0;
   };
-  WorkBudget* budget = nullptr;  // of the text in work
+  WorkBudget* budget = nullptr;  // budget of the current text
   WordCache cache;
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
@@ -40,8 +41,9 @@ struct Scratch {
 class Model {
  public:
   virtual ~Model() = default;
-  /// Appends the ids of a piece, which is not empty, and, if `ranges` are wanted, the bytes of the piece each stands for, counted from its
-  /// beginning. Errors: Error(data) if it has a character for which the vocabulary has nothing, not even an unknown token.
+  /// Appends the ids of a piece, which must not be empty. If `ranges` is not null, appends for each id the bytes of the piece that it
+  /// stands for, counted from the piece's beginning. Throws Error(data) if the vocabulary has no token for a character, not even an unknown
+  /// token.
   virtual void encode(std::string_view piece, Scratch& scratch, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
@@ -49,11 +51,11 @@ class Model {
   Vocabulary vocabulary_;
 };
 
-/// `raw_bytes`: pieces come as plain bytes where the vocabulary has byte characters (byte_level.h), which saves mapping them. It is a wish:
-/// the model clears it if it cannot. Errors: Error(data).
+/// Reads the model's JSON. If `raw_bytes` is set, pieces come as plain bytes although the vocabulary uses byte characters (byte_level.h),
+/// which saves the mapping. This is a request: the model clears the flag if it cannot do so. Throws Error(data).
 std::unique_ptr<Model> read_model(const nlohmann::json& value, const JsonPlace& place, bool& raw_bytes);
 
-/// What a model puts before or behind each part of a word, "" where nothing is said; at most 16 bytes.
+/// Reads a text that a model puts before or behind parts of a word. Returns "" if the key is missing. At most 16 bytes are allowed.
 std::string read_affix(Fields& fields, const char* key);
 
 std::unique_ptr<Model> read_bpe(Fields& fields, bool& raw_bytes);

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A step that looks at one character at a time: `step(out, code, begin, end)` writes what becomes of it.
+/// Applies a step that looks at one character at a time. `step(out, code, begin, end)` writes the character's replacement to `out`.
 template <class Step>
 AlignedText each_character(const AlignedText& text, const Step& step) {
   Rewriter out(text);
@@ -41,7 +41,7 @@ AlignedText without(const AlignedText& text, const Drop& drop) {
   });
 }
 
-/// Part by part, so that what changes is aligned to a few characters.
+/// Normalizes part by part, so that each change is aligned with only a few characters of the original.
 AlignedText in_normal_form(const AlignedText& text, NormalForm form) {
   Rewriter out(text);
   const std::string_view all = text.text;
@@ -125,7 +125,7 @@ struct Replace : Normalizer {
     Rewriter out(text);
     pattern.walk(text.text, *text.budget, [&](size_t begin, size_t end, bool match) {
       if (!match) return out.keep(begin, end);
-      // Stands for the last character that it replaces.
+      // The replacement is aligned with the last character that it replaces.
       out.put(content, begin + last_of(std::string_view(text.text).substr(begin, end - begin)), end);
     });
     return out.take();

@@ -1,4 +1,4 @@
-// A "pattern" of a tokenizer.json, {"String": …} or {"Regex": …}, and cutting texts at its matches. Immutable and thread-safe.
+// A "pattern" of a tokenizer.json, {"String": …} or {"Regex": …}, and functions that split texts at its matches. Immutable and thread-safe.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-/// A part of a text, and whether it is a match or lies between matches.
+/// A part of a text: either a match or the text between two matches.
 struct Segment {
   size_t begin, end;
   bool match;
@@ -19,18 +19,18 @@ using Segments = std::vector<Segment>;
 
 class Pattern {
  public:
-  /// Errors: Error(data).
+  /// Reads a pattern. Throws Error(data) if it is invalid.
   static Pattern read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Set if the pattern is a string; never empty.
+  /// Returns the text of a pattern that is a plain string, which is never empty; none for a regular expression.
   const std::optional<std::string>& literal() const { return literal_; }
-  /// Of a string: for each of its beginnings how long the longest shorter beginning is that it ends with.
+  /// For a plain string, returns for each prefix the length of its longest proper border: the longest shorter prefix with which it ends.
   const std::vector<u32>& borders() const { return borders_; }
   const Regex* regex() const { return regex_ ? &*regex_ : nullptr; }
-  /// Calls part(begin, end, match) for the whole text in order. Errors: Error(data) when the budget is used up.
+  /// Calls part(begin, end, match) for all parts of the text, in order. Throws Error(data) if the budget is used up.
   template <class Part>
   void walk(std::string_view text, WorkBudget& budget, const Part& part) const;
-  /// The same as a list.
+  /// Does the same, but stores the parts in a list.
   void segments(std::string_view text, WorkBudget& budget, Segments& into) const;
 
  private:
@@ -40,7 +40,8 @@ class Pattern {
   std::optional<Regex> regex_;
 };
 
-/// std::string_view::find() in time in proportion to the text, whatever it holds. The library's own way is faster in a short text.
+/// Like std::string_view::find(), but in linear time whatever the text holds. find_bytes() uses the library's function for short texts,
+/// where it is faster.
 size_t find_in_long(std::string_view text, std::string_view what, size_t from);
 inline size_t find_bytes(std::string_view text, std::string_view what, size_t from) {
   constexpr size_t kShort = 64;
@@ -65,10 +66,10 @@ void Pattern::walk(std::string_view text, WorkBudget& budget, const Part& part) 
   if (behind != text.size()) part(behind, text.size(), false);
 }
 
-/// What becomes of the matches.
+/// How matches are combined with the text around them.
 enum class Behaviour { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behaviour read_behaviour(const std::string& name, const JsonPlace& place);
-/// The parts that stay, in order, none of them empty; `match` says nothing any more.
+/// Applies the behaviour: leaves the remaining parts in order, none of them empty. Their `match` flags have no meaning afterwards.
 void apply(Behaviour behaviour, Segments& segments);
 
 }  // namespace spillway::data

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr i64 kMostIds = 256;  // on each side of every text that is encoded
+constexpr i64 kMostIds = 256;  // limit on the tokens on each side of a text
 constexpr i64 kLargestId = (i64{1} << 31) - 2;
 
 using SpecialIds = std::map<std::string, std::vector<i32>>;
@@ -38,7 +38,7 @@ SpecialIds read_special_ids(Fields& fields) {
 }
 
 Around read_template(Fields& fields) {
-  fields.pass_over({"pair"});  // two texts are never encoded together
+  fields.pass_over({"pair"});  // pairs of texts are never encoded here
   const SpecialIds special = read_special_ids(fields);
   const json& parts = fields.at("single", "an array");
   const JsonPlace place = fields.place_of("single");

@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// Rules after which no piece reaches over the end of a line that ends in a letter, nor depends on what stands there: GPT-2, Llama 3, Qwen
-// 2, GPT-4o.
+// Patterns (GPT-2, Llama 3, Qwen 2, GPT-4o) that always cut at the end of a line that ends in a letter: no piece spans that position or
+// depends on what follows it.
 #define CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
 #define REST R"([^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 constexpr std::array<std::string_view, 4> kCutAtLineEnds = {
@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> kCutAtLineEnds = {
 #undef CONTRACTIONS
 #undef REST
 
-/// Replaces each piece by what `find(text of the piece, segments)` and the behaviour leave of it.
+/// Splits each piece: find(text of the piece, segments) finds the matches, and the behaviour decides which parts remain.
 template <class Find>
 void cut_pieces(Pieces& pieces, Behaviour behaviour, const Find& find) {
   std::vector<Span> spans;
@@ -87,7 +87,7 @@ struct CutAtCharacters : PreTokenizer {
   LineEnds ends;
 };
 
-/// Runs of word characters, and runs of what is neither word nor space.
+/// Splits text into runs of word characters and runs of characters that are neither word characters nor white space.
 struct CutIntoWords : PreTokenizer {
   void operator()(Pieces& pieces) const override {
     cut_pieces(pieces, Behaviour::isolated, [](std::string_view text, Segments& segments) {
@@ -108,7 +108,7 @@ struct CutIntoWords : PreTokenizer {
   LineEnds line_ends() const override { return LineEnds::cut; }
 };
 
-/// Rewrites each piece: `rewrite(out, span)` writes what becomes of it.
+/// Rewrites each piece: `rewrite(out, span)` writes the new text of a piece to `out`.
 template <class Rewrite>
 void rewrite_pieces(Pieces& pieces, const Rewrite& rewrite) {
   Rewriter out(pieces.text);
@@ -184,7 +184,7 @@ void add_characters(PreTokenizers& into, std::function<bool(char32_t)> is, Behav
 }
 
 void add_byte_level(Fields& fields, PreTokenizers& into) {
-  fields.flag("trim_offsets", true);  // of offsets that this program does not trim
+  fields.flag("trim_offsets", true);  // affects offsets, which this program does not trim
   if (fields.flag("add_prefix_space", true)) into.push_back(std::make_unique<SpaceInFront>());
   if (fields.flag("use_regex", true)) {
     into.push_back(std::make_unique<CutAtPattern>(pattern_of(std::string(kGpt2Pattern), fields.place()), Behaviour::isolated, false));
@@ -250,7 +250,7 @@ PreTokenizers read_pre_tokenizer(const json& value, const JsonPlace& place) {
 
 Metaspace read_metaspace(Fields& fields) {
   Metaspace metaspace;
-  fields.pass_over({"str_rep"});  // the replacement once more
+  fields.pass_over({"str_rep"});  // a copy of the replacement
   metaspace.replacement = fields.character("replacement");
   metaspace.split = fields.flag("split", true);
   const auto scheme = fields.text_if_any("prepend_scheme");

@@ -1,5 +1,5 @@
-// The "pre_tokenizer" of a tokenizer.json: steps that cut a text into the pieces that the model sees, some of which rewrite them. Immutable
-// and thread-safe.
+// The "pre_tokenizer" of a tokenizer.json: steps that split a text into the pieces that the model sees. Some steps also rewrite the pieces.
+// Immutable and thread-safe.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,42 +10,44 @@
 
 namespace spillway::data {
 
-/// A part of a text: an added token, or (id -1) a piece for the model, never empty.
+/// A part of a text: an added token (id at least 0), or a piece for the model (id -1). Never empty.
 struct Span {
   size_t begin, end;
   i32 id = -1;
 };
 
-/// A text and its parts, in order. `at_start`: the text begins where the original begins.
+/// A text and its parts, in order. `at_start` is true if the text begins where the original text begins.
 struct Pieces {
   AlignedText text;
   std::vector<Span> spans;
   bool at_start = false;
 };
 
-/// What a step means for a cut between an ASCII letter and white space that begins with a newline.
+/// What a step means for a cut between an ASCII letter and white space that begins with a newline: `hidden`: no such cut is safe; `kept`:
+/// it is safe if another step cuts there; `cut`: this step always cuts there.
 enum class LineEnds {
   hidden,
   kept,
   cut
-};  // no cut is safe; it is if another step cuts there; this step cuts there, whatever stands around
+};
 
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   virtual void operator()(Pieces& pieces) const = 0;
   virtual LineEnds line_ends() const { return LineEnds::kept; }
-  /// The pattern, if all this step does is to cut at the beginning and the end of each match.
+  /// Returns the pattern if this step does nothing but cut at the beginning and end of each match, else null.
   virtual const Regex* isolates() const { return nullptr; }
-  /// Whether this step writes bytes as characters and does nothing else.
+  /// Returns true if this step does nothing but map bytes to byte characters.
   virtual bool maps_bytes() const { return false; }
 };
 using PreTokenizers = std::vector<std::unique_ptr<PreTokenizer>>;
 
-/// Sequences are made flat, and what does several things becomes several steps; null gives none. Errors: Error(data).
+/// Reads the steps. Nested sequences are flattened, and an entry that does several things becomes several steps; null gives none. Throws
+/// Error(data).
 PreTokenizers read_pre_tokenizer(const nlohmann::json& value, const JsonPlace& place);
 
-/// The Metaspace parts of a pre-tokenizer and a decoder.
+/// The Metaspace settings, which a pre-tokenizer and a decoder share.
 struct Metaspace {
   enum class Prepend { always, first, never };
   char32_t replacement = 0x2581;

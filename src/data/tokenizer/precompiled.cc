@@ -1,5 +1,5 @@
-// SentencePiece's map of characters: u32 size of the trie in bytes, the trie (a double array of 32-bit units, as the library darts-clone
-// writes them), then the replacement texts, each ended by a zero byte. All little-endian.
+// Reads SentencePiece's character map: the size of the trie in bytes (u32), the trie (a double array of 32-bit units, as written by the
+// library darts-clone), then the replacement texts, each terminated by a zero byte. All numbers are little-endian.
 #include <array>
 #include <cstring>
 #include <optional>
@@ -50,7 +50,8 @@ class Precompiled : public Normalizer {
     if (!is_utf8(texts_)) refuse_value(place, "replacement texts in UTF-8", "other bytes");
   }
 
-  /// A grapheme of less than 6 bytes is replaced whole if the map has it or a beginning of it; else character by character.
+  /// Rewrites the text grapheme by grapheme. A grapheme of less than 6 bytes is replaced as a whole if the map has it or a prefix of it.
+  /// Otherwise it is replaced character by character.
   AlignedText operator()(const AlignedText& text) const override {
     Rewriter out(text);
     const std::string_view all = text.text;
@@ -79,7 +80,7 @@ class Precompiled : public Normalizer {
 
   static size_t offset(u32 unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1u << 9)) >> 6); }
 
-  /// The text for the shortest beginning of `key` that the map has.
+  /// Returns the replacement for the shortest prefix of `key` that the map has.
   std::optional<std::string_view> shortest(std::string_view key) const {
     size_t at = offset(units_[0]);
     for (const char c : key) {

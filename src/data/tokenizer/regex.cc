@@ -14,14 +14,14 @@ namespace spillway::data {
 namespace {
 
 constexpr size_t kLongestPattern = 4096;
-// The quick program: how far it looks, and PCRE2's steps from one character on (without machine code it counts finer).
+// Limits of the quick program: the size of its window, and PCRE2's steps from each start (the interpreter counts finer steps).
 constexpr size_t kWindow = 128;
 constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;
-constexpr u32 kCountedSteps = 100'000'000;  // of the counted program, whose callouts end it much earlier
-constexpr size_t kCalloutCost = 4;          // in the budget's steps
-constexpr u32 kHeapLimitKiB = 64 * 1024;    // the memory that backtracking may take
+constexpr u32 kCountedSteps = 100'000'000;  // only a backstop; callouts end the counted program much earlier
+constexpr size_t kCalloutCost = 4;          // budget steps for each callout
+constexpr u32 kHeapLimitKiB = 64 * 1024;    // memory that backtracking may take
 constexpr size_t kJitStackBytes = 8 * 1024 * 1024;
-// \C could split a character.
+// \C is disabled because it could split a character.
 constexpr u32 kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
 
 struct CodeFree {
@@ -72,7 +72,7 @@ struct Regex::Compiled {
   };
   Program quick, counted;
   bool has_window = false;
-  size_t looks_back = 0;  // characters at most
+  size_t looks_back = 0;  // longest look-behind, in characters
 };
 
 struct Regex::Walk::Data {
@@ -84,12 +84,13 @@ struct Regex::Walk::Data {
   std::optional<WorkBudget> own;
   WorkBudget& budget;
   size_t looks_back = 0;
-  size_t counted_to = 0;  // what lies before it has been charged
-  u32 limit = 0;          // that the context has; 0: PCRE2's own
+  size_t counted_to = 0;  // text up to here has been charged
+  u32 limit = 0;          // match limit set in the context; 0: PCRE2's default
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   std::unique_ptr<pcre2_jit_stack, JitStackFree> stack;
-  std::string old_text;  // what is matched in the place of a text with characters younger than PCRE2's tables
+  // A copy of the text in which characters newer than PCRE2's tables are replaced; matched instead of the text if not empty.
+  std::string old_text;
 };
 
 Regex::Regex(std::string_view pattern, std::string where)
@@ -205,7 +206,7 @@ bool Regex::Walk::next() {
                                        "\" in a text of " + std::to_string(text_.size()) + " bytes; use a pattern that backtracks less");
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data_->match.get());
-    if (range[0] > range[1] || range[0] < from_) {  // \K inside an assertion
+    if (range[0] > range[1] || range[0] < from_) {  // happens with \K inside an assertion
       throw Error(ErrorCode::data, regex_.where_ + ": expected matches that go forward, got one that does not; use a pattern without \\K");
     }
     if (range[0] == range[1] && matched_ && range[1] == end_) {

@@ -1,10 +1,11 @@
-// Regular expressions as Hugging Face's tokenizers understand them (Oniguruma's Ruby syntax over Unicode), run by PCRE2. Immutable and
-// thread-safe. What matching costs is charged to the budget of the text, so that no pattern can hang a program.
-// Properties are those of PCRE2's Unicode: characters younger than it (10.42: Unicode 14) have none.
+// Regex runs regular expressions as Hugging Face's tokenizers understand them (Oniguruma's Ruby syntax over Unicode) on PCRE2. Immutable
+// and thread-safe. The cost of matching is charged to the text's budget, so that no pattern can hang the program. Unicode properties are
+// those of PCRE2's version (10.42: Unicode 14); newer characters have none.
 //
-// PCRE2 counts neither the characters that a repeat runs over nor, in machine code, all of its backtracking. So there are two programs of
-// each pattern. The quick one looks at a window of a few characters and has few steps: nearly every match of a tokenizer's text ends
-// there, and what it may cost at each character is a constant. Where the window or the steps do not do, the counted program takes its
+// PCRE2 does not count the characters that a repeat runs over, nor, in machine code, all of its backtracking. So each pattern is compiled
+// into two programs. The quick program looks at a window of a few characters with a small step limit, so its cost per character is bounded;
+// nearly all matches in ordinary text end there. If the window or the steps do not suffice, the counted program takes over. Its callouts
+// charge each repeat for the characters it ran over, and every alternative that is tried.
 // place, in which callouts charge each repeat for what it ran over and for every way that is tried.
 #pragma once
 #include <functional>
@@ -19,26 +20,28 @@ namespace spillway::data {
 
 class Regex {
  public:
-  /// Errors: Error(data), whose message begins with `where`, if the pattern is none, means something PCRE2 cannot say, or is over 4 KiB.
+  /// Compiles a pattern. Throws Error(data), whose message begins with `where`, if the pattern is invalid, cannot be expressed in PCRE2, or
+  /// is longer than 4 KiB.
   Regex(std::string_view pattern, std::string where);
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
   ~Regex();
 
-  /// The pattern as it was given.
+  /// Returns the pattern as it was given.
   const std::string& pattern() const { return pattern_; }
 
-  /// Walks over the matches in valid UTF-8, from left to right, none over another; an empty one right behind a match does not count.
+  /// Iterates over the matches in a valid UTF-8 text, from left to right, without overlaps. An empty match right behind another match is
+  /// skipped.
   class Walk {
    public:
-    /// Errors of next(): Error(data) when the budget is used up.
+    /// next() throws Error(data) if the budget is used up.
     Walk(const Regex& regex, std::string_view text, WorkBudget& budget);
-    /// For a text that nothing else works on: with a budget of its own.
+    /// Uses a budget of its own, for a text that has no other budget.
     Walk(const Regex& regex, std::string_view text);
     ~Walk();
     Walk(const Walk&) = delete;
     Walk& operator=(const Walk&) = delete;
-    /// False at the end; else the match is [begin(), end()).
+    /// Returns false at the end; otherwise the match is [begin(), end()).
     bool next();
     size_t begin() const { return begin_; }
     size_t end() const { return end_; }
@@ -61,25 +64,28 @@ class Regex {
   std::unique_ptr<Compiled> compiled_;
 };
 
-/// A pattern in PCRE2's words.
+/// A pattern translated to PCRE2's syntax.
 struct TranslatedPattern {
   std::string quick;
-  std::string counted;      // the same with callouts: numbers of RegexCallout
-  bool has_window = false;  // whether `quick` may be run on the beginning of a text
+  std::string counted;      // the same with callouts, numbered by RegexCallout
+  bool has_window = false;  // whether `quick` may run on a window of the text
 };
 
-/// What a callout in a counted pattern charges.
+/// What each callout in a counted pattern charges to the budget.
 enum RegexCallout : unsigned {
-  kCalloutHere = 0,       // a step: what is scanned next begins here
-  kCalloutBehind = 1,     // a step, and the characters since the last callout
-  kCalloutReference = 2,  // a step, and the characters since the match began: what a back reference may compare
-  kCalloutBackward = 3,   // a step, and the longest way that the pattern looks back: what a look-behind goes
-  kCalloutRepeat = 4,     // as kCalloutHere, and 2^n characters by the number 4 + n: what a repeat must have at least
+  kCalloutHere = 0,    // a step; what is scanned next begins here
+  kCalloutBehind = 1,  // a step, and the characters since the last callout
+  // A step, and the characters since the match began, which a back reference may compare.
+  kCalloutReference = 2,
+  // A step, and the pattern's longest look-behind, which may be scanned.
+  kCalloutBackward = 3,
+  // As kCalloutHere, and for the number 4 + n also 2^n characters: the minimum that a repeat scans.
+  kCalloutRepeat = 4,
 };
 
-/// `knows_property` says whether PCRE2 has `\p{name}`. What means the same in both stays; these differ: `\s` `\w` `\d` `\h` and `\b` (other
-/// sets), {n,m}+ (a repeated repeat, not a possessive one), `\p{Script}` (without extensions), (?m) (the dot takes newlines). Errors:
-/// Error(data) that begins with `where`.
+/// Translates a pattern. `knows_property` says whether PCRE2 has `\p{name}`. These constructs differ and are rewritten: `\s` `\w` `\d` `\h`
+/// and `\b` (other character sets), {n,m}+ (a repeated repeat, not a possessive one), `\p{Script}` (without script extensions), (?m) (the
+/// dot matches newlines). Throws Error(data), which begins with `where`.
 TranslatedPattern translate_pattern(std::string_view pattern, const std::string& where,
                                     const std::function<bool(const std::string&)>& knows_property);
 

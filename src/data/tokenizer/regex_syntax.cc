@@ -1,4 +1,4 @@
-// From Oniguruma's Ruby syntax to PCRE2's.
+// Translates patterns from Oniguruma's Ruby syntax to PCRE2's.
 #include <bit>
 #include <cctype>
 #include <vector>
@@ -9,21 +9,21 @@
 namespace spillway::data {
 namespace {
 
-// The inside of classes. PCRE2's own \s has U+180E besides, its \w lacks marks and connectors.
+// Contents of character classes. They are spelled out because PCRE2's own \s also has U+180E, and its \w lacks marks and connectors.
 constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kWords =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
-// Superscripts and fractions of Latin-1: Oniguruma's \w has them outside of a class, and not within.
+// Superscripts and fractions of Latin-1. Oniguruma's \w matches them outside of a class but not inside one.
 constexpr std::string_view kLatinNumbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
 
-// What a pattern may have that is run on a window: so that what an attempt may cost is small whatever the pattern is.
+// Limits for patterns that may run on a window, so that the cost of an attempt is small whatever the pattern is.
 constexpr size_t kLongestInWindow = 1024;
 constexpr u32 kMostRepeatsInWindow = 64;
 
 class Translation {
  public:
-  /// `counted`: with callouts.
+  /// If `counted` is set, callouts are inserted.
   Translation(std::string_view pattern, const std::string& where, const std::function<bool(const std::string&)>& knows_property,
               bool counted)
       : pattern_(pattern), where_(where), knows_property_(knows_property), counted_(counted) {
@@ -56,7 +56,7 @@ class Translation {
         behind_repeat();
       } else {
         if (c == '|' && !groups_.empty()) callout(kCalloutHere);
-        if (c == '^') has_window_ = false;  // PCRE2 finds no line behind a last newline, also where only the window ends
+        if (c == '^') has_window_ = false;  // PCRE2 sees no line start after a final newline, even if only the window ends there
         if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;
@@ -80,11 +80,11 @@ class Translation {
     if (counted_) out_ += callout_text(number);
   }
   static std::string callout_text(unsigned number) { return "(?C" + std::to_string(number) + ")"; }
-  /// The atom will be repeated, at least so many times.
+  /// Inserts a callout before the last atom, which will be repeated at least `least` times.
   void before_repeat(u32 least) {
     if (counted_) out_.insert(atom_, callout_text(least == 0 ? kCalloutHere : kCalloutRepeat + static_cast<u32>(std::bit_width(least))));
   }
-  /// What makes the repeat lazy or possessive belongs to it.
+  /// Copies the suffix that makes a repeat lazy or possessive, and inserts a callout behind it.
   void behind_repeat() {
     if (peek(0) == '?' || peek(0) == '+') out_ += pattern_[at_++];
     callout(kCalloutBehind);
@@ -167,7 +167,7 @@ class Translation {
         }
         [[fallthrough]];
       default:
-        if (c == 'G') has_window_ = false;  // where the search begins
+        if (c == 'G') has_window_ = false;  // \G depends on where the search begins
         if (c == 'X' && counted_) {
           out_ += "(?:" + callout_text(kCalloutHere) + "\\X" + callout_text(kCalloutBehind) + ")";
           break;
@@ -181,7 +181,7 @@ class Translation {
     }
     at_ += 2;
   }
-  /// How many bytes behind an escape's letter belong to it: a code, a number or a name.
+  /// Returns how many bytes after the escape's letter belong to it: a code, a number or a name.
   size_t operand(char c) const {
     const char open = peek(2);
     if (std::string_view("xogk").find(c) != std::string_view::npos && (open == '{' || open == '<' || open == '\'')) {
@@ -202,7 +202,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) == '^') out_ += pattern_[at_++];
     bool first = true;
-    int within = 0;  // classes within the class; their members are the outer one's too
+    int within = 0;  // depth of nested classes, whose members are added to the outer class
     while (at_ < pattern_.size() && (pattern_[at_] != ']' || first || within > 0)) {
       if (pattern_[at_] == '\\') {
         escape(true);
@@ -231,7 +231,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) != '?') return;
     out_ += pattern_[at_++];
-    // Options: Oniguruma's m is PCRE2's s; a m of PCRE2 is always on.
+    // Options of the group. Oniguruma's m is PCRE2's s; PCRE2's m is always on.
     size_t letters = 0;
     while (std::isalpha(static_cast<unsigned char>(peek(letters))) || peek(letters) == '-') ++letters;
     const char behind = peek(letters);
@@ -242,7 +242,7 @@ class Translation {
       if (c != 'i' && c != 'm' && c != '-') refuse(std::string("the option ") + c);
       out_ += c == 'm' ? 's' : c;
     }
-    if (options && behind == ')') {  // for the rest of the group around it
+    if (options && behind == ')') {  // the options apply to the rest of the enclosing group
       groups_.pop_back();
       out_ += pattern_[at_++];
       return;
@@ -255,7 +255,7 @@ class Translation {
     }
   }
 
-  /// {n}, {n,}, {,m} or {n,m}; a + behind it repeats the whole.
+  /// Translates {n}, {n,}, {,m} or {n,m}. A + behind it repeats the whole.
   bool interval() {
     size_t i = 1;
     while (std::isdigit(static_cast<unsigned char>(peek(i)))) ++i;
@@ -280,7 +280,7 @@ class Translation {
     }
     return true;
   }
-  /// The number at `ahead`; what PCRE2 refuses as too large is as large as it can be.
+  /// Parses the number at `ahead`. A number that PCRE2 would refuse as too large is reduced to 0xFFFF.
   u32 repeats(size_t ahead) const {
     u32 number = 0;
     for (size_t i = ahead; std::isdigit(static_cast<unsigned char>(peek(i))) && number <= 0xFFFF; ++i)

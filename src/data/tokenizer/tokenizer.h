@@ -1,6 +1,6 @@
-// Text <-> token ids: the interface, and how one is read from a Hugging Face file. Every method is const and thread-safe; a tokenizer never
-// changes after it was made. A text is any bytes: what is not UTF-8 is taken as U+FFFD, once for each maximal broken sequence (Unicode 3.9,
-// the way of Python's errors="replace"); ByteTokenizer alone keeps every byte.
+// Tokenizer is the interface that converts text to token ids and back; read_tokenizer() reads one from a Hugging Face file. Every method is
+// const and thread-safe; a tokenizer never changes after construction. A text may be any bytes: each maximal broken UTF-8 sequence is read
+// as one U+FFFD (Unicode 3.9, like Python's errors="replace"). Only ByteTokenizer keeps every byte.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -14,23 +14,23 @@
 
 namespace spillway::data {
 
-/// Ids and, for each, the bytes of the original text it stands for.
+/// Token ids, and for each the bytes of the original text that it stands for.
 struct Encoded {
   std::vector<i32> ids;
   std::vector<ByteRange> ranges;
 };
 
-/// Turns ids that arrive one at a time into text. All that put() and finish() give, joined, is decode() of all ids. Not thread-safe.
+/// Turns ids that arrive one at a time into text. The results of put() and finish(), joined, equal decode() of all ids. Not thread-safe.
 class StreamDecoder {
  public:
   virtual ~StreamDecoder() = default;
-  /// The text that is certain now and was not before: never half a character, often empty.
+  /// Adds an id and returns the text that has become certain: whole characters only, and often nothing.
   virtual std::string put(i32 id) = 0;
-  /// The rest; the decoder is used up.
+  /// Returns the remaining text. The decoder cannot be used afterwards.
   virtual std::string finish() = 0;
 };
 
-/// The tokens that a tokenizer's configuration names; none where it names none.
+/// The special tokens that a tokenizer's configuration names; each is empty if not named.
 struct NamedTokens {
   std::optional<i32> end_of_text, begin_of_text, padding, unknown;
 };
@@ -40,8 +40,8 @@ struct Around {
   std::vector<i32> before, behind;
 };
 
-/// Those of `around.before` that a text of these ids does not begin with, and those of `around.behind` that it does not end with: a text
-/// that has its first or last special token written in it gets no second one. Pure.
+/// Return the tokens of `around.before` with which these ids do not begin, and those of `around.behind` with which they do not end. So a
+/// text that already contains its first or last special token does not get a second one. Pure functions.
 std::span<const i32> missing_before(const Around& around, std::span<const i32> ids);
 std::span<const i32> missing_behind(const Around& around, std::span<const i32> ids);
 
@@ -49,40 +49,42 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// All ids are below it.
+  /// Returns the size of the vocabulary; all ids are below it.
   virtual i64 vocabulary() const = 0;
 
-  /// Added tokens (special ones too) that are written in the text become themselves. `with_special` adds those of around(), whatever the
-  /// text has, as Hugging Face's `tokenizers` does; rows and prompts are encode_with_around()'s.
+  /// Encodes a text. Added tokens (also special ones) that are written in the text become their ids. `with_special` adds the tokens of
+  /// around() whether or not the text has them, as Hugging Face's `tokenizers` does. Rows and prompts use encode_with_around() instead.
   virtual std::vector<i32> encode(std::string_view text, bool with_special = false) const = 0;
-  /// The same ids. A token of a part of a character's bytes covers those bytes alone if nothing has rewritten the character; what a
-  /// normalizer puts in front of a text covers the first character; special tokens around the text cover nothing.
+  /// Returns the same ids with their byte ranges. A token for part of a character's bytes covers just those bytes if nothing has rewritten
+  /// the character. Text that a normalizer puts in front belongs to the range of the first character. Special tokens around the text have
+  /// empty ranges.
   virtual Encoded encode_with_ranges(std::string_view text, bool with_special = false) const = 0;
 
-  /// `skip_special` leaves special tokens out. Ids that are no token are left out (ByteTokenizer: become U+FFFD).
+  /// Decodes ids. `skip_special` leaves out special tokens. Ids that are no tokens are left out (ByteTokenizer decodes them to U+FFFD).
   virtual std::string decode(std::span<const i32> ids, bool skip_special = false) const = 0;
   virtual std::unique_ptr<StreamDecoder> stream_decoder(bool skip_special = false) const = 0;
 
-  /// As the vocabulary writes it (a byte-level token of a space begins with U+0120).
+  /// Returns the id of a token as the vocabulary writes it (a byte-level token that starts with a space begins with U+0120).
   virtual std::optional<i32> id_of(std::string_view token) const = 0;
-  /// Empty if the id is no token.
+  /// Returns the token's text, or "" if the id is no token.
   virtual std::string token(i32 id) const = 0;
   virtual NamedTokens named() const = 0;
-  /// What the post-processor of tokenizer.json puts around a text. As in transformers 5, `add_bos_token` and `add_eos_token` of
-  /// tokenizer_config.json say nothing beside a tokenizer.json.
+  /// Returns the tokens that the post-processor of tokenizer.json puts around a text. As in transformers 5, `add_bos_token` and
+  /// `add_eos_token` of tokenizer_config.json are ignored if there is a tokenizer.json.
   virtual const Around& around() const = 0;
 
-  /// The last place at which `text` may be cut: encode() of both parts, joined, is encode() of the whole, whatever follows the text. 0 if
-  /// none is known: where a space is put before each text, or tokens may reach over any character.
+  /// Returns the last position at which `text` may be cut so that encode() of both parts, joined, equals encode() of the whole, whatever
+  /// follows the text. Returns 0 if no such position is known, because a space is put before each text or tokens may span any character.
   virtual i64 last_cut(std::string_view text) const = 0;
 };
 
-/// The ids that `tokenizer(text)` gives in transformers, but for special tokens that the text has already.
+/// Returns the ids that `tokenizer(text)` gives in transformers, except that special tokens already in the text are not added again.
 std::vector<i32> encode_with_around(const Tokenizer& tokenizer, std::string_view text);
 
-/// A Hugging Face tokenizer.json, or the folder it lies in; tokenizer_config.json and special_tokens_map.json beside it name the end of
-/// text and others. Gives the ids and texts of Hugging Face's `tokenizers`; its truncation and padding settings are not used. Errors:
-/// Error(data) names the file, the key and what stands there, also for every kind of part that this program does not know.
+/// Reads a Hugging Face tokenizer.json, given as a file or its folder. tokenizer_config.json and special_tokens_map.json next to it name
+/// special tokens such as the end of text. Ids and texts equal those of Hugging Face's `tokenizers`; its truncation and padding settings
+/// are not used. Throws Error(data), naming the file, the key and its value, also for every kind of part that this program does not
+/// support.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::filesystem::path& file_or_folder);
 
 }  // namespace spillway::data

@@ -23,16 +23,17 @@ constexpr i64 kLeastCount = 2;
 
 constexpr u32 kNoPlace = ~u32{0};
 
-// What a word takes until the last merge: its text and count, then for each byte a symbol and its places in the lists of pairs.
+// Memory that a word takes until the last merge: its text and count, and for each byte a symbol and its places in the lists of pairs.
 constexpr i64 kBytesOfAWord = 128, kBytesOfAByte = 32;
 
-/// A symbol of a word: which, of which word, and where its neighbours lie. What was joined to the one before it has no token.
+/// A symbol of a word: its token, the number of its word, and the places of its neighbours. A symbol that was merged into the one before it
+/// has no token.
 struct TrainingSymbol {
   i32 token;
   u32 word, left, right;
 };
 
-/// Two neighbours; ordered by the left id, then the right one.
+/// Two neighbouring tokens; ordered by the left id, then by the right one.
 using Pair = std::pair<i32, i32>;
 struct PairHash {
   size_t operator()(const Pair& pair) const {
@@ -41,13 +42,14 @@ struct PairHash {
   }
 };
 
-/// How often a pair occurs, and where its left symbol may lie, ascending: all are found while the newer of the two is made.
+/// The number of occurrences of a pair, and the places where its left symbol may be, ascending. All places are found when the newer of the
+/// two tokens is made.
 struct PairUse {
   i64 count = 0;
   std::vector<u32> places;
 };
 
-/// What a pair's count was when it was looked at; the truth is never more.
+/// The count that a pair had when it was put into the queue. The real count is never larger.
 struct PairOffer {
   i64 count;
   Pair pair;
@@ -145,7 +147,7 @@ class Training {
     if (by > 0) use.places.push_back(place);
   }
 
-  /// Makes a token of the pair and puts it into all words; gives the pairs that are more often there now.
+  /// Makes a token of the pair and merges it in all words. Returns the pairs whose count has grown.
   std::vector<Pair> merge(const Pair& pair) {
     const i32 id = add_token(tokens_[static_cast<size_t>(pair.first)] + tokens_[static_cast<size_t>(pair.second)]);
     merges_.push_back(pair);
@@ -153,7 +155,7 @@ class Training {
     uses_.erase(pair);
     std::vector<Pair> grown;
     for (const u32 at : places) merge_at(at, pair, id, grown);
-    uses_.erase(pair);  // what neighbours have taken from it
+    uses_.erase(pair);  // neighbours may have added it again
     std::ranges::sort(grown);
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
     std::erase(grown, pair);
@@ -187,11 +189,11 @@ class Training {
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, i32> ids_;
   i32 of_byte_[256] = {};
-  std::vector<TrainingSymbol> symbols_;  // of all different words, one after the other
-  std::vector<i64> counts_;              // how often each word occurs
+  std::vector<TrainingSymbol> symbols_;  // symbols of all distinct words, one word after the other
+  std::vector<i64> counts_;              // number of occurrences of each word
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
-  i64 taken_ = 0, word_bytes_ = 0;  // of the different words: memory, text
+  i64 taken_ = 0, word_bytes_ = 0;  // total over distinct words: memory taken, and text bytes
 };
 
 void check_training(const BpeTraining& training) {

@@ -1,6 +1,6 @@
-// Training of a byte-level BPE (Sennrich, Haddow, Birch 2016; bytes as in GPT-2). Deterministic: equal texts in any order give equal bytes.
-// Of pairs that occur equally often the one of the lower ids is merged first, which is Hugging Face's rule, so that its trainer gives the
-// same merges.
+// Trains a byte-level BPE (Sennrich, Haddow, Birch 2016; bytes as in GPT-2). Deterministic: equal texts in any order give equal bytes. Of
+// pairs that occur equally often the one with the lower ids is merged first. This is Hugging Face's rule, so its trainer gives the same
+// merges.
 #pragma once
 #include <functional>
 #include <limits>
@@ -13,22 +13,23 @@
 namespace spillway::data {
 
 struct BpeTraining {
-  i64 vocabulary = 0;  // how many tokens there shall be, special ones and the 256 bytes included; fewer if no pair occurs twice any more
-  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // get the ids from 0 on; the first ends texts
-  std::string pattern{kGpt2Pattern};                            // cuts a text into the words within which bytes are joined
-  i64 memory_bytes = std::numeric_limits<i64>::max();           // what the words that differ may take
+  // Wanted number of tokens, including the special ones and the 256 bytes. There are fewer if no pair occurs twice any more.
+  i64 vocabulary = 0;
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // get ids from 0 on; the first one ends texts
+  std::string pattern{kGpt2Pattern};                            // splits text into words; tokens do not span words
+  i64 memory_bytes = std::numeric_limits<i64>::max();           // memory limit for the distinct words
 };
 
-/// What goes into the files of these names.
+/// The contents of the files of these names.
 struct TrainedTokenizer {
   std::string tokenizer_json, tokenizer_config_json;
   i64 vocabulary = 0;
 };
 
-/// `next` gives one text after the other and false at the end; a word never reaches from one text into the next. Broken UTF-8 counts as
-/// U+FFFD. Each word that differs from all others takes memory: about 32 bytes for each of its bytes, and 128. Errors: Error(usage) for a
-/// vocabulary that has no room for the bytes and special tokens, or is over 2^24, for special tokens that are empty, not UTF-8 or twice
-/// there, and for a pattern that is none; Error(refused) when the words would take more than `memory_bytes`.
+/// Trains a tokenizer. `next` stores the next text and returns true, or returns false at the end; a word never spans two texts. Broken
+/// UTF-8 counts as U+FFFD. Each distinct word takes about 128 bytes of memory, plus 32 for each of its bytes. Throws Error(usage) if the
+/// vocabulary has no room for the bytes and special tokens or exceeds 2^24, if special tokens are empty, not UTF-8 or repeated, or if the
+/// pattern is invalid. Throws Error(refused) if the words would take more than `memory_bytes`.
 TrainedTokenizer train_byte_level_bpe(const std::function<bool(std::string& text)>& next, const BpeTraining& training);
 
 }  // namespace spillway::data

@@ -1,4 +1,5 @@
-// A trie of byte strings with an id each, for finding all that a text begins with. Immutable after the last add(); then thread-safe.
+// A trie of byte strings with ids, which finds all stored strings that a text begins with. Immutable after the last add(); then
+// thread-safe.
 #pragma once
 #include <array>
 #include <string_view>
@@ -11,7 +12,7 @@ namespace spillway::data {
 
 class Trie {
  public:
-  /// A string that is there already gets the new id.
+  /// Adds a string. If it is there already, its id is replaced.
   void add(std::string_view key, i32 id) {
     u32 node = 0;
     for (const char c : key) {
@@ -32,9 +33,9 @@ class Trie {
     ids_[node] = id;
   }
 
-  /// What a budget is charged for a byte of a text that prefixes() looks at.
+  /// Budget steps to charge for each byte that prefixes() looks at.
   static constexpr size_t kStepCost = 8;
-  /// Calls found(length, id) for each string that `text` begins with, the shortest first. Gives how many bytes it looked at.
+  /// Calls found(length, id) for each stored string that `text` begins with, the shortest first. Returns how many bytes it looked at.
   template <class Found>
   size_t prefixes(std::string_view text, const Found& found) const {
     u32 node = 0;
@@ -53,7 +54,7 @@ class Trie {
     const auto found = children_.find(key_of(node, c));
     return found == children_.end() ? 0 : found->second;
   }
-  std::array<u32, 256> first_{};  // of the root, which is node 0; 0: none
+  std::array<u32, 256> first_{};  // children of the root (node 0) by byte; 0 if none
   std::unordered_map<u64, u32> children_;
   std::vector<i32> ids_ = {-1};
 };

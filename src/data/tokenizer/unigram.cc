@@ -1,4 +1,5 @@
-// The unigram model (Kudo 2018, "Subword Regularization"): of all ways to cut a piece into tokens, the one of the largest sum of scores.
+// The unigram model (Kudo 2018, "Subword Regularization"): of all ways to split a piece into tokens, it takes the one with the largest sum
+// of scores.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kUnknownPenalty = 10.0;  // what an unknown character costs beside the lowest score
+constexpr double kUnknownPenalty = 10.0;  // how far an unknown character is below the lowest score
 
 class Unigram : public Model {
  public:
@@ -87,7 +88,7 @@ class Unigram : public Model {
     budget.charge(steps);
   }
 
-  /// Neighbouring unknown characters are one part.
+  /// Writes the ids along the best path. Adjacent unknown characters form one part.
   void write_path(std::string_view piece, const std::vector<Scratch::Best>& best, std::vector<i32>& ids,
                   std::vector<ByteRange>* ranges) const {
     const size_t first = ids.size(), first_range = ranges ? ranges->size() : 0;
@@ -103,7 +104,7 @@ class Unigram : public Model {
     if (ranges) std::reverse(ranges->begin() + static_cast<std::ptrdiff_t>(first_range), ranges->end());
   }
 
-  /// The ids of one part of the path, last first.
+  /// Writes the ids of one part of the path, in reverse order.
   void write_part(std::string_view piece, ByteRange part, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const {
     const std::string_view text = piece.substr(static_cast<size_t>(part.begin), static_cast<size_t>(part.end - part.begin));
     const i32 id = vocabulary_.find(text);

@@ -1,4 +1,4 @@
-// Token texts and their ids, for look-up both ways: one arena and one flat hash table, no allocation per look-up. Immutable after the last
+// Maps token texts to ids and back, with one arena and one flat hash table, so that a look-up allocates nothing. Immutable after the last
 // add(); then thread-safe.
 #pragma once
 #include <string>
@@ -11,28 +11,29 @@ namespace spillway::data {
 
 inline constexpr i32 kNoToken = -1;
 
-/// How many slots of a hash table may be tried before one is found: chance alone would need some dozens for millions of entries.
+/// Limit on the slots that a look-up in a hash table tries. By chance alone a few dozen suffice for millions of entries; more means crafted
+/// input.
 inline constexpr size_t kMostTries = 512;
 
-/// A hash of bytes that is good in all its bits.
+/// Hashes bytes. All bits of the result are well mixed.
 u64 hash_of(std::string_view bytes);
 
 class Vocabulary {
  public:
-  /// The JSON object {"token": id, …}. Errors: Error(data) for an id that is no whole number, is used twice, or lies far above the number
-  /// of tokens.
+  /// Reads a JSON object {"token": id, …}. Throws Error(data) if an id is not a whole number, is used twice, or is far above the number of
+  /// tokens.
   static Vocabulary read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Adds a token whose id no token has; a text that is already there now has this id. False, and the vocabulary is of no use, if its
-  /// hash is that of hundreds of others, as only texts made for it have.
+  /// Adds a token under an unused id. If the text exists, it now has this id. Returns false if hundreds of other texts have the same hash,
+  /// which only happens if they were crafted to; the vocabulary must not be used then.
   [[nodiscard]] bool add(std::string_view text, i32 id);
   i32 find(std::string_view text) const;
   bool has(i32 id) const { return id >= 0 && static_cast<size_t>(id) < places_.size() && places_[static_cast<size_t>(id)].length >= 0; }
-  /// Empty if there is no such token.
+  /// Returns the text of a token, or "" if there is no such token.
   std::string_view text(i32 id) const;
-  /// Texts that find() knows.
+  /// Returns the number of texts that find() knows.
   i64 size() const { return size_; }
-  /// All ids are below it.
+  /// Returns a number above all ids.
   i64 bound() const { return static_cast<i64>(places_.size()); }
   i64 longest_bytes() const { return longest_; }
 
@@ -49,7 +50,7 @@ class Vocabulary {
   i64 size_ = 0, longest_ = 0;
 };
 
-/// "<0x0A>" and the like.
+/// Returns the token that stands for a byte, such as "<0x0A>".
 std::string byte_token(unsigned char byte);
 
 }  // namespace spillway::data

@@ -1,5 +1,5 @@
-// What a model made of the words it saw last: a table of fixed size in which a word takes the place of another of the same slot. Not
-// thread-safe: each call that encodes has one of its own.
+// A cache of the ids of recently encoded words: a table of fixed size in which a word replaces the previous one in its slot. Not
+// thread-safe: each encoding call uses its own.
 #pragma once
 #include <array>
 #include <cstring>
@@ -15,7 +15,7 @@ class WordCache {
  public:
   static constexpr size_t kLongestWord = 34, kMostIds = 7;
 
-  /// The ids of a word, or none if it is not there.
+  /// Returns the ids of a word, or an empty span if it is not cached.
   std::span<const i32> find(std::string_view word) {
     if (word.size() > kLongestWord) return {};
     if (entries_.empty()) entries_.resize(kEntries);
@@ -24,7 +24,7 @@ class WordCache {
     if (entry.length != word.size() || std::memcmp(entry.word.data(), word.data(), word.size()) != 0) return {};
     return {entry.ids.data(), entry.count};
   }
-  /// Keeps what find() just missed, if it is short enough.
+  /// Stores the word that find() has just missed, if it is short enough.
   void put(std::string_view word, std::span<const i32> ids) {
     if (word.size() > kLongestWord || word.empty() || ids.empty() || ids.size() > kMostIds) return;
     Entry& entry = entries_[slot_];
@@ -35,7 +35,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kEntries = 1 << 15;  // 2 MiB
+  static constexpr size_t kEntries = 1 << 15;  // the table takes 2 MiB
   struct Entry {
     u8 length = 0, count = 0;
     std::array<char, kLongestWord> word{};

@@ -1,5 +1,6 @@
-// Models that look whole words up. WordPiece (Schuster, Nakajima 2012; as BERT has it): the longest token that a word begins with, then the
-// longest continuation, and so on; a word that does not come out even is unknown as a whole. WordLevel: a word is a token or unknown.
+// Models that look up whole words. WordPiece (Schuster, Nakajima 2012; as in BERT) takes the longest token that a word begins with, then
+// the longest continuation, and so on; a word that cannot be split completely is unknown as a whole. WordLevel: a word is a token or
+// unknown.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLookUpCost = 4;     // in the budget's steps, beside one for 8 bytes
-constexpr size_t kLongestAffix = 16;  // "##" and "</w>" are what there is
+constexpr size_t kLookUpCost = 4;     // budget steps for a look-up, plus one for each 8 bytes
+constexpr size_t kLongestAffix = 16;  // common affixes are "##" and "</w>"
 
 class WordModel : public Model {
  public:
@@ -108,7 +109,7 @@ std::unique_ptr<Model> read_word_level(Fields& fields) { return std::make_unique
 
 std::unique_ptr<Model> read_model(const json& value, const JsonPlace& place, bool& raw_bytes) {
   Fields fields(value, place);
-  // Old files do not say which model it is.
+  // Old files do not name the type of the model.
   const std::string type = fields.text_if_any("type").value_or(value.contains("merges") ? "BPE" : "");
   const bool bpe = type == "BPE";
   if (!bpe) raw_bytes = false;
