@@ -17,7 +17,8 @@ namespace {
 
 __extension__ typedef __int128 i128;
 
-// What Python's types have beside the methods known here: using it is refused by name instead of taken for undefined.
+// Attributes that Python's types have but this program does not support. Their use is refused by name; otherwise they would silently be
+// undefined.
 const std::set<std::string_view>& unknown_attributes(const Value& owner, std::string_view name) {
   static const std::set<std::string_view> of_text = {"casefold",    "encode",  "expandtabs", "format_map", "isascii",  "isidentifier",
                                                      "isprintable", "istitle", "maketrans",  "swapcase",   "translate"},
@@ -42,7 +43,7 @@ Value hidden(const Value& owner, std::string_view name) {
   return Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(owner)));
 }
 
-// A method of Python's that would change the value: the sandbox hides it.
+// Returns true for a Python method that would modify the value. The sandbox hides such methods.
 bool changes(const Value& owner, std::string_view name) {
   static const std::set<std::string_view> of_list = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"},
                                           of_dict = {"clear", "pop", "popitem", "setdefault", "update"};
@@ -100,7 +101,7 @@ std::optional<Value> range_attribute(const Range& range, std::string_view name) 
   return {};
 }
 
-// A method or attribute that Python's value has; nothing when it has none of that name.
+// Returns the method or attribute that the Python value has under this name, or nothing.
 std::optional<Value> own_attribute(Run& run, const Value& owner, std::string_view name) {
   if (is_internal(name)) return hidden(owner, name);
   if (changes(owner, name)) return hidden(owner, name);
@@ -191,7 +192,7 @@ Value get_item(Run& run, const Value& owner, const Value& key) {
 
 namespace {
 
-// Python's slice.indices().
+// Does what Python's slice.indices() does.
 Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, const Value& step) {
   const auto given = [&](const Value& v, i64 otherwise) {
     if (v.is_none()) return otherwise;
@@ -209,7 +210,7 @@ Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, co
   return range;
 }
 
-// Of a range, whose items behind its end may leave 64 bits.
+// Returns an item's value in a range. Items past its end may exceed 64 bits; that fails.
 i64 place_in(Run& run, const Range& range, i64 index, i64 origin) {
   const auto place = static_cast<i128>(origin) + static_cast<i128>(index) * range.step;
   if (place != static_cast<i64>(place)) run.fail("expected whole numbers of 64 bits, got a larger one from a slice of a range");

@@ -15,7 +15,7 @@ namespace {
 using chat::DictBuilder, chat::None, chat::Run, chat::Value, chat::Values;
 using Json = ChatTemplate::Json;
 
-// Without keys that are null. Reasoning comes under several names; templates read two of them.
+// Converts a message without its null keys. Reasoning may have several names; it is passed under the two that templates read.
 Value prepared(Run& run, const Json& message) {
   constexpr std::array<const char*, 3> kReasoning = {"reasoning_content", "thinking", "reasoning"};
   const Json* reasoning = nullptr;

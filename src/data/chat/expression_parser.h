@@ -1,5 +1,5 @@
-// Parses expressions, with Jinja's precedence: weakest first, inline if, or, and, not, comparisons, + and -, ~, * / // %, **, unary, and
-// behind each operand . [] () | is.
+// Parses expressions with Jinja's operator precedence. From weakest to strongest: inline if, or, and, not, comparisons, + and -, ~, * / //
+// %, **, unary operators, and the postfix operators . [] () | is.
 #pragma once
 #include "data/chat/token_stream.h"
 
@@ -10,13 +10,13 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& stream) : stream_(stream) {}
 
   NodePtr expression(bool with_condition = true);
-  /// Expressions with commas between them are a tuple; ends before `end_word`.
+  /// Parses an expression, or a tuple of expressions separated by commas. Stops before the name `end_word`.
   NodePtr tuple(bool with_condition = true, std::string_view end_word = "");
-  /// What for and with write to: a name, or a tuple of such.
+  /// Parses the target of `for` and `with`: a name, or a tuple of targets.
   NodePtr target(std::string_view end_word = "");
-  /// What set writes to: the same, and attributes of namespaces (`ns.x`).
+  /// Parses the target of `set`: like target(), but attributes of namespaces (`ns.x`) are allowed too.
   NodePtr set_target();
-  /// `upper | replace('a', 'b')`, under which there is nothing yet.
+  /// Parses a filter chain without its input, as in a filter block: `upper | replace('a', 'b')`.
   NodePtr filters();
 
  private:

@@ -54,7 +54,8 @@ Value map(Run& run, Arguments arguments) {
   return make_sequence(run, Form::generator, std::move(out));
 }
 
-// The items that a test (or truth) holds for, or does not; of themselves or of an attribute.
+// Selects the items for which a test (or truth) holds, or does not hold if `wanted` is false. It tests the items themselves or one of their
+// attributes.
 template <bool wanted, bool of_attribute>
 Value select(Run& run, Arguments arguments) {
   const Value from = take_first(run, arguments, "a value to select from");
@@ -81,7 +82,7 @@ Value format(Run& run, Arguments arguments) {
   return percent_format(run, form, named.done());
 }
 
-// They hand their arguments on to another filter or test.
+// Filters that pass their arguments on to another filter or test.
 struct PassingFilter {
   const char* name;
   Value (*run)(Run&, Arguments);
@@ -112,7 +113,7 @@ const Builtin* find_filter(std::string_view name) {
 bool has_filter(std::string_view name) { return find_passing(name) || find_filter(name); }
 
 Value apply_filter(Run& run, std::string_view name, Arguments arguments) {
-  const Run::Level level(run);  // map may apply map
+  const Run::Level level(run);  // because map may apply map
   run.spend();
   if (const PassingFilter* passing = find_passing(name)) return passing->run(run, std::move(arguments));
   const Builtin* filter = find_filter(name);

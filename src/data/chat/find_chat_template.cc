@@ -18,13 +18,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // a tokenizer_config.json with all its added tokens
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // fits a tokenizer_config.json with all its added tokens
 
 [[noreturn]] void reject(const fs::path& file, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[chat template] {}: {}", file.string(), why));
 }
 
-// Nothing when there is no such file.
+// Reads a file. Returns nothing if it does not exist.
 std::optional<std::string> read_text(const fs::path& file) {
   std::error_code failed;
   if (!fs::exists(file, failed)) return {};
@@ -38,7 +38,7 @@ std::optional<std::string> read_text(const fs::path& file) {
   return text;
 }
 
-// An object; an empty one when there is no such file.
+// Reads a JSON object from a file. Returns an empty object if the file does not exist.
 Json read_object(const fs::path& file) {
   const auto text = read_text(file);
   if (!text) return Json::object();
@@ -68,7 +68,7 @@ std::map<std::string, Source> files_of(const fs::path& folder) {
   return sources;
 }
 
-// Those of a JSON file's `chat_template`.
+// Returns the templates under `chat_template` of a JSON file, by name.
 std::map<std::string, Source> keys_of(const fs::path& file) {
   std::map<std::string, Source> sources;
   const Json json = read_object(file);
@@ -109,14 +109,14 @@ void put_token(Json& variables, const std::string& name, const Json& token) {
   if (token.is_object() && token.contains("content") && token["content"].is_string()) variables[name] = token["content"];
 }
 
-// Every tokenizer of transformers has these; a model's own end in _token too.
+// Names of the tokens that every transformers tokenizer has. A model's own tokens have other names ending in _token.
 bool is_of_every_tokenizer(std::string_view name) {
   constexpr std::array<std::string_view, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                       "pad_token", "cls_token", "mask_token"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// Extra tokens that have names; a list of them has none.
+// Adds extra tokens that have names. In a list of extra tokens they have none, so a list adds nothing.
 void put_named_tokens(Json& variables, const Json& config) {
   for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
     const auto extra = config.find(key);
@@ -127,7 +127,8 @@ void put_named_tokens(Json& variables, const Json& config) {
   }
 }
 
-// Those that a tokenizer_config.json names as its model's own. `model_specific_special_tokens` counts only where there are no others.
+// Returns the tokens that tokenizer_config.json defines for this model only. `model_specific_special_tokens` is used only if there are no
+// others.
 Json tokens_of_the_model(const Json& config) {
   Json tokens = Json::object();
   for (const auto& [name, token] : config.items()) {
@@ -163,7 +164,7 @@ std::vector<std::string> chat_template_names(const fs::path& folder) {
 
 Json special_token_variables(const fs::path& folder) {
   const Json config = read_object(folder / "tokenizer_config.json");
-  // transformers reads the map only for tokenizers saved before added tokens stood in the configuration.
+  // transformers reads the map only for old tokenizers, whose configuration does not contain the added tokens.
   const Json map = config.contains("added_tokens_decoder") ? Json::object() : read_object(folder / "special_tokens_map.json");
   Json variables = Json::object();
   for (const auto& [name, token] : config.items()) {

@@ -1,4 +1,4 @@
-// The functions that transformers gives to every chat template.
+// The functions that transformers provides to every chat template.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr i64 kLongestRange = 100'000;  // of Jinja's sandbox
+constexpr i64 kLongestRange = 100'000;  // limit of Jinja's sandbox
 
 Value range(Run& run, const Bound& a) {
   Range made;
@@ -29,7 +29,8 @@ Value range(Run& run, const Bound& a) {
 
 Value raise_exception(Run& run, const Bound& a) { run.fail(std::string(to_text(run, a.at(0)))); }
 
-// The format for C's strftime: glibc's flags and widths as they are, %z and %Z away, as Python has it for a time without a zone.
+// Translates the format for C's strftime. glibc's flags and widths are kept. %z and %Z are removed, because Python prints nothing for them
+// if a time has no zone.
 std::string c_format(Run& run, std::string_view format) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;
@@ -64,7 +65,7 @@ Value strftime_now(Run& run, const Bound& a) {
 }
 
 Value turns(Run& run, bool is_cycler, Values given) {
-  const Value items = make_list(run, std::move(given));  // bounds their depth
+  const Value items = make_list(run, std::move(given));  // also limits the nesting depth
   return std::shared_ptr<const Turns>(make_metered<Turns>(Turns{is_cycler, items.sequence()->items, items.depth()}));
 }
 
@@ -83,7 +84,7 @@ const Builtin kFunctions[] = {
     {"strftime_now", {"format"}, 1, strftime_now},
 };
 
-// The pairs of dict(…) and namespace(…): those of a dict or of a list of pairs, then the named ones.
+// Returns the pairs for dict(…) and namespace(…): those of the first argument, a dict or a list of pairs, then the keyword arguments.
 List<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name, const Arguments& arguments) {
   if (arguments.plain.size() > 1) run.fail(fmt::format("{} expected at most 1 argument, got {}", name, arguments.plain.size()));
   List<std::pair<Value, Value>> pairs;

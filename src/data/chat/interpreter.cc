@@ -1,4 +1,4 @@
-// The statements; evaluate.cc has the expressions.
+// Executes the statements of a template; evaluate.cc evaluates its expressions.
 #include "data/chat/interpreter.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ Interpreter::Interpreter(Run& run, std::shared_ptr<const Dict> variables, const 
 }
 
 Interpreter::~Interpreter() {
-  // A macro's scope may hold the macro: such rings end here.
+  // A macro's scope may hold the macro itself. Break such reference cycles here.
   for (auto& macro : macros_) {
     for (Scope* scope = macro->scope.get(); scope; scope = scope->around.get()) scope->variables.clear();
   }
@@ -74,7 +74,8 @@ Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, 
       return branch(node, scope, out);
     case NodeKind::loop: {
       const Value iterated = evaluate(*node.kids[1], scope);
-      String text;  // Jinja makes a function of a recursive loop, whose text comes as a whole.
+      // Jinja compiles a recursive loop into a function whose text is output as a whole.
+      String text;
       loop(node, scope, iterated, 1, node.recursive ? text : out);
       out += text;
       return Flow::on;
@@ -128,7 +129,8 @@ bool Interpreter::passes(const Node& node, const ScopePtr& scope, const Value& i
 void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, String& out) {
   auto items = items_of(run_, iterated);
   const bool has_condition = node.kids[2] != nullptr;
-  // Where `loop` counts items they are chosen before; else each when its turn comes, as what the condition reads may change.
+  // If the body reads `loop`, all items are filtered first, because `loop` counts them. Otherwise each item is tested when its turn comes,
+  // as the body may change what the condition reads.
   if (has_condition && node.uses_loop) {
     Values chosen;
     for (const Value& item : items->items) {
@@ -145,7 +147,7 @@ void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& ite
     if (flow == Flow::leave) break;
     any_whole = any_whole || flow == Flow::on;
   }
-  // As Jinja compiles it, a loop whose every iteration ended early counts as one without iterations.
+  // As in Jinja's compiled code, a loop in which every iteration ended early runs its else part, like a loop without items.
   if (!any_whole && node.parts.size() > 1) execute(node.parts[1], inner(node.parts[1], scope), out);
 }
 

@@ -1,4 +1,4 @@
-// Runs a template's tree once. One thread; the tree is shared.
+// Interpreter executes the syntax tree of a template once. It is used by one thread; the tree may be shared.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace spillway::data::chat {
 
-/// Variables of a block, a loop's body or a macro; what is not here is looked for around it.
+/// Variables of a block, a loop body or a macro. A name that is not found here is looked up in the scope around it.
 struct Scope {
   std::shared_ptr<Scope> around;
   List<std::pair<std::string_view, Value>> variables;
@@ -25,17 +25,17 @@ struct Macro {
 
 class Interpreter {
  public:
-  /// `variables` are what the template can read; `messages`, those of them whose number errors give.
+  /// `variables` are the values that the template can read. `messages` are those among them whose number error messages show.
   Interpreter(Run& run, std::shared_ptr<const Dict> variables, const Values& messages);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  /// Renders.
+  /// Renders the template and returns the text.
   std::string run(const Block& root);
-  /// Bytes of the text that count as what {% generation %} blocks rendered, in order and apart from each other. As transformers has it,
-  /// each begins where the text itself had come to when its block was rendered, and is as many characters long as the block's text. In
-  /// a macro, or a block that is set or filtered, that need not be where the text ends up.
+  /// Returns the byte ranges of the text that count as output of {% generation %} blocks, in order and without overlaps. They are computed
+  /// as in transformers: a range begins where the main text ended when the block was rendered, and has as many characters as the block's
+  /// text. Inside a macro, or in a block that is set or filtered, that need not be where the text ends up.
   const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
 
  private:
@@ -86,8 +86,9 @@ class Interpreter {
   std::shared_ptr<const Dict> variables_;
   std::map<const Dict*, i64> message_numbers_;
   List<std::shared_ptr<Macro>> macros_;
-  std::vector<std::pair<size_t, size_t>> generated_;  // while running: where it begins, and its code points
-  const String* whole_ = nullptr;                     // the text itself, as far as it has come
+  // While running: the start of each block and its number of code points. Afterwards: byte ranges.
+  std::vector<std::pair<size_t, size_t>> generated_;
+  const String* whole_ = nullptr;  // the main text rendered so far
   int calls_ = 0;
 };
 

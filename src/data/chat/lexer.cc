@@ -46,7 +46,7 @@ class Lexer {
 
   void add(TokenKind kind, std::string text = "") { tokens_.push_back({kind, line_, std::move(text)}); }
 
-  // Goes `bytes` on. What the last step ended with says whether a line starts here.
+  // Advances by `bytes`. If they end with a newline, the next token starts a line.
   void advance(size_t bytes) {
     const std::string_view passed = rest().substr(0, bytes);
     line_ += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
@@ -60,7 +60,8 @@ class Lexer {
     return end - from;
   }
 
-  // Bytes of a tag's end at `from`: "-%}" with the white space behind it, "+%}", or "%}" with one newline; 0 when there is none.
+  // Returns the length of a tag's end at `from`: "-%}" with the white space behind it, "+%}", or "%}" with one newline behind it. Returns 0
+  // if there is none.
   size_t tag_end(size_t from, std::string_view mark) const {
     const std::string_view here = std::string_view(source_).substr(from);
     if (here.starts_with('-') && here.substr(1).starts_with(mark)) return 3 + spaces_at(from + 3);
@@ -70,7 +71,8 @@ class Lexer {
     return here.substr(2).starts_with('\n') ? 3 : 2;
   }
 
-  // The text up to a tag with `sign` behind its opening: '-' takes the white space before it; a block or comment also the indentation.
+  // Adds the text before a tag whose opening is followed by `sign`. A '-' removes the white space before the tag. A block or comment also
+  // removes the indentation before it.
   void add_data(std::string_view text, char sign, bool takes_indentation) {
     if (sign == '-') {
       text = strip(text, 1);
@@ -111,7 +113,7 @@ class Lexer {
     advance(begin - at_ + tag_end(begin, "#}"));
   }
 
-  // Past a name with white space around it, from the sign behind "{%"; npos when something else stands there.
+  // Skips a name and the white space around it, starting at the sign behind "{%". Returns npos if something else stands there.
   size_t past_word(size_t from, std::string_view word) const {
     if (from < source_.size() && (source_[from] == '-' || source_[from] == '+')) ++from;
     from += spaces_at(from);
@@ -138,7 +140,7 @@ class Lexer {
   }
 
   void inside(std::string_view mark, TokenKind end_kind) {
-    std::string open;  // brackets
+    std::string open;  // brackets that are open
     while (at_ < source_.size()) {
       if (const size_t end = open.empty() ? tag_end(at_, mark) : 0; end > 0) {
         add(end_kind);
@@ -159,7 +161,7 @@ class Lexer {
     }
   }
 
-  // Digits with single underscores between them, from `from`; the end of them.
+  // Returns the end of a run of digits at `from`. Single underscores may stand between digits.
   size_t digits_end(size_t from, int base) const {
     size_t end = from;
     while (end < source_.size() && (is_digit_of(source_[end], base) ||
@@ -168,7 +170,7 @@ class Lexer {
     return end;
   }
 
-  // The end of a float at `at_`, or at_ when none stands there.
+  // Returns the end of a floating-point number at `at_`, or at_ if there is none.
   size_t real_end() const {
     if (at_ > 0 && source_[at_ - 1] == '.') return at_;
     const size_t whole = digits_end(at_, 10);
@@ -194,7 +196,7 @@ class Lexer {
       const int base = peek() != '0' ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 1;
       const size_t first = at_ + 2 + (peek(2) == '_' ? 1 : 0);
       end = base == 10 || base == 1 ? digits_end(at_, base) : digits_end(first, base);
-      if (base != 10 && base != 1 && end <= first) end = at_ + 1;  // a plain 0, then a name
+      if (base != 10 && base != 1 && end <= first) end = at_ + 1;  // a plain 0 followed by a name
     }
     std::string text = source_.substr(at_, end - at_);
     std::erase(text, '_');

@@ -1,5 +1,5 @@
-// Markup: texts that `safe` and `escape` made, as Python's markupsafe 3.0 has them. What is joined to one, put into one as into a format or
-// handed to one's methods is escaped first, and comes out as Markup.
+// Markup is text that `safe` or `escape` marked as HTML, as in Python's markupsafe 3.0. Any text that is joined to it, formatted into it or
+// passed to its methods is escaped first, and the result is Markup again.
 #pragma once
 #include <string>
 
@@ -8,13 +8,15 @@
 namespace spillway::data::chat {
 
 Value make_markup(String text);
-/// Markup where `model` is Markup, else a plain text.
+/// Returns Markup if `model` is Markup, else a plain text.
 Value make_text_like(const Value& model, String text);
 
-/// markupsafe.escape: Markup as it is; anything else as a text, with references of HTML for & < > ' ".
+/// Does what markupsafe.escape does: returns Markup unchanged, and any other value as text in which & < > ' " are replaced by HTML
+/// entities.
 Value escape(Run& run, const Value& value);
 
-/// The same of a method of Markup: escapes those arguments that Markup's own method would, and makes the texts of the outcome Markup.
+/// Implement methods of Markup: the first escapes those arguments that Markup's own method would escape, the second turns texts in the
+/// result into Markup.
 void escape_arguments(Run& run, const std::string& method, Arguments& arguments);
 Value marked(Run& run, const std::string& method, const Value& outcome);
 

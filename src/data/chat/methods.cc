@@ -1,4 +1,4 @@
-// The methods of dicts, lists and tuples, and where those of texts are found.
+// Methods of dicts, lists and tuples, and the table look-up that also finds those of texts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Value view(Run& run, const Bound& a) {
   return make_sequence(run, form, std::move(items));
 }
 
-// A dict or list never changes here, so its copy is the value itself.
+// Values are immutable here, so a copy is the value itself.
 Value copy(Run&, const Bound& a) { return a.at(0); }
 
 const Builtin kOfDicts[] = {
@@ -82,7 +82,7 @@ Value cycle(Run& run, const Loop& loop, Arguments arguments) {
   return arguments.plain[loop.index % arguments.plain.size()];
 }
 
-// Whether the values are others than at the last call in the same loop.
+// Implements loop.changed(): returns true if the values differ from those of the last call in the same loop.
 Value changed(Run& run, const Loop& loop, Arguments arguments) {
   if (!arguments.named.empty())
     run.fail(fmt::format("loop.changed() got an unexpected keyword argument '{}'", arguments.named.front().first));

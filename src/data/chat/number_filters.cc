@@ -1,4 +1,4 @@
-// Filters of numbers, and those that make numbers of texts as Python's int() and float() do.
+// Filters on numbers, and those that convert text to numbers as Python's int() and float() do.
 #include <fmt/format.h>
 
 #include <array>
@@ -14,7 +14,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// Without white space around it and single underscores between digits; nothing where Python takes an underscore for a mistake.
+// Removes surrounding white space and single underscores between digits. Returns nothing if Python would not allow an underscore at its
+// place.
 std::optional<std::string> plain_digits(std::string_view text) {
   std::string plain;
   const std::string_view inside = strip(text, 0);
@@ -58,7 +59,7 @@ std::optional<double> real_of(Run& run, std::string_view text) {
   run.spend_letters(text.size());
   const auto plain = plain_digits(text);
   if (!plain || plain->empty()) return {};
-  constexpr size_t kLongestWord = 9;  // -infinity
+  constexpr size_t kLongestWord = 9;  // length of "-infinity"
   const std::string word = lower(std::string_view(*plain).substr(0, kLongestWord + 1));
   const std::string_view unsigned_word = std::string_view(word).substr(word[0] == '-' || word[0] == '+' ? 1 : 0);
   const bool named = unsigned_word == "inf" || unsigned_word == "infinity" || unsigned_word == "nan";
@@ -103,7 +104,7 @@ Value absolute(Run& run, const Bound& a) {
   return *value.whole() < 0 ? negate(run, value) : Value(*value.whole());
 }
 
-// As Python's round(): right to the last digit, halves to even.
+// Rounds like Python's round(): exactly, and halves to even.
 Value round_common(Run& run, const Value& value, i64 digits) {
   if (value.whole()) {
     if (digits < 0) run.fail("expected a precision of at least 0 for whole numbers, got " + std::to_string(digits));

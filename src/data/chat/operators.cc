@@ -41,7 +41,7 @@ i64 floor_divide(const Run& run, i64 a, i64 b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-// The remainder has the divisor's sign.
+// Returns the remainder with the divisor's sign, as in Python.
 i64 modulo(const Run& run, i64 a, i64 b) {
   if (b == 0) run.fail("integer division or modulo by zero");
   if (b == -1) return 0;
@@ -49,14 +49,14 @@ i64 modulo(const Run& run, i64 a, i64 b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// The double nearest to a / b. A quotient of long doubles would be rounded twice.
+// Returns the double nearest to a / b. A quotient of long doubles would be rounded twice.
 double true_quotient(i64 a, i64 b) {
   constexpr i64 kExact = i64{1} << 53;
   if (a >= -kExact && a <= kExact && b >= -kExact && b <= kExact) return static_cast<double>(a) / static_cast<double>(b);
   const auto size = [](i64 n) { return n < 0 ? u64{0} - static_cast<u64>(n) : static_cast<u64>(n); };
   const u64 dividend = size(a), divisor = size(b);
   if (dividend == 0) return b < 0 ? -0.0 : 0.0;
-  // At least 64 digits of the quotient, the last of which stands for all behind it too.
+  // The quotient has at least 64 bits. Its last bit is set if there is a remainder, so that rounding is correct.
   const int shift = 64 + std::countl_zero(dividend);
   const auto wide = static_cast<u128>(dividend) << shift;
   const auto quotient = wide / divisor | static_cast<unsigned>(wide % divisor != 0);
@@ -102,7 +102,7 @@ Value on_integers(Run& run, Operator op, i64 a, i64 b) {
   return {};
 }
 
-// Quotient, rounded down, and the remainder that goes with it, as CPython has them for floats.
+// Returns the quotient rounded down, and the matching remainder, as CPython computes them for floats.
 std::pair<double, double> divide_down(const Run& run, double a, double b) {
   if (b == 0) run.fail("float floor division by zero");
   double rest = std::fmod(a, b);
@@ -170,7 +170,7 @@ std::optional<Value> concatenate(Run& run, const Value& left, const Value& right
   return make_sequence(run, a->is_list() ? Form::list : Form::tuple, std::move(items));
 }
 
-// Exact, also where a whole number has more digits than a double.
+// The comparison is exact, even for a whole number with more digits than a double holds.
 std::partial_ordering compare_numbers(const Value& left, const Value& right) {
   const auto exact = [](const Value& v) { return v.real() ? static_cast<long double>(*v.real()) : static_cast<long double>(*v.whole()); };
   return exact(left) <=> exact(right);
@@ -209,7 +209,7 @@ class Nested {
     return same(a, b);
   }
 
-  // Python's `is`, as far as values that never change can tell.
+  // Implements Python's `is`, as far as it can be told for immutable values.
   static bool same(const Value& a, const Value& b) {
     if (a.held().index() != b.held().index()) return false;
     return (a.is_undefined() && b.is_undefined()) || (a.is_none() && b.is_none()) || (a.space() && a.space() == b.space()) ||
@@ -222,7 +222,7 @@ class Nested {
     if (a.number() && b.number()) return compare_numbers(a, b);
     if (a.text() && b.text()) {
       run_.spend_bytes(std::min(a.text()->size(), b.text()->size()));
-      return a.text()->compare(*b.text()) <=> 0;  // UTF-8 keeps the order of code points
+      return a.text()->compare(*b.text()) <=> 0;  // UTF-8 preserves the order of code points
     }
     const Sequence *s = a.sequence(), *t = b.sequence();
     if (!s || !t || !((s->is_list() && t->is_list()) || (s->is_tuple() && t->is_tuple()))) {

@@ -1,5 +1,5 @@
-// Python's operators on values: arithmetic, comparison, membership. What Python refuses with a TypeError or ZeroDivisionError fails; so do
-// whole numbers that leave 64 bits.
+// Python's operators on template values: arithmetic, comparison, membership. They fail where Python raises a TypeError or
+// ZeroDivisionError, and for whole numbers beyond 64 bits.
 #pragma once
 #include "data/chat/value.h"
 

@@ -23,7 +23,7 @@ class Parser {
   }
 
  private:
-  // Statements up to, and with, the name of one of these tags; without any, up to the template's end.
+  // Parses statements up to and including the name of one of these tags. Without tags, parses to the end of the template.
   Block statements_until(const std::vector<std::string_view>& ends) {
     const TokenStream::Deeper deeper(stream_);
     Block block;
@@ -56,7 +56,7 @@ class Parser {
     }
   }
 
-  // The same for the body of a statement, whose tag is still open.
+  // Does the same for the body of a statement whose tag has not been closed yet.
   Block body_until(const std::vector<std::string_view>& ends) {
     stream_.skip(":");
     stream_.expect(TokenKind::block_end);
@@ -224,7 +224,7 @@ class Parser {
     macro_body(*node.code, "endgeneration");
   }
 
-  // Inside what is rendered apart, break and continue do not reach the loop around.
+  // While this object lives, break and continue do not refer to the surrounding loop, because the text is rendered separately.
   class Buffered {
    public:
     explicit Buffered(Parser& parser, int loops = 0) : parser_(parser), loops_(std::exchange(parser.loops_, loops)) {}

@@ -1,4 +1,4 @@
-// Parses a template into its tree. Pure.
+// Parses a template into its syntax tree. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,8 +12,8 @@ struct Syntax {
   bool has_generation = false;
 };
 
-/// Throws Error(data) "[chat template] FILE, line N: expected …, got …" for what is no template, and for statements beyond those of chat
-/// templates, by name.
+/// Throws Error(data) "[chat template] FILE, line N: expected …, got …" if the source is no valid template. Statements that chat templates
+/// do not use are refused by name.
 Syntax parse(std::string_view source, const std::string& file);
 
 }  // namespace spillway::data::chat

@@ -1,5 +1,5 @@
-// How Python prints values: str(), repr() and json.dumps(). What Python prints with an address or by the name of a class (functions, loops,
-// generators) is refused by name.
+// Prints values as Python does with str(), repr() and json.dumps(). Values that Python prints with an address or a class name (functions,
+// loops, generators) are refused.
 #pragma once
 #include <string>
 
@@ -11,7 +11,7 @@ String to_text(Run& run, const Value& value);
 void append_text(Run& run, String& out, const Value& value);
 void append_repr(Run& run, String& out, const Value& value);
 
-/// Python's repr of a float: the fewest digits that give it back.
+/// Returns Python's repr of a float: the fewest digits that read back as the same number.
 std::string float_repr(double d);
 
 struct JsonStyle {

@@ -13,12 +13,12 @@ namespace {
 constexpr i64 kSteps = 10'000'000, kStepsPerByte = 16;
 constexpr i64 kBytes = i64{64} << 20, kBytesPerByte = 32;
 constexpr i64 kUnlimited = std::numeric_limits<i64>::max() / 2;
-constexpr size_t kHeapBytes = 16;  // of the heap's own for each allocation
+constexpr size_t kHeapBytes = 16;  // overhead of the heap for each allocation
 constexpr size_t kLongestMessage = 2000;
 
 constinit thread_local Run* current_run = nullptr;
 
-// A message quotes a template, whose words may be long.
+// Shortens a message, because it may quote long words of a template.
 std::string shortened(const std::string& what) {
   if (what.size() <= kLongestMessage) return what;
   size_t end = kLongestMessage;
@@ -44,7 +44,7 @@ Run::Run(const std::string& file, std::time_t now)
     : current_(this), file_(file), now_(now), steps_(kUnlimited), steps_left_(kUnlimited), most_bytes_(kUnlimited) {}
 
 Run::~Run() {
-  // Nothing is freed through the ring or chain of another.
+  // Clear all namespaces first, so that freeing one never frees others through a cycle or a long chain.
   for (auto& space : spaces_) space->attributes.clear();
 }
 

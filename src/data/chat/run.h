@@ -1,6 +1,6 @@
-// The account of one rendering: what it may still do and hold, where it stands, and how it fails. Every function of the interpreter that
-// can fail or take long is handed this; what containers allocate is charged to it by their allocator, Metered. One thread, which runs one
-// rendering at a time.
+// Run is the account of one rendering of a chat template: its limits on steps and memory, its current position, and its way to fail. Every
+// interpreter function that can fail or take long receives it. Memory that containers allocate is charged to it by their allocator,
+// Metered. A Run is used by one thread, which runs one rendering at a time.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -14,23 +14,23 @@ namespace spillway::data::chat {
 
 struct Space;
 
-/// How deep values and expressions may nest, and calls of macros.
+/// Limit on the nesting of values and expressions, and of macro calls.
 constexpr int kDeepest = 200;
-/// The most arguments by name of a call, and the most parameters of a macro.
+/// Limit on the keyword arguments of a call and on the parameters of a macro.
 constexpr size_t kMostNamed = 1000;
-/// Names that are looked through in a step.
+/// How many names are compared for one step of the budget.
 constexpr size_t kScannedInAStep = 16;
-/// The longest name of a variable, a parameter or an attribute of a namespace, in bytes.
+/// Limit on the length of the name of a variable, a parameter or a namespace attribute, in bytes.
 constexpr size_t kLongestName = 256;
 
-/// Takes `bytes` from the limits of the rendering on this thread. Error(data) where they do not suffice.
+/// Charges `bytes` of memory to the rendering on this thread. Throws Error(data) if its limit is exceeded.
 void charge(size_t bytes);
-/// Gives back what charge() took.
+/// Releases memory that charge() has charged.
 void release(size_t bytes) noexcept;
 
-/// The allocator of all containers that hold what a rendering makes. Whatever they allocate is charged to the rendering that runs on this
-/// thread before it is allocated, and given back when it is freed; so texts, lists and dicts cannot grow beyond the rendering's limits,
-/// whoever makes them. Outside of a rendering, as for the constants of a template's tree, nothing is charged.
+/// The allocator of all containers that hold results of a rendering. Each allocation is charged to the rendering of this thread before it
+/// is made, and released when it is freed. So texts, lists and dicts cannot grow beyond the rendering's limits, whoever makes them. Outside
+/// of a rendering, for example for the constants of a syntax tree, nothing is charged.
 template <class T>
 struct Metered {
   using value_type = T;
@@ -70,35 +70,35 @@ class Run {
   /// Throws Error(data): "[chat template] FILE, line N, message M: what".
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// The template, a text or a value of the conversation has so many bytes: what the limits are derived from.
+  /// Counts bytes of input (the template, or texts and values of the conversation), from which the limits are derived.
   void count_read(size_t bytes) { read_bytes_ += static_cast<i64>(bytes); }
-  /// All has been read. From here on the rendering may take 10 million steps and 16 more for each byte that was read. Its values may take
-  /// 64 MiB at once and 32 bytes for each that was read, beside what the conversation itself takes.
+  /// Sets the limits, after all input has been read. From here on the rendering may take 10 million steps plus 16 for each byte of input.
+  /// Its values may hold 64 MiB at a time plus 32 bytes for each byte of input, in addition to the conversation itself.
   void begin();
 
-  /// Takes from the steps; fails when they are used up. A step is the work for a value or a node of the tree, about 0.1 µs.
+  /// Uses up steps; fails if there are not enough. A step is the work for one value or node of the tree, about 0.1 µs.
   void spend(i64 steps = 1) {
     if (steps > steps_left_) fail_steps();
     steps_left_ -= steps;
   }
-  /// Bytes are copied or compared, 256 in a step.
+  /// Spends steps for bytes that are copied or compared: 256 bytes per step.
   void spend_bytes(size_t bytes) { spend(1 + static_cast<i64>(bytes / 256)); }
-  /// The characters of a text are looked at one by one, or searched for another text: 16 bytes in a step.
+  /// Spends steps for a text that is read character by character or searched: 16 bytes per step.
   void spend_letters(size_t bytes) { spend(1 + static_cast<i64>(bytes / 16)); }
 
-  /// Bytes that the rendering's values, texts and scopes take now.
+  /// Returns the bytes that the rendering's values, texts and scopes hold now.
   i64 held_bytes() const { return held_bytes_; }
   i64 steps_left() const { return steps_left_; }
 
-  /// A new, empty namespace. It lives as long as this, because templates can make rings of them.
+  /// Returns a new, empty namespace, owned by this Run, because templates can form reference cycles of namespaces.
   Space* new_space();
 
   std::time_t now() const { return now_; }
 
-  int line = 1;     // of the template
+  int line = 1;     // current line of the template
   i64 message = 0;  // counted from 1; 0 outside the loop over messages
 
-  /// One level of blocks and expressions inside each other, across the calls of macros; fails beyond 1000, which a thread's stack holds.
+  /// One level of nested blocks and expressions, also across macro calls. Fails beyond 1000 levels, which fit on a thread's stack.
   class Level {
    public:
     explicit Level(Run& run) : run_(run) {
@@ -119,7 +119,7 @@ class Run {
   void hold(size_t bytes);
   [[noreturn]] void fail_steps() const;
 
-  // Makes `run` the rendering of this thread for as long as it lives.
+  // Makes `run` the current rendering of this thread for the lifetime of the object.
   class Current {
    public:
     explicit Current(Run* run);
@@ -131,16 +131,16 @@ class Run {
     Run* outer_;
   };
 
-  const Current current_;  // outlives all that is charged
+  const Current current_;  // outlives everything that is charged
   const std::string& file_;
   std::time_t now_;
   int depth_ = 0;
   i64 read_bytes_ = 0, held_bytes_ = 0;
-  i64 steps_, steps_left_, most_bytes_;  // without limits until begin()
+  i64 steps_, steps_left_, most_bytes_;  // unlimited until begin()
   List<std::unique_ptr<Space>> spaces_;
 };
 
-/// Throws Error(data): "[chat template] FILE, line N: what". Long words are cut.
+/// Throws Error(data): "[chat template] FILE, line N: what". A long message is cut.
 [[noreturn]] void fail_at(const std::string& file, int line, const std::string& what);
 
 }  // namespace spillway::data::chat

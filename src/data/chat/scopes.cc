@@ -8,7 +8,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// The names that a scope refers to beside those around it. All that are known are in one set, so that a scope far inside looks once.
+// The names that a scope adds to those of the scopes around it. All known names are in one shared set, so that a deeply nested scope needs
+// one look-up.
 class Names {
  public:
   using Known = std::set<std::string_view>;
@@ -31,7 +32,7 @@ class Names {
 
 class Scopes {
  public:
-  // Goes through the statements of one scope, then through the scopes inside it: those know all names of this one, also later ones.
+  // Visits the statements of a scope, then the scopes inside it. The inner scopes know all names of this one, also those set later.
   void scope(Block& block, const std::vector<std::string>& parameters, const Node* target = nullptr,
              const std::vector<NodePtr>* defaults = nullptr) {
     Names names(known_);
@@ -61,7 +62,7 @@ class Scopes {
     }
   }
 
-  // `maybe`: in a branch, after which Jinja looks among the variables too.
+  // Records that a name is set. `maybe` means in a branch; after it, Jinja also looks the name up among the variables.
   static void write(const std::string& name, Names& names, std::vector<std::string>& unset, bool maybe) {
     if (!maybe && !names.has(name)) unset.push_back(name);
     names.add(name);
@@ -120,7 +121,7 @@ class Scopes {
   Names::Known known_;
 };
 
-// Looks for the first place, in Jinja's order of a node's parts, that reads or sets each of the special names.
+// Finds for each special name the first place that reads or sets it, in the order in which Jinja visits the parts of a node.
 class FirstUseFinder {
  public:
   const FirstUses& found() const { return found_; }

@@ -1,5 +1,5 @@
-// The syntax tree of a template: one kind of node with a few slots, whose meaning per kind stands here. It never changes once parsed, so
-// threads may share it.
+// The syntax tree of a template. There is one node type with a few slots; NodeKind documents which slots each kind uses. The tree is
+// immutable after parsing, so threads may share it.
 #pragma once
 #include <array>
 #include <memory>
@@ -14,39 +14,40 @@
 namespace spillway::data::chat {
 
 enum class NodeKind : u8 {
-  // Expressions.
-  constant,         // constant
-  name,             // name
-  list,             // kids
-  tuple,            // kids; also a target of set and for
-  dict,             // kids: key, value, key, value…
-  negation,         // kids[0]
-  minus,            // kids[0]
-  plus,             // kids[0]
-  binary,           // op, kids[0], kids[1]
-  concat,           // kids
-  comparison,       // kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
-  both,             // kids[0] and kids[1]
-  either,           // kids[0] or kids[1]
-  conditional,      // kids: value, condition, value otherwise (null when absent)
-  attribute,        // kids[0].name
-  item,             // kids[0][kids[1]]
-  slice,            // kids[0][kids[1]:kids[2]:kids[3]], null where absent
-  call,             // kids[0](kids[1]…, *more, named…, **more_named)
-  filter,           // name; kids[0] is filtered (null in a filter block), the rest are arguments as of a call
-  test,             // name; kids[0] is tested, the rest are arguments as of a call
+  // Expressions. The comments name the members of Node that a kind uses.
+  constant,     // constant
+  name,         // name
+  list,         // kids: the items
+  tuple,        // kids: the items; also a target of set and for
+  dict,         // kids: key, value, key, value…
+  negation,     // `not` kids[0]
+  minus,        // `-` kids[0]
+  plus,         // `+` kids[0]
+  binary,       // op, kids[0], kids[1]
+  concat,       // kids joined by `~`
+  comparison,   // kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
+  both,         // kids[0] and kids[1]
+  either,       // kids[0] or kids[1]
+  conditional,  // kids: value, condition, value otherwise (null when absent)
+  attribute,    // kids[0].name
+  item,         // kids[0][kids[1]]
+  slice,        // kids[0][kids[1]:kids[2]:kids[3]], null where absent
+  call,         // kids[0](kids[1]…, *more, named…, **more_named)
+  // The filter `name`. kids[0] is the input (null in a filter block); the other kids are arguments as in a call.
+  filter,
+  test,             // the test `name` on kids[0]; the other kids are arguments
   space_attribute,  // a target of set: the attribute names[0] of the namespace `name`
   // Statements.
   data,            // name is the text
-  print,           // kids, one behind the other
-  branch,          // kids: condition of each part (null for else); parts
+  print,           // kids: the values to print, in order
+  branch,          // kids: condition of each part (null for else); parts: the bodies
   loop,            // kids: target, iterated, condition (null when absent); parts: body, else; recursive
   set,             // kids: target, value
   set_block,       // kids: target, filter (null when absent); parts[0]
   macro,           // code
   call_block,      // kids[0] is the call; code is the caller
   filter_block,    // kids[0] is the filter; parts[0]
-  generation,      // code is what it renders, a macro without parameters
+  generation,      // code renders the block: a macro without parameters
   with,            // kids: a tuple of targets, a tuple of values; parts[0]
   leave,           // break
   next_iteration,  // continue
@@ -55,24 +56,24 @@ enum class NodeKind : u8 {
 struct Node;
 using NodePtr = std::unique_ptr<Node>;
 
-/// Names whose meaning Jinja decides by where a template first reads or sets them.
+/// Names whose meaning in Jinja depends on where a template first reads or sets them.
 constexpr std::array<std::string_view, 4> kSpecialNames = {"loop", "caller", "kwargs", "varargs"};
 enum class Use : u8 { none, reads, sets };
-/// By the names above, what a part of a template does first.
+/// For each of these names, what a part of a template does with it first.
 using FirstUses = std::array<Use, kSpecialNames.size()>;
 
-/// Statements that run in a scope, or the part of one. `unset` are names that are set here before they are read and exist in no scope
-/// around: Jinja sees nothing under them until then, not even a variable of that name.
+/// Statements that run in one scope, or in a part of one. `unset` lists names that are set here before they are read and that no
+/// surrounding scope has: until they are set, Jinja treats them as undefined, even if a variable has that name.
 struct Block {
   std::vector<NodePtr> statements;
   std::vector<std::string> unset;
-  std::optional<FirstUses> first_uses;  // kept once found, so that blocks inside each other are looked through once
+  std::optional<FirstUses> first_uses;  // cached, so that nested blocks are searched only once
 };
 
 struct MacroCode {
   std::string name;
   std::vector<std::string> parameters;
-  std::vector<NodePtr> defaults;  // of the last parameters
+  std::vector<NodePtr> defaults;  // default values of the last parameters
   Block body;
   bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
   bool names_caller = false;  // `caller` is one of the parameters
@@ -81,15 +82,15 @@ struct MacroCode {
 struct Node {
   NodeKind kind;
   int line = 1;
-  int height = 1;          // of the expression
-  bool uses_loop = false;  // of a loop: its variable `loop` is read
-  bool recursive = false;  // of a loop: calling `loop` goes through it again
+  int height = 1;          // height of the expression's tree
+  bool uses_loop = false;  // for a loop: its variable `loop` is read
+  bool recursive = false;  // for a loop: calling `loop` runs it again
   Operator op = Operator::add;
   std::string name;
   Value constant;
   std::vector<NodePtr> kids;
   std::vector<std::pair<std::string, NodePtr>> named;
-  NodePtr more, more_named;  // behind * and ** in a call
+  NodePtr more, more_named;  // arguments behind * and ** in a call
   std::vector<Comparison> comparisons;
   std::vector<std::string> names;
   std::vector<Block> parts;

@@ -1,4 +1,4 @@
-// Jinja's tests: what stands behind `is`.
+// Jinja's tests, which follow `is` in an expression.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace spillway::data::chat {
 namespace {
 
-// Python's str.islower and isupper: some letter is of that case, and none of the other.
+// Implements Python's str.islower and isupper: at least one letter has the wanted case, and none the other.
 bool all_cased(Run& run, std::string_view text, bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)) {
   run.spend_letters(text.size());
   bool any = false;

@@ -1,4 +1,4 @@
-// Filters whose outcome is a text, of any value made text.
+// Filters that return a text. Their input may be any value, which is converted to text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Value changed(Run& run, const Bound& a) {
   return make_text_like(a.at(0), String(change(text)));
 }
 
-// Jinja's own title: words begin behind white space and - ( { [ <.
+// Implements Jinja's own title filter: a word begins after white space or one of - ( { [ <.
 String jinja_title(std::string_view text) {
   const auto parts_words = [](char32_t c) { return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
   String out;

@@ -144,7 +144,7 @@ class PercentFormatter {
     } else {
       values_ = {right};
     }
-    // Python takes what can be indexed, texts aside, for a mapping, and then does not miss what is left over.
+    // Python treats every indexable value except a text as a mapping, and then does not complain about unused values.
     may_be_left_ = right.dict() || right.is_undefined() || right.range() || (s && s->is_list());
   }
 

@@ -1,15 +1,15 @@
-// Python's two ways to put values into a text: '%s' % x, and '{}'.format(x), with the parts that templates use; the rest is refused by
-// name.
+// Python's two ways to format values into a text, '%s' % x and '{}'.format(x). Only the features that templates use are supported; others
+// are refused by name.
 #pragma once
 #include "data/chat/builtins.h"
 
 namespace spillway::data::chat {
 
-/// `format % right`, of a text `format`: a tuple has several values, a dict named ones, all else is the only value. Markup escapes what it
-/// takes in and stays Markup.
+/// Returns `format % right`, where `format` is a text. A tuple provides several values, a dict named values; anything else is the only
+/// value. If `format` is Markup, the values are escaped and the result is Markup.
 Value percent_format(Run& run, const Value& format, const Value& right);
 
-/// `format.format(…)`, the same.
+/// Returns `format.format(…)`. Markup is treated as in percent_format().
 Value brace_format(Run& run, const Value& format, const Arguments& arguments);
 
 }  // namespace spillway::data::chat

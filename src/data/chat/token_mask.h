@@ -1,4 +1,4 @@
-// From the bytes that a template's {% generation %} blocks gave to the tokens that count in training. A pure function.
+// Converts the byte ranges of a template's {% generation %} blocks to a mask of the tokens that contribute to the loss. A pure function.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace spillway::data {
 
-/// 1 for each token that shares a byte with a span, else 0. `tokens` are the bytes of each token in the rendered text, in order, as are
-/// `assistant`; a token of no bytes counts for nothing. Error(bug) for spans that are not in order.
+/// Returns 1 for each token that shares a byte with a range in `assistant`, else 0. `tokens` are the byte ranges of the tokens in the
+/// rendered text. Both lists must be in order; otherwise Error(bug). A token without bytes gets 0.
 std::vector<u8> mask_of_spans(std::span<const ByteRange> tokens, std::span<const ByteRange> assistant);
 
 }  // namespace spillway::data

@@ -1,4 +1,4 @@
-// The parser's place among the tokens, and the complaints it makes there.
+// TokenStream is the parser's position in the list of tokens; it also raises the parser's errors there.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,18 +25,18 @@ class TokenStream {
   void expect(TokenKind kind);
   std::string take_name();
 
-  /// Throws Error(data) at the line of now().
+  /// Throws Error(data) with the line of the current token.
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void expected(const std::string& what) const { fail("expected " + what + ", got " + now().shown()); }
 
   NodePtr node(NodeKind kind) const;
-  /// Puts `kid` (which may be null) under `parent`. Fails where the tree grows too deep.
+  /// Appends `kid` (which may be null) to the children of `parent`. Fails if the tree becomes too deep.
   void add(Node& parent, NodePtr kid) const;
   void add_named(Node& parent, std::string name, NodePtr kid) const;
-  /// Puts `kid` in a slot of `parent` that is its own, as Node::more.
+  /// Stores `kid` in a slot of `parent` of its own, such as Node::more.
   void put(Node& parent, NodePtr& slot, NodePtr kid) const;
 
-  /// Of what the parser's functions call themselves for, bounded.
+  /// Guards one level of the parser's recursion; fails beyond kDeepest levels.
   class Deeper {
    public:
     explicit Deeper(TokenStream& stream) : stream_(stream) {

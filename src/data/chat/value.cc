@@ -14,7 +14,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr size_t kScanned = 8;  // entries of a dict that are found by looking at each
+constexpr size_t kScanned = 8;  // up to so many entries of a dict are searched one by one
 
 int deepest(const Run& run, int inside) {
   if (inside >= kDeepest) run.fail(fmt::format("expected values nested at most {} deep, got deeper ones", kDeepest));
@@ -136,11 +136,11 @@ String hash_key(Run& run, const Value& value) {
     return key;
   }
   if (const Range* r = value.range()) {
-    // Ranges are the same where their items are.
+    // Ranges are equal if their items are.
     const i64 size = r->size();
     return printed("r{},{},{}", size, size > 0 ? r->start : 0, size > 1 ? r->step : 0);
   }
-  // What Python knows by its place.
+  // Python compares these values by identity.
   if (const Sequence* q = value.sequence(); q && (q->form == Form::generator || q->form == Form::values)) return place(q);
   if (value.space()) return place(value.space());
   if (value.loop()) return place(value.loop());
@@ -162,7 +162,7 @@ Value make_list(Run& run, Values items) { return make_sequence(run, Form::list, 
 
 namespace {
 
-// A text of one character. Those of ASCII are shared, because texts that are gone through have many.
+// Returns a text of one character. ASCII characters are shared, because iterating over texts creates many.
 Value character(std::string_view text) {
   static const auto shared = [] {
     std::array<Text, 128> all;

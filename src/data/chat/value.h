@@ -1,5 +1,5 @@
-// A value of the template language: Python's, as far as chat templates see them. Values never change once made, so they share what they
-// hold; only a namespace's attributes can be set. The nesting of containers is bounded when they are made.
+// Value is a value of the template language: a Python value, as far as chat templates can tell. Values are immutable and share their
+// contents; only the attributes of a namespace can be set. The nesting of containers is limited when they are created.
 #pragma once
 #include <map>
 #include <memory>
@@ -24,7 +24,7 @@ struct Callable;
 struct Node;
 struct Scope;
 
-/// `why` says what was not there; null is an empty word.
+/// The result of a failed look-up. `why` says what was missing; null means an empty text.
 struct Undefined {
   std::shared_ptr<const String> why;
 };
@@ -32,11 +32,11 @@ struct None {};
 struct Range {
   i64 start = 0, stop = 0, step = 1;
   i64 size() const;
-  /// The item at `index`, which is below size(). The product may leave 64 bits on the way, the item does not.
+  /// Returns the item at `index`, which must be below size(). The product may overflow 64 bits, but the item does not.
   i64 at(i64 index) const { return static_cast<i64>(static_cast<u64>(start) + static_cast<u64>(index) * static_cast<u64>(step)); }
 };
 using Text = std::shared_ptr<const String>;
-/// A text that `safe` or `escape` made: Python's markupsafe.Markup. It is a text for every purpose, but what is joined to it is escaped.
+/// A text made by `safe` or `escape`, like Python's markupsafe.Markup. It behaves like a text, except that what is joined to it is escaped.
 struct Markup {
   Text text;
 };
@@ -72,7 +72,7 @@ class Value {
   const bool* boolean() const { return std::get_if<bool>(&held_); }
   const i64* integer() const { return std::get_if<i64>(&held_); }
   const double* real() const { return std::get_if<double>(&held_); }
-  /// Of Markup too.
+  /// Returns the text; also that of Markup.
   const String* text() const { return is_markup() ? std::get<Markup>(held_).text.get() : pointee<String>(); }
   bool is_markup() const { return std::holds_alternative<Markup>(held_); }
   const Sequence* sequence() const { return pointee<Sequence>(); }
@@ -84,11 +84,11 @@ class Value {
   const Callable* callable() const { return pointee<Callable>(); }
   const Held& held() const { return held_; }
 
-  /// Of an integer or a boolean, which is one in Python.
+  /// Returns the whole number of an integer, or of a boolean, which is an integer in Python.
   std::optional<i64> whole() const;
-  /// Of any number.
+  /// Returns the value of any number.
   std::optional<double> number() const;
-  /// How deep containers nest in it; 0 for what holds nothing.
+  /// Returns how deep containers are nested in this value; 0 if it is no container.
   int depth() const;
 
  private:
@@ -102,27 +102,28 @@ class Value {
 
 using Values = List<Value>;
 
-/// What Python has several types for: they differ in how they print, compare and can be indexed.
+/// Python's sequence types that share one struct here. They differ in how they print, compare and can be indexed.
 enum class Form : u8 { list, tuple, group, keys, values, items, generator };
 
 struct Sequence {
   Form form = Form::list;
   Values items;
   int depth = 1;
-  mutable size_t taken = 0;  // of a generator, which gives its items once
+  mutable size_t taken = 0;  // items consumed; a generator yields each item once
   bool is_list() const { return form == Form::list; }
   bool is_tuple() const { return form == Form::tuple || form == Form::group; }
   bool has_index() const { return is_list() || is_tuple(); }
   bool has_length() const { return form != Form::generator; }
 };
 
-/// Keeps the order in which keys came.
+/// A dict that keeps the order of insertion.
 struct Dict {
   List<std::pair<Value, Value>> entries;
-  // By hash_key, where there are more than a few. Ordered, so that nobody can choose keys that all take long to find.
+  // Index of entries by hash_key(), used if there are more than a few. It is a tree rather than a hash table, so that nobody can choose
+  // keys that make look-ups slow.
   std::map<String, size_t, std::less<>, Metered<std::pair<const String, size_t>>> places;
   int depth = 1;
-  /// Null when absent. A key that cannot be one (a list) fails, as in Python.
+  /// Returns the value of a key, or null if it is absent. A value that cannot be a key (a list) fails, as in Python.
   const Value* find(Run& run, const Value& key) const;
   const Value* find(std::string_view key) const;
 };
@@ -131,18 +132,19 @@ struct Space {
   List<std::pair<String, Value>> attributes;
 };
 
-/// The variable `loop` of one iteration.
+/// The variable `loop` in one iteration of a loop.
 struct Loop {
   std::shared_ptr<const Sequence> items;
   size_t index = 0;
-  i64 depth = 1;                    // of recursive loops
-  const Node* recursive = nullptr;  // the loop that a call of this goes through again
-  std::weak_ptr<Scope> around;      // where it stands
-  /// What the iterations of one loop share: the values that loop.changed() saw last, in a namespace that is made by its first call.
+  i64 depth = 1;                    // depth of nested recursive calls, from 1
+  const Node* recursive = nullptr;  // the loop that a call of `loop` runs again
+  std::weak_ptr<Scope> around;      // the scope in which the loop stands
+  /// Shared by the iterations of one loop: the values of the last call of loop.changed(), in a namespace that its first call creates.
   std::shared_ptr<Space*> seen;
 };
 
-/// What cycler(…) makes, which hands out its items in turn, or joiner(…), whose first call gives an empty text and every other its item.
+/// The result of cycler(…), which returns its items in turn, or of joiner(…), which returns an empty text at the first call and its item at
+/// every other.
 struct Turns {
   bool is_cycler = false;
   Values items;
@@ -151,18 +153,18 @@ struct Turns {
 };
 
 struct Macro;
-/// A built-in function (`name` alone), a method of `self`, or a macro, which the rendering keeps.
+/// A built-in function (only `name` is set), a method of `self`, or a macro, which is owned by the rendering.
 struct Callable {
   std::string name;
   Value self;
   const Macro* macro = nullptr;
 };
 
-/// Made with the nesting of their items checked.
+/// Create sequences and check the nesting of their items.
 Value make_sequence(Run& run, Form form, Values items);
 Value make_list(Run& run, Values items);
 
-/// Collects a dict; a key set again keeps its place and takes the new value.
+/// Builds a dict. Setting a key again keeps its position and replaces the value.
 class DictBuilder {
  public:
   explicit DictBuilder(Run& run) : run_(run), dict_(make_metered<Dict>()) {}
@@ -174,23 +176,23 @@ class DictBuilder {
   std::shared_ptr<Dict> dict_;
 };
 
-/// Equal for keys that Python takes for the same, 1, 1.0 and True among them. Fails for what is no key.
+/// Returns a text that is equal for keys that Python considers equal, such as 1, 1.0 and True. Fails if the value cannot be a key.
 String hash_key(Run& run, const Value& value);
 
-/// The items a loop sees. Fails with "… is not iterable" for what has none; undefined has none and does not fail.
+/// Returns the items over which a loop iterates. Fails with "… is not iterable" for other values. Undefined has no items and does not fail.
 std::shared_ptr<const Sequence> items_of(Run& run, const Value& value);
 
-/// Python's bool(value).
+/// Returns Python's bool(value).
 bool truth(const Value& value);
 
-/// Whether the whole part of `d` is a number of 64 bits.
+/// Returns true if the whole part of `d` fits into 64 bits.
 inline bool fits_64_bits(double d) { return d >= -0x1p63 && d < 0x1p63; }
 
-/// Python's name of the type, for messages.
+/// Returns Python's name of the type, for messages.
 std::string type_name(const Value& value);
 
-/// Of JSON, which counts as read: objects keep their order. Fails for whole numbers beyond 64 bits, texts that are no UTF-8, and nesting
-/// beyond kDeepest.
+/// Converts JSON, which is counted as input; objects keep their order. Fails for whole numbers beyond 64 bits, texts that are not UTF-8,
+/// and nesting beyond kDeepest.
 Value from_json(Run& run, const nlohmann::ordered_json& json);
 
 }  // namespace spillway::data::chat

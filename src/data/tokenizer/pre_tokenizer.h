@@ -23,12 +23,11 @@ struct Pieces {
   bool at_start = false;
 };
 
-/// What a step means for a cut between an ASCII letter and white space that begins with a newline: `hidden`: no such cut is safe; `kept`:
-/// it is safe if another step cuts there; `cut`: this step always cuts there.
+/// What a step means for a cut of the text between an ASCII letter and white space that begins with a newline.
 enum class LineEnds {
-  hidden,
-  kept,
-  cut
+  hidden,  // no such cut is safe
+  kept,    // the cut is safe if another step always cuts there
+  cut      // this step always cuts there, whatever the text around
 };
 
 class PreTokenizer {

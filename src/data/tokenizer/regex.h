@@ -6,7 +6,6 @@
 // into two programs. The quick program looks at a window of a few characters with a small step limit, so its cost per character is bounded;
 // nearly all matches in ordinary text end there. If the window or the steps do not suffice, the counted program takes over. Its callouts
 // charge each repeat for the characters it ran over, and every alternative that is tried.
-// place, in which callouts charge each repeat for what it ran over and for every way that is tried.
 #pragma once
 #include <functional>
 #include <memory>
