@@ -22,7 +22,7 @@ namespace spillway::data {
 
 struct LoaderOptions {
   i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is unused for images
-  i64 micro_batches = 1;                          // gradient accumulation steps K
+  i64 micro_batches = 1;                          // number of gradient accumulation steps, K
   int rank = 0, ranks = 1;
   bool shuffled = true;
   bool drop_last = false;  // leaves out the rows that do not fill an epoch's last step

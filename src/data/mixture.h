@@ -33,7 +33,7 @@ class Mixture {
 /// The row of the run from which a mixture's weights apply, and the position of each source at that row. Checkpoints store it, so that
 /// changing the weights during a run neither skips nor repeats rows of a source.
 struct MixtureStart {
-  i64 at = 0;  // row of the run
+  i64 at = 0;  // row of the run from which the weights apply
   // The following have one entry for each source:
   std::vector<double> weights;
   std::vector<i64> rows;    // rows of the source that were consumed before `at`

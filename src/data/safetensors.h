@@ -20,7 +20,7 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  i64 begin = 0, end = 0;  // bytes within the data section
+  i64 begin = 0, end = 0;  // byte range within the data section of the file
   /// Set to text such as "I16 [2, 3]" if this program has no tensors of that dtype or rank. Then dtype and shape describe the raw bytes.
   std::string foreign = {};
   i64 bytes() const { return end - begin; }

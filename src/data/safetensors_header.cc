@@ -26,7 +26,7 @@ struct DTypeName {
   i64 bits = 0;                // bits of an element if `dtype` is none
 };
 
-// The dtypes of safetensors 0.8.
+// All dtypes of version 0.8 of the safetensors library.
 constexpr std::array kDTypes = {
     DTypeName{"F32", DType::f32},    DTypeName{"F64", DType::f64},   DTypeName{"BF16", DType::bf16}, DTypeName{"F16", DType::f16},
     DTypeName{"I32", DType::int32},  DTypeName{"I64", DType::int64}, DTypeName{"U8", DType::uint8},  DTypeName{"BOOL", DType::boolean},

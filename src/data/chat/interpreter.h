@@ -42,7 +42,7 @@ class Interpreter {
   using ScopePtr = std::shared_ptr<Scope>;
   enum class Flow { on, leave, next };
 
-  // Statements.
+  // Functions that execute statements and append their output to `out`.
   Flow execute(const Block& block, const ScopePtr& scope, String& out);
   Flow execute(const Node& node, const ScopePtr& scope, String& out);
   Flow branch(const Node& node, const ScopePtr& scope, String& out);
@@ -62,7 +62,7 @@ class Interpreter {
   ScopePtr inner(const Block& block, const ScopePtr& around);
   Value macro(const MacroCode& code, const ScopePtr& scope);
 
-  // Expressions.
+  // Functions that evaluate expressions.
   Value evaluate(const Node& node, const ScopePtr& scope);
   Value evaluate_kind(const Node& node, const ScopePtr& scope);
   Value name(const std::string& name, const Scope& scope) const;

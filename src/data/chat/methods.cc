@@ -102,7 +102,7 @@ std::span<const Builtin> methods_of(const Value& self) {
   if (self.dict()) return kOfDicts;
   if (self.turns() && self.turns()->is_cycler) return kOfCyclers;
   if (self.sequence() && self.sequence()->is_list()) return kOfLists;
-  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // a tuple has no copy()
+  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // skips copy(), which a tuple does not have
   return {};
 }
 

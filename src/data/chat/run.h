@@ -96,7 +96,7 @@ class Run {
   std::time_t now() const { return now_; }
 
   int line = 1;     // current line of the template
-  i64 message = 0;  // counted from 1; 0 outside the loop over messages
+  i64 message = 0;  // number of the message, from 1; 0 outside the loop over messages
 
   /// One level of nested blocks and expressions, also across macro calls. Fails beyond 1000 levels, which fit on a thread's stack.
   class Level {

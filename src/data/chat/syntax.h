@@ -15,42 +15,42 @@ namespace spillway::data::chat {
 
 enum class NodeKind : u8 {
   // Expressions. The comments name the members of Node that a kind uses.
-  constant,     // constant
-  name,         // name
+  constant,     // a literal, in `constant`
+  name,         // the variable `name`
   list,         // kids: the items
   tuple,        // kids: the items; also a target of set and for
-  dict,         // kids: key, value, key, value…
+  dict,         // kids: key, value, key, value… of a dict literal
   negation,     // `not` kids[0]
   minus,        // `-` kids[0]
   plus,         // `+` kids[0]
-  binary,       // op, kids[0], kids[1]
+  binary,       // operator op on kids[0] and kids[1]
   concat,       // kids joined by `~`
-  comparison,   // kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
+  comparison,   // a chain: kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
   both,         // kids[0] and kids[1]
   either,       // kids[0] or kids[1]
-  conditional,  // kids: value, condition, value otherwise (null when absent)
-  attribute,    // kids[0].name
-  item,         // kids[0][kids[1]]
-  slice,        // kids[0][kids[1]:kids[2]:kids[3]], null where absent
-  call,         // kids[0](kids[1]…, *more, named…, **more_named)
+  conditional,  // inline if; kids: value, condition, value otherwise (null when absent)
+  attribute,    // attribute `name` of kids[0]
+  item,         // element of kids[0] under the key kids[1]
+  slice,        // part of a sequence: kids[0][kids[1]:kids[2]:kids[3]], null where absent
+  call,         // a call: kids[0](kids[1]…, *more, named…, **more_named)
   // The filter `name`. kids[0] is the input (null in a filter block); the other kids are arguments as in a call.
   filter,
   test,             // the test `name` on kids[0]; the other kids are arguments
   space_attribute,  // a target of set: the attribute names[0] of the namespace `name`
-  // Statements.
-  data,            // name is the text
+  // Statements. The comments name the members of Node that a kind uses.
+  data,            // plain text, in `name`
   print,           // kids: the values to print, in order
   branch,          // kids: condition of each part (null for else); parts: the bodies
-  loop,            // kids: target, iterated, condition (null when absent); parts: body, else; recursive
-  set,             // kids: target, value
-  set_block,       // kids: target, filter (null when absent); parts[0]
-  macro,           // code
-  call_block,      // kids[0] is the call; code is the caller
-  filter_block,    // kids[0] is the filter; parts[0]
+  loop,            // for; kids: target, iterated, condition (null when absent); parts: body, else; recursive
+  set,             // kids: the target of the assignment, its value
+  set_block,       // kids: target, filter (null when absent); parts[0] is the text to assign
+  macro,           // a macro's definition, in `code`
+  call_block,      // kids[0] is the call; code is the caller's body
+  filter_block,    // kids[0] is the filter; parts[0] is the text to filter
   generation,      // code renders the block: a macro without parameters
-  with,            // kids: a tuple of targets, a tuple of values; parts[0]
-  leave,           // break
-  next_iteration,  // continue
+  with,            // kids: a tuple of targets, a tuple of values; parts[0] is the body
+  leave,           // the statement break
+  next_iteration,  // the statement continue
 };
 
 struct Node;
@@ -76,7 +76,7 @@ struct MacroCode {
   std::vector<NodePtr> defaults;  // default values of the last parameters
   Block body;
   bool uses_caller = false, uses_kwargs = false, uses_varargs = false;
-  bool names_caller = false;  // `caller` is one of the parameters
+  bool names_caller = false;  // `caller` is one of the macro's parameters
 };
 
 struct Node {

@@ -47,7 +47,7 @@ class Value {
                             std::shared_ptr<const Range>, Space*, std::shared_ptr<const Loop>, std::shared_ptr<const Turns>,
                             std::shared_ptr<const Callable>>;
 
-  Value() = default;  // undefined
+  Value() = default;  // an undefined value
   Value(None none) : held_(none) {}
   Value(bool b) : held_(b) {}
   Value(i64 i) : held_(i) {}

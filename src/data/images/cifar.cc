@@ -75,7 +75,7 @@ class Cifar final : public ImageSource {
  private:
   struct Part {
     File file;
-    i64 first;  // number of its first image
+    i64 first;  // number of the file's first image
   };
 
   void check_classes(const File& file, i64 count) const {

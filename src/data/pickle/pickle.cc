@@ -35,7 +35,7 @@ class PickleMachine {
     at_ += static_cast<size_t>(count);
     return taken;
   }
-  u64 number(int width) {  // little-endian, unsigned
+  u64 number(int width) {  // reads a little-endian unsigned number of `width` bytes
     u64 value = 0;
     const auto raw = take(static_cast<u64>(width));
     for (int i = 0; i < width; ++i) value |= static_cast<u64>(raw[static_cast<size_t>(i)]) << (8 * i);
@@ -222,10 +222,10 @@ class PickleMachine {
   bool step(u8 opcode) {
     began_ = at_ - 1;
     switch (opcode) {
-      case 0x80:  // PROTO
+      case 0x80:  // opcode PROTO: version of the protocol
         if (const u64 protocol = number(1); protocol < 2 || protocol > 5) wrong(fmt::format("expected protocol 2 to 5, got {}", protocol));
         return true;
-      case 0x95:  // FRAME
+      case 0x95:  // opcode FRAME: length of a frame, which is ignored
         return number(8), true;
       case '.':
         return false;
@@ -248,7 +248,7 @@ class PickleMachine {
         return push_integer(static_cast<i64>(number(1))), true;
       case 'M':
         return push_integer(static_cast<i64>(number(2))), true;
-      case 0x8a:  // LONG1, LONG4
+      case 0x8a:  // opcodes LONG1 and LONG4: integers of any length
         return push_long(number(1)), true;
       case 0x8b:
         return push_long(number(4)), true;
@@ -316,9 +316,9 @@ class PickleMachine {
       case 0x93:
         return push_stack_global(), true;
       case 'R':
-      case 0x81:  // REDUCE, NEWOBJ
+      case 0x81:  // opcodes REDUCE and NEWOBJ: calls
         return push_last(Kind::object, 2), true;
-      case 0x92:  // NEWOBJ_EX
+      case 0x92:  // opcode NEWOBJ_EX: a call with keyword arguments
         return push_last(Kind::object, 3), true;
       case 'b':
         return build(), true;

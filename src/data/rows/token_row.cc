@@ -8,7 +8,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr i64 kNotCounted = -100;  // PyTorch's ignore_index
+constexpr i64 kNotCounted = -100;  // label of tokens without loss: PyTorch's ignore_index
 
 // Reads a list with one number for each token. Returns an empty list if the key is missing.
 std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tokens, i64 least, bool booleans = false) {

@@ -73,7 +73,7 @@ struct TranslatedPattern {
 /// What each callout in a counted pattern charges to the budget.
 enum RegexCallout : unsigned {
   kCalloutHere = 0,    // a step; what is scanned next begins here
-  kCalloutBehind = 1,  // a step, and the characters since the last callout
+  kCalloutBehind = 1,  // a step, and the characters scanned since the last callout
   // A step, and the characters since the match began, which a back reference may compare.
   kCalloutReference = 2,
   // A step, and the pattern's longest look-behind, which may be scanned.

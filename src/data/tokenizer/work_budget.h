@@ -15,7 +15,7 @@ class WorkBudget {
   static constexpr size_t kCallCost = 32;       // cost of a call that allocates memory, however short the text
   static constexpr size_t kStepsAtOnce = 4096;  // number of steps that inner loops charge at once
 
-  /// `file` is named in errors and outlives the budget.
+  /// `file` is named in errors and must outlive the budget.
   WorkBudget(const std::string& file, size_t text_bytes) : file_(&file) { allow(text_bytes); }
 
   /// Raises the limits because the text is longer by `bytes` bytes.

@@ -10,7 +10,7 @@
 
 #include "base/types.h"
 
-struct zip;  // libzip's zip_t
+struct zip;  // the archive type of libzip, zip_t
 
 namespace spillway::data {
 

@@ -9,7 +9,7 @@
 namespace spillway::data {
 
 struct ZeroFiles {
-  std::filesystem::path folder;  // "…/global_step500"
+  std::filesystem::path folder;  // the checkpoint's folder, such as "…/global_step500"
   /// The model states: one file, or with ZeRO-3 one file per rank.
   std::vector<std::filesystem::path> model_states;
   /// The optimizer states of each data-parallel rank; empty if `parameters` is set.
