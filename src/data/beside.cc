@@ -151,7 +151,7 @@ void Beside::exchange() {
     if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename what is finished to", final_, errno);
     return;
   }
-  // The partial name now holds the old file, or another program's: no error from here on may remove it.
+  // The partial name now holds the old file, or another program's. So no error from here on may remove it.
   done_ = true;
   if (identity_of(beside_) != before_) {
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("put back", final_, errno);

@@ -17,7 +17,7 @@ namespace spillway::data {
 /// What may already exist at the final path.
 enum class Existing {
   refuse,   // nothing may exist there; otherwise Error(usage)
-  replace,  // what existed when the writer began is replaced
+  replace,  // what existed at the start is replaced
   // Anything is replaced. If several processes write one file at once, the last one wins. This is for files that only this program writes,
   // and not allowed for folders.
   overwrite,

@@ -27,6 +27,7 @@ class ImageSource {
   virtual i32 read(i64 image, std::span<u8> pixels_CHW) const = 0;
 };
 
+/// A part of a dataset; held_out is the validation data.
 enum class Split { training, held_out };
 
 }  // namespace spillway::data

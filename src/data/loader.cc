@@ -61,7 +61,7 @@ i64 product(double decimal, i64 times, i64 over, bool up) {
   }
   u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);  // above is less than 10^17 · 2^63 < 2^120
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
-  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // beyond kBeyond the quotient stays below 1
+  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // beyond kBeyond the quotient stays below 1, so the loop can stop
   const u128 whole = above / below + (up && above % below != 0 ? 1 : 0);
   if (whole >= kMost) throw Error(ErrorCode::usage, fmt::format("[--epochs] expected fewer than 2^62 steps, got {} epochs", decimal));
   return static_cast<i64>(whole);
@@ -207,7 +207,7 @@ MicroBatch Loader::validation(i64 i) const {
 }
 
 std::string Loader::fingerprint() const {
-  constexpr i64 kRead = 32;  // samples read of each source
+  constexpr i64 kRead = 32;  // number of samples that are read of each source
   std::string all;
   const std::vector<i64> counts = samples_->counts();
   for (size_t source = 0; source < counts.size(); ++source) {

@@ -116,7 +116,7 @@ struct SafetensorsWriter::State {
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
-  bool finished;  // true also if the file is not ours to remove
+  bool finished;  // set when the file is complete, or not ours to remove
   ChecksumSums checksums;
   std::mutex mutex;
   Range collected;

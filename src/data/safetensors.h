@@ -33,7 +33,7 @@ class SafetensorsReader {
   SafetensorsReader(SafetensorsReader&&) noexcept;
   ~SafetensorsReader();
   const std::filesystem::path& path() const;
-  const std::vector<TensorInfo>& tensors() const;  // sorted by offset
+  const std::vector<TensorInfo>& tensors() const;  // tensors in the order of their offsets in the file
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
   /// Describes what bytes [begin, end) of the file hold: "header", "tensor a" or "tensors a to b".

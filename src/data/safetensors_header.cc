@@ -142,7 +142,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool extent(u64 value) {
-    constexpr size_t kMostExtents = 64;  // limit for tensors that are only listed
+    constexpr size_t kMostExtents = 64;  // limit on the axes of tensors that this program can only list
     if (shape_.size() == kMostExtents) fail(fmt::format("expected at most {} extents, got more", kMostExtents));
     if (value > static_cast<u64>(std::numeric_limits<i64>::max())) fail(fmt::format("the extent {} is too large", value));
     shape_.push_back(static_cast<i64>(value));

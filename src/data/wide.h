@@ -16,8 +16,8 @@ void widen_stored(std::span<const std::byte> stored, DType dtype, std::span<doub
 /// elements, without alignment.
 void narrow_stored(std::span<const double> values, DType dtype, std::span<std::byte> stored);
 
-/// Does the same for values that are read in pieces: read(begin, out) is called in order with a few thousand elements at a time, and
-/// `begin` counts from 0. It allocates no heap memory, because a training run may read weights while all of its memory is planned.
+/// Like narrow_stored(), for values that are read in pieces: read(begin, out) is called in order with a few thousand elements at a time,
+/// and `begin` counts from 0. It allocates no heap memory, because a training run may read weights while all of its memory is planned.
 void read_narrowed(const std::function<void(i64 begin, std::span<double> out)>& read, DType dtype, std::span<std::byte> stored);
 
 }  // namespace spillway::data

@@ -23,7 +23,7 @@ class Bound {
  public:
   explicit Bound(size_t parameters) : values_(parameters) {}
   const Value* operator[](size_t i) const { return values_[i] ? &*values_[i] : nullptr; }
-  const Value& at(size_t i) const { return *values_[i]; }  // for a required parameter
+  const Value& at(size_t i) const { return *values_[i]; }  // value of a required parameter, which is always given
   bool has(size_t i) const { return values_[i] && !values_[i]->is_none(); }
   void set(size_t i, Value value) { values_[i] = std::move(value); }
 
@@ -62,14 +62,14 @@ std::span<const Builtin> list_filters();
 bool apply_test(Run& run, std::string_view name, Arguments arguments);
 bool has_test(std::string_view name);
 
-/// The functions that every template can call, apart from its macros.
+/// The functions that every template can call, apart from its macros: whether there is one called `name`, and its call.
 bool has_function(std::string_view name);
 Value call_function(Run& run, const std::string& name, Arguments arguments);
 
 /// Sets an attribute of a namespace. Fails if the name begins with '_', as transformers does, or is longer than kLongestName.
 void set_attribute(Run& run, Space& space, std::string_view name, Value value);
 
-/// The methods of texts, lists, tuples and dicts.
+/// The methods of texts, lists, tuples and dicts: whether `self` has a method called `name`, and its call.
 bool has_method(const Value& self, std::string_view name);
 Value call_method(Run& run, const Value& self, const std::string& name, Arguments arguments);
 

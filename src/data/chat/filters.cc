@@ -113,7 +113,7 @@ const Builtin* find_filter(std::string_view name) {
 bool has_filter(std::string_view name) { return find_passing(name) || find_filter(name); }
 
 Value apply_filter(Run& run, std::string_view name, Arguments arguments) {
-  const Run::Level level(run);  // because map may apply map
+  const Run::Level level(run);  // counts a level because map may apply map again
   run.spend();
   if (const PassingFilter* passing = find_passing(name)) return passing->run(run, std::move(arguments));
   const Builtin* filter = find_filter(name);

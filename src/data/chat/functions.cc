@@ -12,7 +12,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr i64 kLongestRange = 100'000;  // limit of Jinja's sandbox
+constexpr i64 kLongestRange = 100'000;  // limit on the length of a range, from Jinja's sandbox
 
 Value range(Run& run, const Bound& a) {
   Range made;
@@ -65,7 +65,7 @@ Value strftime_now(Run& run, const Bound& a) {
 }
 
 Value turns(Run& run, bool is_cycler, Values given) {
-  const Value items = make_list(run, std::move(given));  // also limits the nesting depth
+  const Value items = make_list(run, std::move(given));  // make_list() also limits the nesting depth
   return std::shared_ptr<const Turns>(make_metered<Turns>(Turns{is_cycler, items.sequence()->items, items.depth()}));
 }
 

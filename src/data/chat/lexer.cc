@@ -140,7 +140,7 @@ class Lexer {
   }
 
   void inside(std::string_view mark, TokenKind end_kind) {
-    std::string open;  // brackets that are open
+    std::string open;  // stack of brackets that are open
     while (at_ < source_.size()) {
       if (const size_t end = open.empty() ? tag_end(at_, mark) : 0; end > 0) {
         add(end_kind);
@@ -196,7 +196,7 @@ class Lexer {
       const int base = peek() != '0' ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 1;
       const size_t first = at_ + 2 + (peek(2) == '_' ? 1 : 0);
       end = base == 10 || base == 1 ? digits_end(at_, base) : digits_end(first, base);
-      if (base != 10 && base != 1 && end <= first) end = at_ + 1;  // a plain 0 followed by a name
+      if (base != 10 && base != 1 && end <= first) end = at_ + 1;  // the token is a plain 0, and a name follows it
     }
     std::string text = source_.substr(at_, end - at_);
     std::erase(text, '_');

@@ -56,7 +56,7 @@ class Parser {
     }
   }
 
-  // Does the same for the body of a statement whose tag has not been closed yet.
+  // Like statements_until(), for the body of a statement whose tag has not been closed yet.
   Block body_until(const std::vector<std::string_view>& ends) {
     stream_.skip(":");
     stream_.expect(TokenKind::block_end);

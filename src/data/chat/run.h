@@ -131,12 +131,12 @@ class Run {
     Run* outer_;
   };
 
-  const Current current_;  // outlives everything that is charged
+  const Current current_;  // declared first so that it outlives everything charged to this Run
   const std::string& file_;
   std::time_t now_;
   int depth_ = 0;
   i64 read_bytes_ = 0, held_bytes_ = 0;
-  i64 steps_, steps_left_, most_bytes_;  // unlimited until begin()
+  i64 steps_, steps_left_, most_bytes_;  // steps and memory are unlimited until begin()
   List<std::unique_ptr<Space>> spaces_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 // The part of a text that the arguments start and stop (numbers 2 and 3) select, as in a slice; empty if start is beyond the end.
 struct Window {
   std::string_view text;
-  i64 begin = 0;  // start in code points
+  i64 begin = 0;  // where the selected part begins, in code points
   bool beyond = false;
 };
 

@@ -14,7 +14,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr size_t kScanned = 8;  // up to so many entries of a dict are searched one by one
+constexpr size_t kScanned = 8;  // dicts with up to so many entries are searched without an index
 
 int deepest(const Run& run, int inside) {
   if (inside >= kDeepest) run.fail(fmt::format("expected values nested at most {} deep, got deeper ones", kDeepest));

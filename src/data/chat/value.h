@@ -109,7 +109,7 @@ struct Sequence {
   Form form = Form::list;
   Values items;
   int depth = 1;
-  mutable size_t taken = 0;  // items consumed; a generator yields each item once
+  mutable size_t taken = 0;  // number of items a generator has yielded; it yields each item once
   bool is_list() const { return form == Form::list; }
   bool is_tuple() const { return form == Form::tuple || form == Form::group; }
   bool has_index() const { return is_list() || is_tuple(); }

@@ -22,7 +22,7 @@ struct Document {
   std::vector<u8> counted;  // 1 if the token is a target; the document's first token never is
   // Positions at which further documents begin that are packed into the same row, ascending and without 0. The tokens there are no targets.
   std::vector<u32> begins{};
-  std::vector<std::string> unread{};  // keys of the line that are not used (Row::unread)
+  std::vector<std::string> unread{};  // keys of the line that this program does not use (Row::unread)
 };
 
 struct DocumentOptions {

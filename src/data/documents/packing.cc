@@ -64,7 +64,7 @@ PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   constexpr u32 kNone = ~u32{0};
   std::vector<u32> row_of(lengths.size());
-  // for each amount of free room, a linked list of the rows that have it
+  // For each amount of free room, the last row that has it; `before` links it to the other rows with the same room.
   std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;
   NumberSet rooms(row_tokens + 1);
   const std::vector<u32> order = longest_first(lengths, row_tokens);

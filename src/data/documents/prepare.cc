@@ -122,7 +122,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
     std::string text, line;
     std::vector<std::string> pieces;
     bool begun = false;
-    std::vector<i32> last;  // ids of the last piece
+    std::vector<i32> last;  // token ids of the last piece that was encoded
     const auto encode = [&] {
       std::vector<std::vector<i32>> ids(pieces.size());
       pool.run(std::ssize(pieces), [&](i64 p, int) { ids[static_cast<size_t>(p)] = tokenizer.encode(pieces[static_cast<size_t>(p)]); });

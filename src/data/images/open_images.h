@@ -8,6 +8,7 @@
 
 namespace spillway::data {
 
+/// Requirements that the images to open must meet.
 struct ImageWish {
   // Side of the images in pixels, for image folders. If empty, the size of the folder's first image is used.
   std::optional<i64> side;

@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-constexpr i64 kMostSide = 16384, kMostPixels = i64{1} << 26;  // limits of one picture
+constexpr i64 kMostSide = 16384, kMostPixels = i64{1} << 26;  // largest side and most pixels of one picture
 
 struct Picture {
   i64 height = 0, width = 0, channels = 0;

@@ -260,7 +260,7 @@ class PickleMachine {
         return push_text(Kind::text, number(4)), true;
       case 0x8d:
         return push_text(Kind::text, number(8)), true;
-      case 'U':  // strings of Python 2
+      case 'U':  // opcode for strings of Python 2
         return push_text(Kind::text, number(1)), true;
       case 'T':
         return push_text(Kind::text, number(4)), true;
@@ -336,7 +336,7 @@ class PickleMachine {
   std::vector<PickleRef> stack_;
   std::vector<u32> marks_;
   size_t highest_stack_ = 0, highest_marks_ = 0;
-  std::vector<PickleRef> memo_;  // by memo number
+  std::vector<PickleRef> memo_;  // remembered values by their memo number
   u64 remembered_ = 0;
 };
 

@@ -23,7 +23,7 @@ struct PickleNode {
   Kind kind = Kind::none;
   u32 count = 0;                                          // bytes of a text, elements of a container
   u64 bits = 0;                                           // the number, or where the text or the elements begin
-  i64 integer() const { return static_cast<i64>(bits); }  // also for a boolean
+  i64 integer() const { return static_cast<i64>(bits); }  // value of an integer; also of a boolean (0 or 1)
   double real() const { return std::bit_cast<double>(bits); }
 };
 

@@ -22,7 +22,7 @@ class ReadBudget {
 
   /// Raises the limits because `bytes` more bytes of input are read.
   void add_input(u64 bytes) {
-    constexpr u64 kEnough = u64{1} << 50;  // large enough, and no product overflows
+    constexpr u64 kEnough = u64{1} << 50;  // larger than any file, and no product overflows
     input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
     most_steps_ = kStepsOfAny + kStepsPerByte * input_;
     most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);

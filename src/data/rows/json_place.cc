@@ -21,7 +21,7 @@ class Walker {
       take();
       for (size_t i = 0; now() != '}' && now() != ']' && !done(); ++i) {
         const bool found = key ? string() == *key : i == std::get<size_t>(step);
-        if (key) take();  // the colon
+        if (key) take();  // skips the colon behind the key
         if (found) return true;
         skip_value();
         if (now() == ',') take();

@@ -36,7 +36,7 @@ struct Row {
   std::vector<i32> ids{};                                     // layout `tokens`: ids that attention_mask keeps, at least one
   std::vector<u8> counted{};                                  // by token: 1 if its label is not -100
   std::vector<u32> begins{};                                  // positions where further documents begin, ascending, without 0
-  std::vector<std::string> unread{};  // keys that are not used and not null; "conversations[].KEY" for keys of items
+  std::vector<std::string> unread{};  // keys that nothing reads and that are not null; "conversations[].KEY" for keys of items
 };
 
 /// Returns `variables` updated by the row's own variables, which take precedence.

@@ -18,7 +18,7 @@ struct AddedToken {
   i32 id = kNoToken;
   bool special = false;
   bool single_word = false;             // matches only if no word character is next to it
-  bool lstrip = false, rstrip = false;  // lstrip also takes the white space before it, rstrip that behind it
+  bool lstrip = false, rstrip = false;  // the token also takes the white space before it (lstrip), behind it (rstrip)
   bool normalized = false;              // searched in the normalized text, in its own normalized form
 };
 

@@ -126,7 +126,7 @@ struct Strip : Stage {
     stripped = 0;
   }
   std::string content;
-  i64 start, stop, stripped = 0, held = 0;  // held: number of characters held back
+  i64 start, stop, stripped = 0, held = 0;  // held: number of characters that are held back
 };
 
 /// Replaces a fixed text. Bytes that may be the start of the pattern are held back. When the next byte does not match, the pattern's

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr i64 kLargestFile = kGiB;
-constexpr size_t kLongestShown = 200;  // bytes of text from a file that a message shows
+constexpr size_t kLongestShown = 200;  // limit on the bytes of a file's text that a message shows
 
 /// Formats a value for a message: at most about 60 characters of JSON in ASCII.
 std::string shown(const json& value) {

@@ -16,7 +16,7 @@ namespace spillway::data {
 /// Remaining allowance of a file for things that every text passes through or that take long to prepare.
 struct PartsLeft {
   i64 steps = 1024;           // normalizer, pre-tokenizer and decoder steps
-  i64 pattern_bytes = 16384;  // bytes of regular expressions
+  i64 pattern_bytes = 16384;  // total length of regular expressions, in bytes
 };
 
 /// A position in a file, for messages: the file's name, and the keys joined by dots. All places of one file share its PartsLeft.
@@ -24,7 +24,7 @@ struct JsonPlace {
   std::string file, key;
   std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();
   JsonPlace below(std::string_view name) const;
-  /// Take from the file's allowance. Throw Error(data) if it is used up.
+  /// These use up the file's allowance, and throw Error(data) if there is not enough left.
   void take_step() const;
   void take_pattern(size_t bytes) const;
 };

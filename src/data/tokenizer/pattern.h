@@ -30,7 +30,7 @@ class Pattern {
   /// Calls part(begin, end, match) for all parts of the text, in order. Throws Error(data) if the budget is used up.
   template <class Part>
   void walk(std::string_view text, WorkBudget& budget, const Part& part) const;
-  /// Does the same, but stores the parts in a list.
+  /// Like walk(), but stores the parts in a list.
   void segments(std::string_view text, WorkBudget& budget, Segments& into) const;
 
  private:

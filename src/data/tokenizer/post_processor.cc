@@ -38,7 +38,7 @@ SpecialIds read_special_ids(Fields& fields) {
 }
 
 Around read_template(Fields& fields) {
-  fields.pass_over({"pair"});  // pairs of texts are never encoded here
+  fields.pass_over({"pair"});  // ignored, because pairs of texts are never encoded here
   const SpecialIds special = read_special_ids(fields);
   const json& parts = fields.at("single", "an array");
   const JsonPlace place = fields.place_of("single");

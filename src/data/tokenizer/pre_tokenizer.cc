@@ -184,7 +184,7 @@ void add_characters(PreTokenizers& into, std::function<bool(char32_t)> is, Behav
 }
 
 void add_byte_level(Fields& fields, PreTokenizers& into) {
-  fields.flag("trim_offsets", true);  // affects offsets, which this program does not trim
+  fields.flag("trim_offsets", true);  // ignored, because it concerns offsets, which this program does not trim
   if (fields.flag("add_prefix_space", true)) into.push_back(std::make_unique<SpaceInFront>());
   if (fields.flag("use_regex", true)) {
     into.push_back(std::make_unique<CutAtPattern>(pattern_of(std::string(kGpt2Pattern), fields.place()), Behaviour::isolated, false));
@@ -250,7 +250,7 @@ PreTokenizers read_pre_tokenizer(const json& value, const JsonPlace& place) {
 
 Metaspace read_metaspace(Fields& fields) {
   Metaspace metaspace;
-  fields.pass_over({"str_rep"});  // a copy of the replacement
+  fields.pass_over({"str_rep"});  // ignored, because it is a copy of the replacement
   metaspace.replacement = fields.character("replacement");
   metaspace.split = fields.flag("split", true);
   const auto scheme = fields.text_if_any("prepend_scheme");

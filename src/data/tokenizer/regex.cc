@@ -84,7 +84,7 @@ struct Regex::Walk::Data {
   std::optional<WorkBudget> own;
   WorkBudget& budget;
   size_t looks_back = 0;
-  size_t counted_to = 0;  // text up to here has been charged
+  size_t counted_to = 0;  // the budget has been charged for the text up to here
   u32 limit = 0;          // match limit set in the context; 0: PCRE2's default
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;

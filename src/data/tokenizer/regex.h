@@ -67,7 +67,7 @@ class Regex {
 struct TranslatedPattern {
   std::string quick;
   std::string counted;      // the same with callouts, numbered by RegexCallout
-  bool has_window = false;  // whether `quick` may run on a window of the text
+  bool has_window = false;  // true if `quick` may run on a window of the text
 };
 
 /// What each callout in a counted pattern charges to the budget.

@@ -155,7 +155,7 @@ class Training {
     uses_.erase(pair);
     std::vector<Pair> grown;
     for (const u32 at : places) merge_at(at, pair, id, grown);
-    uses_.erase(pair);  // neighbours may have added it again
+    uses_.erase(pair);  // merging at neighbouring places may have added the pair again
     std::ranges::sort(grown);
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
     std::erase(grown, pair);

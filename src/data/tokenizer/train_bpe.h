@@ -15,7 +15,7 @@ namespace spillway::data {
 struct BpeTraining {
   // Wanted number of tokens, including the special ones and the 256 bytes. There are fewer if no pair occurs twice any more.
   i64 vocabulary = 0;
-  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // get ids from 0 on; the first one ends texts
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // these get the ids from 0 on; the first one marks the end of a text
   std::string pattern{kGpt2Pattern};                            // splits text into words; tokens do not span words
   i64 memory_bytes = std::numeric_limits<i64>::max();           // memory limit for the distinct words
 };

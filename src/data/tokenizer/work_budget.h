@@ -30,7 +30,7 @@ class WorkBudget {
   void charge(size_t steps) {
     if (!spend(steps)) refuse_steps();
   }
-  /// Does the same for callers that cannot throw: returns false if there are not enough steps.
+  /// Like charge(), for callers that cannot throw: returns false if there are not enough steps.
   bool spend(size_t steps) {
     if (steps > steps_) return false;
     steps_ -= steps;

@@ -214,7 +214,7 @@ class MetadataReader {
   static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // elements of a run that the axes from `outer` on span
+    i64 inner = 1;  // number of elements that the axes from `outer` on span within a run
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-constexpr size_t kMostAxes = 64;  // PyTorch's own limit
+constexpr size_t kMostAxes = 64;  // PyTorch's own limit on the number of axes
 
 }  // namespace
 

@@ -15,10 +15,10 @@ class TorchArchives {
   std::shared_ptr<const TorchArchive> open(size_t file) const;
 
  private:
-  static constexpr size_t kMostOpen = 64;  // a process may typically have 1,024 open files
+  static constexpr size_t kMostOpen = 64;  // few, because a process can typically have only 1,024 files open
   std::vector<std::pair<std::filesystem::path, std::optional<TorchArchive::Range>>> places_;
   mutable std::mutex mutex_;
-  mutable std::list<std::pair<size_t, std::shared_ptr<const TorchArchive>>> open_;  // most recently used first
+  mutable std::list<std::pair<size_t, std::shared_ptr<const TorchArchive>>> open_;  // the open archives, most recently used first
 };
 
 }  // namespace spillway::data

@@ -33,7 +33,7 @@ constexpr i64 kPieceBytes = 32768;
 constexpr i64 kRepeats = 16;
 // Limit on the elements of a tensor whose storage fits into one piece: about a second's work.
 constexpr i64 kMostRepeated = i64{1} << 25;
-constexpr u64 kTensorSteps = 256;  // charge for looking up the tensor's storage in the archive
+constexpr u64 kTensorSteps = 256;  // budget steps for looking up the tensor's storage in the archive
 constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
 
 }  // namespace
@@ -66,7 +66,7 @@ TorchTensor::Run TorchTensor::run() const {
 // Reads contiguous runs, as long as the trailing axes allow and one buffer holds. A small storage is read once as a whole, because a tensor
 // may repeat its elements any number of times.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
-  std::array<std::byte, kPieceBytes> raw;  // on the stack because a training run may read weights while all of its memory is planned
+  std::array<std::byte, kPieceBytes> raw;  // on the stack, not the heap: a training run may read weights while all of its memory is planned
   const bool is_small = tensor.storage.bytes <= std::ssize(raw);
   const i64 most_elems = std::max(is_small ? kMostRepeated : 0, kRepeats * tensor.storage_elems());
   if (tensor.elems > most_elems) {

@@ -53,7 +53,7 @@ class WeightFolder {
   std::map<std::string, Place> places_;  // keys are names without wrappers
 };
 
-/// Returns true if the folder contains weights in one of these forms.
+/// Returns true if the folder contains weights in one of the forms that WeightFolder reads.
 bool has_weights(const std::filesystem::path& folder);
 
 }  // namespace spillway::data

@@ -40,7 +40,7 @@ class ZeroCheckpoint {
   };
   struct Standing {
     i64 steps = 0;    // global_steps, including skipped ones
-    i64 updates = 0;  // updates that were applied: Adam's t
+    i64 updates = 0;  // optimizer updates that were applied: Adam's t
     i64 samples = 0;  // rows of training data consumed
     std::optional<Scale> loss_scale;
     std::string version;  // DeepSpeed's version; empty if unknown

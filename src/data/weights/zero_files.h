@@ -12,7 +12,7 @@ struct ZeroFiles {
   std::filesystem::path folder;  // the checkpoint's folder, such as "…/global_step500"
   /// The model states: one file, or with ZeRO-3 one file per rank.
   std::vector<std::filesystem::path> model_states;
-  /// The optimizer states of each data-parallel rank; empty if `parameters` is set.
+  /// The optimizer states of each data-parallel rank; empty if `parameters` holds them instead.
   std::vector<std::filesystem::path> optimizer_states;
   /// For a universal checkpoint (deepspeed.checkpoint.ds_to_universal), the folder with one sub-folder per parameter, named after it.
   std::filesystem::path parameters;

@@ -28,7 +28,7 @@ struct ZeroModel {
   std::vector<NamedShape> frozen;
   // The values of each frozen parameter: all of them, or with ZeRO-3 this rank's part.
   std::vector<TorchTensor> frozen_values;
-  std::vector<NamedTensor> buffers;  // for example running statistics of batch norm
+  std::vector<NamedTensor> buffers;  // tensors that are not trained, such as running statistics of batch norm
   // The weights in the dtype in which the model computes; empty tensors with ZeRO-3.
   std::map<std::string, TorchTensor, std::less<>> module;
   // Tied parameters: a second name, and the name of the parameter that it refers to.

@@ -133,7 +133,7 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
   if (read.stage < 1 || read.stage > 3) reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3");
   const PickleNode* count = tree.find(dictionary, "partition_count");
   if (count != nullptr) {
-    std::vector<i64> counts = whole_numbers(tree, *count);  // one count per group
+    std::vector<i64> counts = whole_numbers(tree, *count);  // one partition count for each parameter group
     counts.push_back(whole_number(tree, *count).value_or(0));
     read.ranks = std::ranges::max(counts);
   }

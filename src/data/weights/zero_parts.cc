@@ -365,12 +365,12 @@ class PartsReader {
   const ZeroFiles files_;
   ZeroParts parts_;
   ReadBudget budget_;
-  std::map<std::string, size_t> numbers_by_name_;  // indices into parts_.weights
+  std::map<std::string, size_t> numbers_by_name_;  // index in parts_.weights by the weight's name
   ZeroModel model_;                                // model states of the first rank
   std::vector<Flat> frozen_;
   static constexpr size_t kFirstModel = 0;                               // number of the file that is opened first
   std::vector<std::vector<size_t>> numbers_;                             // by rank: indices of its tensors of weights
-  std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;  // by rank: indices of its tensors of each array
+  std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;  // by rank and optimizer array: indices of the rank's tensors
 };
 
 }  // namespace
