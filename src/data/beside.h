@@ -1,5 +1,5 @@
 // Beside creates a file or folder atomically: it is written next to its final path as `<final>.partial-<pid>` and renamed when it is
-// complete. A crash at any instant leaves what was at the final path before. A file that another program creates at the final path in the
+// complete. A crash before the rename leaves what was at the final path. A file that another program creates at the final path in the
 // meantime is never replaced: it stays, and our finished one is kept under a name that the error message gives. The writer holds a lock
 // (flock) on the partial file while it works. The lock tells leftovers of a dead process from the work of a live one; a new writer removes
 // leftovers of the same final path. An object is used by one thread. Errors: Error(io) with path and errno; Error(usage) where noted.
