@@ -25,13 +25,13 @@
 namespace spillway::app {
 namespace {
 
-/// The console's manners, and the command's body.
+/// Runs the command whose settings it is called with, on the ranks that the command needs.
 struct Dispatch {
   Console& console;
   const Host& host;
   const std::vector<std::string> words;  // the command's name and its flags
 
-  /// One rank of a command that may have several, or (where no launcher has) the one who starts them all.
+  /// Runs `body` on the rank that this process is. If no launcher has started the ranks, this process starts them all.
   template <class Config>
   int on_ranks(const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
@@ -77,12 +77,12 @@ struct Dispatch {
   }
 };
 
-// On a terminal a screen at a time.
+// On a terminal the text goes through a pager, one screen at a time.
 void show_help(const Streams& streams, const std::string& text) {
   if (!streams.out_terminal || !show_in_pager(text)) streams.out << text << std::flush;
 }
 
-// `json`: set where the configuration says so.
+// Sets `json` if a flag or the configuration file asks for JSON.
 int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host, bool& json) {
   const bool all = std::ranges::find(args, "--help=all") != args.end();
   const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
@@ -95,7 +95,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  // mpirun gives each rank a terminal of its own, whatever its output goes to in the end.
+  // mpirun gives each rank a pseudo-terminal, even if its own output goes to a file. So a rank counts as on a terminal only without a
+  // foreign launcher.
   const Launcher launcher = detect_launcher(host);
   const bool own_terminal = streams.out_terminal && (launcher.name.empty() || launcher.name == "spillway");
   Console console(streams.out, streams.err, streams.terminal, streams.colour && own_terminal, own_terminal);
@@ -107,7 +108,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
       },
       settings);
   for (const std::string& note : notes) {
-    if (launcher.rank == 0 && launcher.name != "spillway") console.log("--deepspeed: " + note);  // which has said it before its ranks
+    if (launcher.rank == 0 && launcher.name != "spillway") console.log("--deepspeed: " + note);  // the starter logged it already
   }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};
@@ -131,7 +132,7 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << "spillway " << kVersion << "\n" << std::flush;
     return 0;
   }
-  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);  // its long name
+  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);  // an alias
   const std::pair<std::string_view, std::string (*)()> pages[] = {
       {"markdown", markdown_page}, {"man", man_page}, {"completion", bash_completion}};
   for (const auto& [name, page] : pages) {
@@ -143,7 +144,7 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
   return run_command(find_command(args[0]).command, {args.begin() + 1, args.end()}, streams, host, json);
 }
 
-// What --json gives instead of a result.
+// Returns the JSON that is printed in place of a result when a command fails under --json.
 std::string error_json(const Failure& failure) {
   const nlohmann::ordered_json all = {{"error", {{"status", static_cast<int>(failure.code)}, {"message", failure.text}}}};
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -1,5 +1,6 @@
-// The program without its process: what main() calls, and the tests. Parses, dispatches, catches every exception and returns the exit
-// status: an Error's code, 5 for refused memory, 1 for anything else. One clear block "spillway train: message" goes to `err`.
+// The whole program as a function call, for main() and for tests. run() parses the arguments, runs the command, catches every exception and
+// returns the exit status: the code of an Error, 5 for an allocation that was refused, 1 for any other exception. An error is printed to
+// `err` as one block, "spillway train: message".
 #pragma once
 #include <ostream>
 #include <span>
@@ -9,8 +10,9 @@
 
 namespace spillway::app {
 
-/// `terminal`: `err` is a terminal, `out_terminal`: `out` is. `colour`: `out` is one that takes colours. `text` gets what an answer would
-/// be without --json where `out` gets it with that.
+/// The output streams of the program. `terminal` says that `err` is a terminal, `out_terminal` that `out` is one, and `colour` that `out`
+/// is a terminal that shows colours. If `text` is set, it receives the plain-text form of each answer while `out` receives the JSON that
+/// --json asks for.
 struct Streams {
   std::ostream& out;
   std::ostream& err;
@@ -18,7 +20,7 @@ struct Streams {
   std::ostream* text = nullptr;
 };
 
-/// `args` without the program's own name.
+/// Runs the command that `args` (without the program's own name) describe and returns the exit status.
 int run(std::span<const std::string> args, const Streams& streams, const Host& host = {});
 int run(std::span<const std::string> args, std::ostream& out, std::ostream& err);
 

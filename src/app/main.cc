@@ -1,4 +1,4 @@
-// The process around run(): arguments, terminals, exit status.
+// main(): passes the arguments to run(), tells it which streams are terminals, and returns its exit status.
 #include <unistd.h>
 
 #include <csignal>
@@ -11,13 +11,13 @@
 
 namespace {
 
-// https://no-color.org, and terminals that know no colours.
+// The user can switch colours off with the environment variable NO_COLOR (https://no-color.org).
 bool wants_colour() {
   const char* no = std::getenv("NO_COLOR");
   return no == nullptr || *no == '\0';
 }
 
-// A line can be drawn anew, and coloured.
+// Returns whether `descriptor` is a terminal on which a line can be redrawn and coloured. A terminal that calls itself "dumb" is not.
 bool is_terminal(int descriptor) {
   const char* term = std::getenv("TERM");
   return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
@@ -26,7 +26,7 @@ bool is_terminal(int descriptor) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond ulimit -f is an error like a full disk, not a death
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with an error, as on a full disk, and does not kill the process
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) args.emplace_back(argv[i]);
   const bool out_terminal = is_terminal(STDOUT_FILENO);

@@ -1,5 +1,5 @@
-// How a command or a program that may be one of several ranks becomes them: a launcher's rank, threads of this process, or processes of its
-// own.
+// Runs a command on one or several ranks. A rank is this process itself (a launcher such as srun or mpirun started it), a thread of this
+// process, or a child process that this process starts.
 #pragma once
 #include <functional>
 
@@ -10,11 +10,12 @@
 
 namespace spillway::app {
 
-/// The body of one rank, its exit status.
+/// The work of one rank. It returns the rank's exit status.
 using RankWork = std::function<int(Console& console, const Peers& peers)>;
 
-/// Runs `work` on the rank that this process is, or on each rank as a thread; or `start`, where no launcher has started the ranks that the
-/// flags ask for: it makes processes of them.
+/// Runs `work` and returns the exit status. If a launcher started this process, or there is one rank only, `work` runs once, in this
+/// process. If `given` asks for several ranks without a launcher, --communicator local runs each rank as a thread of this process; with any
+/// other communicator `start` is called instead, which starts one process for each rank.
 int on_ranks(const RanksConfig& given, Console& console, const Host& host, const RankWork& work, const std::function<int()>& start);
 
 }  // namespace spillway::app

@@ -9,7 +9,7 @@
 namespace spillway::app {
 namespace {
 
-// `notes`: of --deepspeed's file.
+// Parses and checks the flags. `notes` receives remarks on the DeepSpeed configuration file, if --deepspeed names one.
 TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
   const GivenMap given = parse_flags(Command::train, flags);
   if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help is the command's");

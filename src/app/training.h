@@ -1,9 +1,11 @@
-// `spillway train` as a call: a program's own training run, with all that a planned run has (budgets, tiers, checkpoints, resume, metrics).
+// `spillway train` as a C++ class: a program trains with everything that the command has (memory budgets, tiers, checkpoints, resume,
+// metrics).
 //   app::Training training({"--model", "gpt2-tiny", "--data", "kjv.txt", "--validation-fraction", "0.1", "--validate-every", "50"});
 //   training.callbacks.on_validate = [](const app::ValidationEvent& e) { … };
 //   training.callbacks.patience = 3;
 //   const app::TrainingResult result = training.run();
-// Flags, folders and numbers are those of the command: the same run may go on under it, and the other way round. Not thread-safe.
+// Flags, folders and results are those of the command, so the command can continue a run that a program began, and a program one that the
+// command began. Not thread-safe.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -14,21 +16,23 @@
 namespace spillway::app {
 
 struct TrainingResult {
-  bool finished = false;  // else stopped: run it again to go on
-  std::filesystem::path run;
-  std::filesystem::path checkpoint;  // the newest; empty: none was saved
+  bool finished = false;             // false: the run was stopped; run it again to continue
+  std::filesystem::path run;         // the run folder
+  std::filesystem::path checkpoint;  // the newest checkpoint; empty if none was saved
 };
 
 class Training {
  public:
-  /// Flags of `spillway train`, --out among them (a program's run is found by its folder). Error(usage).
+  /// Takes the flags of `spillway train`. --out is required, because a program's run is found by its folder. Throws Error(usage) for flags
+  /// that are not valid.
   explicit Training(std::vector<std::string> flags);
 
   TrainCallbacks callbacks;
 
-  /// Trains to the last step, or until callbacks or a stop end it; what the command writes to stdout and stderr goes to `results` and
-  /// `log`. Throws Error with what the command would exit with. Several ranks are a launcher's, or with --communicator local threads of
-  /// this process; the first one alone hears the callbacks. No signal is handled: that is the program's.
+  /// Trains to the last step, or until a callback or a stop request ends the run. `results` and `log` receive what the command writes to
+  /// stdout and stderr. Throws an Error whose code is the exit status of the command. Several ranks need a launcher, or --communicator
+  /// local, which runs them as threads of this process; only rank 0 calls the callbacks. Installs no signal handlers: the calling program
+  /// does that.
   TrainingResult run(std::ostream& results, std::ostream& log);
 
  private:
