@@ -1,4 +1,5 @@
-// --attention cudnn: what it is refused for, and how all ranks come to the same engines of cuDNN.
+// --attention cudnn, which computes attention with NVIDIA's cuDNN library: checks that a run may use it, and makes all ranks use the same
+// cuDNN engines.
 #pragma once
 #include <string>
 
@@ -11,15 +12,16 @@
 
 namespace spillway::app {
 
-/// Of a run that asks for cuDNN, when its device and precision are resolved. Error(usage) where there is none for it: in one line with the
-/// cure. `dropout`: of probabilities.
+/// Checks that cuDNN can compute the attention of a run that asks for it. Call it after the device and the precision are resolved. Throws
+/// Error(usage) if cuDNN cannot, in one line that says what to change. `dropout` is the dropout rate of the attention probabilities.
 void check_attention(const ResourceConfig& config, const kernels::AttentionShape& shape, double dropout);
 
-/// Error(refused), that no plan fits, with what of it is cuDNN's workspace.
+/// Returns `refused`, the error that no plan fits into memory, with a line added that says how many bytes the workspace of cuDNN takes.
 Error with_attention_workspace(const Error& refused, const kernels::AttentionShape& shape);
 
-/// Of all ranks together: cuDNN's plans on each rank's GPU, by the engines that the first rank chose or that `made_with`, a checkpoint's
-/// record, names. What they are, for the record of this run. Error(usage) where a rank has another version or GPU.
+/// Collective. Prepares cuDNN's execution plans on each rank's GPU, with the engines that `made_with` (the record in a checkpoint) names,
+/// or those that rank 0 chooses. Returns the record of this choice, to be kept with the run. Throws Error(usage) if a rank has another
+/// version of cuDNN or another kind of GPU than rank 0.
 std::string prepare_attention(const kernels::AttentionShape& shape, const ChosenDevice& device, MemoryPool& pool, const Peers& peers,
                               const std::string& made_with);
 

@@ -92,7 +92,7 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
                 fmt::format("[budgets] expected --device-memory of at most {} (free on {}, less {}, for each rank that shares it), got {}: "
                             "lower it, or end what else runs there (nvidia-smi tells)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
-  const bool of_this_node = gpu.free_bytes.has_value();  // else a plan is made for another, whose memory nobody can ask
+  const bool of_this_node = gpu.free_bytes.has_value();  // else the plan is for another node, whose memory is not known here
   if (of_this_node && host_bytes && *host_bytes > grant.bytes)
     throw Error(ErrorCode::refused,
                 fmt::format("[budgets] expected --host-memory of at most {}, the memory granted to this process (bounded "
@@ -114,7 +114,7 @@ ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   };
   peers.together(choose);
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);
-  peers.together(choose);  // again, now that all have opened theirs: who shares one has taken of its memory
+  peers.together(choose);  // again: every rank has opened its GPU by now, which takes memory from those that share it
   if (chosen.free_bytes) *chosen.free_bytes /= sharers;
   chosen.meeting = agree_on_meeting(config, {chosen.device, sharers > 1}, peers);
   if (chosen.meeting.nccl && chosen.free_bytes) {

@@ -1,4 +1,5 @@
-// What --device comes to on this node: the CPU, or one of its GPUs for each rank. Facts of GPUs come from device/device_query.h.
+// Resolves --device on this node: each rank computes on the CPU or on one of the node's GPUs. What is known about the GPUs comes from
+// device/device_query.h.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,41 +13,43 @@
 
 namespace spillway::app {
 
-/// What is never planned with of a GPU's free memory: for the driver, kernels' own needs and libraries.
+/// Bytes of a GPU's free memory that a plan never uses: they are left for the driver, for kernels and for libraries.
 constexpr i64 kGpuReserveBytes = 512 * kMiB;
 
 struct ChosenDevice {
   Device device;
   std::string name = "cpu";       // "cuda:0, NVIDIA H200"
-  std::string model;              // of a GPU: what its bits depend on
-  std::optional<i64> free_bytes;  // of a GPU, for this rank to plan with; unknown where a plan is made without the GPU
-  GpuMeeting meeting;             // of several ranks on GPUs
+  std::string model;              // the GPU's product name, on which the bits of its results depend; empty for the CPU
+  std::optional<i64> free_bytes;  // GPU memory that this rank may plan with; empty for a CPU, or when planning without the GPU
+  GpuMeeting meeting;             // how GPUs of several ranks exchange data
 };
 
-/// Of "cuda:2" the 2; none of what names no GPU of several.
+/// Returns the GPU number in a --device value: 2 for "cuda:2". Empty if the value names no number, as "cuda" and "cpu".
 std::optional<int> asked_gpu(const std::string& device);
 
-/// What is known of GPUs after opening the one that a rank would take: of so many a node the local rank's, or the one that --device names.
-/// With --device cpu nobody looks.
+/// Opens the GPU that a rank would use (the one that --device names, else number `local_rank` modulo the number of GPUs) and returns what
+/// is known about all GPUs. With --device cpu it opens none and reports none.
 GpuReport look_at_gpus(const ResourceConfig& config, int local_rank);
 
-/// Writes into `config` what was left open: the device ("cpu" or "cuda": the best that can be used here) and with it the precision, and
-/// what tf32 comes to. Error(usage) on tf32 where it cannot be.
+/// Fills in what `config` leaves open: the device ("cuda" if a GPU can be used here, else "cpu"), the precision, which depends on the
+/// device, and the tf32 settings that the precision implies. Throws Error(usage) if tf32 is asked for but cannot be used.
 void resolve_device(ResourceConfig& config, const GpuReport& report);
 
-/// Of a rank, after resolve_device(). Throws Error(usage) for a GPU that is not there or that this build has no code for, and Error(io) for
-/// one that cannot be used now: in one line with the cure. `planning`: no GPU is needed.
+/// Returns the device of the rank at `place`. Call it after resolve_device(). Throws Error(usage) if the GPU does not exist or this build
+/// has no code for it, and Error(io) if it cannot be used now; the message is one line that says what to do. With `planning` it also works
+/// on a node without GPUs.
 ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report, const RankPlace& place, bool planning = false);
 
-/// The budgets of a rank on a GPU: its free memory, and the grant. Those given must not be more, where the GPU is one of this node's.
-/// Error(refused); Error(usage) where nothing tells the GPU's.
+/// Returns the memory budgets of a rank on a GPU: by default all free GPU memory and all host memory of `grant`. `device_bytes` and
+/// `host_bytes` are the budgets that the user gave. Throws Error(refused) if they are more than the GPU and the node have. If the GPU is
+/// not on this node, only `device_bytes` tells its memory; Error(usage) if it is not given.
 Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
 
-/// Equal where two ranks share a GPU, or a slice of one.
+/// Returns a name for a GPU that is unique across nodes: two ranks get equal names only if they share one GPU (or one MIG slice of it).
 std::string gpu_of_node(const std::string& host_name, const GpuFacts& gpu);
 
-/// Of all ranks, each its own; those that share a GPU share its memory. And how these GPUs meet. All call it together, after
-/// resolve_device().
+/// Collective, to be called after resolve_device(). Returns the device of this rank and how the ranks' GPUs exchange data. Ranks that share
+/// a GPU get equal parts of its free memory.
 ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers);
 
 }  // namespace spillway::app

@@ -16,7 +16,7 @@ namespace spillway::app {
 namespace {
 
 constexpr const char *kNoPeers = "NCCL_P2P_DISABLE", *kPeerLevel = "NCCL_P2P_LEVEL", *kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
-constexpr int kLeastConnections = 16;  // for the lanes, the two of copies between GPU and host, and NCCL's own
+constexpr int kLeastConnections = 16;  // hardware queues for the lanes, the two host-device copy streams, and NCCL's streams
 static_assert(kLeastConnections >= parallel::kLanes + 2);
 
 bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
@@ -28,7 +28,8 @@ std::string problem_here(const MeetingPoint& mine) {
   return parallel::nccl_problem();
 }
 
-// The first rank's that has one, without the tag of who said it; with the rank's name where not all have the same.
+// Returns the problem of the lowest rank that has one, without the tag "[nccl]". It carries the rank's name unless all ranks have the same
+// problem.
 std::string first_problem(const std::string& mine, const Peers& peers) {
   const std::string tag = "[nccl] ";
   const std::vector<std::string> all = peers.gather(mine.starts_with(tag) ? mine.substr(tag.size()) : mine);
@@ -38,7 +39,7 @@ std::string first_problem(const std::string& mine, const Peers& peers) {
   return alike ? *first : peers.name(static_cast<int>(first - all.begin())) + ": " + *first;
 }
 
-// What one rank of a node has found out, or was told by the user, holds for all that are there.
+// Copies NCCL's peer-to-peer variables to all ranks of a node: local rank 0 may have set them, or the user in one rank's environment.
 void share_with_node(const Peers& peers) {
   for (const char* name : {kNoPeers, kPeerLevel}) {
     const char* mine = std::getenv(name);
@@ -49,11 +50,11 @@ void share_with_node(const Peers& peers) {
   }
 }
 
-// Empty where NCCL works; then `bytes` are what it needs.
+// Returns why NCCL cannot be used, or an empty text if it works; `bytes` is then the GPU memory that it needs.
 std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers, i64& bytes) {
   if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
   share_with_node(peers);
-  // Who is done early waits for the others' answers for as long as for any.
+  // The trial gets half of the timeout: a rank whose trial ends early waits in the next collective, with the whole timeout, for the others.
   const parallel::NcclTrial trial =
       parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2, leave_stuck);
   std::string problem = first_problem(trial.problem, peers);
@@ -62,8 +63,9 @@ std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, co
   return problem;
 }
 
-// Loading a kernel may wait for all that is on the GPU (CUDA Programming Guide, "Lazy Loading", its hazards), and queues on one connection
-// for each other: where what they wait for is an exchange, which waits for another rank in the same state, for ever.
+// Prevents deadlocks between ranks. Loading a kernel lazily may wait for all work on the GPU (CUDA Programming Guide, "Lazy Loading", on
+// its hazards), and streams that share a hardware queue wait for each other. If they wait for a collective, and the collective for another
+// rank in the same state, neither ever ends.
 void prepare_driver(Console& console) {
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   ::setenv(kConnections, "32", 0);
@@ -91,7 +93,8 @@ std::string peers_of_nccl() {
 
 }  // namespace
 
-// A communicator of the data-parallel ranks, who all send to each other, and one for each direction to either neighbour of the pipeline.
+// NCCL has one communicator for the data-parallel ranks, which all send to each other, and one for each direction to each pipeline
+// neighbour.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes) {
   const i64 stages = config.pipeline_stages, data_ranks = config.ranks / stages;
   const i64 of_data = data_ranks > 1 ? communicator_bytes + (data_ranks - 1) * pair_bytes : 0;

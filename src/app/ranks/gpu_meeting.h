@@ -1,5 +1,5 @@
-// How the GPUs of several ranks meet: from GPU to GPU over NCCL, or through host memory. What --communicator says comes to, the same on all
-// ranks.
+// Resolves --communicator for ranks on GPUs: they exchange data directly from GPU to GPU over NCCL, or through host memory. The choice is
+// the same on all ranks.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -13,39 +13,43 @@
 
 namespace spillway::app {
 
-/// What is not planned with of a GPU's memory where NCCL, whose buffers no pool counts, runs on it: as much as was seen, and no less than
-/// this, or on a small GPU a 32nd.
+/// Least number of bytes that a plan leaves free on a GPU for the buffers of NCCL, which no memory pool counts. On a small GPU a 32nd of
+/// its free memory is enough; if NCCL was seen to take more, that much is left free.
 constexpr i64 kLeastNcclBytes = 512 * kMiB;
 
+/// How the GPUs of the ranks exchange data.
 struct GpuMeeting {
-  bool nccl = false;
-  i64 nccl_bytes = 0;  // that NCCL takes, as was seen
-  double timeout_s = 60;
-  std::string text;  // for the log; empty where no GPUs meet
+  bool nccl = false;      // over NCCL; else through host memory
+  i64 nccl_bytes = 0;     // GPU memory that NCCL takes, from a trial
+  double timeout_s = 60;  // how long a rank waits for its peers
+  std::string text;       // one line for the log; empty if no GPUs exchange data
 
-  /// For which NCCL may take to let go of a GPU, after an error.
+  /// Seconds that NCCL may take to release the GPU after an error.
   double abort_s() const { return std::min(15.0, timeout_s); }
 };
 
-/// A rank's GPU, or its CPU, as far as it is of importance here.
+/// The device of one rank, with what decides whether NCCL can use it.
 struct MeetingPoint {
   Device device;
-  bool shared = false;  // by several ranks
+  bool shared = false;  // several ranks share this GPU
 };
 
-/// What NCCL takes of a rank's GPU: by what a communicator took that all ranks are in, and each pair that sends.
+/// Estimates the bytes of a rank's GPU that NCCL takes. A trial measured `communicator_bytes`, for one communicator of all ranks, and
+/// `pair_bytes`, for each pair of ranks that send to each other.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes);
 
-/// nccl: NCCL, or Error(usage) on all ranks in one line with the cure. auto: NCCL where each rank has a GPU of its own and bytes have gone
-/// over it from each to all. All ranks call it together.
+/// Collective. Decides how the GPUs exchange data. With --communicator nccl the result is NCCL, or Error(usage) on all ranks, in one line
+/// that says what to change. With auto it is NCCL if each rank has a GPU of its own and a trial, in which each sent bytes to all,
+/// succeeded.
 GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers);
-/// What `plan` takes it to be, which meets nobody. Error(usage) for nccl without GPUs.
+/// Predicts the result of agree_on_meeting() for the command `plan`, which has no peers to ask. Throws Error(usage) for nccl without GPUs.
 GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, const GpuReport& report);
 
-/// Before anything else uses a GPU. Of a node with several ranks the first one looks whether its GPUs reach each other (probe_peers());
-/// where they do not, NCCL is told not to have them try. Every rank that may talk over NCCL has all kernels loaded at the start and the
-/// most queues that the driver gives, unless the environment says otherwise: what loads while an exchange is on the GPU may wait for it,
-/// and queues that share a connection wait for each other. Error(io) where the driver hangs.
+/// Sets environment variables that keep NCCL from deadlocks. Call it before anything else uses a GPU. On a node with several ranks, local
+/// rank 0 tests whether the GPUs reach each other's memory (probe_peers()); if they do not, NCCL is told not to try. Every rank that may
+/// use NCCL loads all its kernels at the start and asks for the most hardware queues, unless the environment says otherwise: loading a
+/// kernel may wait for a collective that is on the GPU, and streams that share a queue wait for each other. Throws Error(io) if the driver
+/// hangs.
 void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher, Console& console);
 
 }  // namespace spillway::app

@@ -11,7 +11,8 @@
 namespace spillway::app {
 namespace {
 
-// torchrun keeps a store of its own at MASTER_PORT, unless rank 0 is to open one there.
+// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent already listens at MASTER_PORT (it keeps a store of
+// its own there), the next port is taken.
 std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
   const auto name = host.env("MASTER_ADDR"), text = host.env("MASTER_PORT");
   int port = 0;
@@ -20,28 +21,30 @@ std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
     throw Error(ErrorCode::usage,
                 "[rendezvous] expected MASTER_ADDR and MASTER_PORT, or --rendezvous tcp:HOST:PORT or file:PATH, got MASTER_ADDR \"" +
                     name.value_or("") + "\", MASTER_PORT \"" + text.value_or("") + "\"");
-  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;  // of one node
+  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;  // one node
   if (host.env("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
   return "tcp:" + (name->find(':') == name->npos ? *name : "[" + *name + "]") + ":" + std::to_string(port);
 }
 
-// "gpu[03-05,9],b1": gpu03.
+// Returns the first host of a Slurm node list: "gpu03" for "gpu[03-05,9],b1".
 std::string first_node(const std::string& nodes) {
   const size_t bracket = nodes.find('[');
   if (bracket == nodes.npos || bracket > nodes.find(',')) return nodes.substr(0, nodes.find(','));
   return nodes.substr(0, bracket) + nodes.substr(bracket + 1, nodes.find_first_of(",-]", bracket) - bracket - 1);
 }
 
-// Rank 0 is on the step's first node. Steps that share a node get different ports; who comes to the wrong one is told so by the token.
+// Returns the rendezvous address for ranks that srun started. Rank 0 is on the first node of the job step. The port is derived from the
+// step's id so that steps that share a node get different ports; should two collide, the token tells a rank that it reached the wrong run.
 std::string place_of_srun(const Host& host) {
   const std::string step = host.env("SLURM_JOB_ID").value_or("0") + "." + host.env("SLURM_STEP_ID").value_or("0");
   if (host.env("SLURM_STEP_NUM_NODES").value_or("1") == "1") return "unix:spillway-slurm-" + step;
-  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // below those that systems give out by themselves
+  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // below the ports that systems assign by themselves
   const u64 port = kFirstPort + RandomKey{}.derive(step).value % kPorts;
   return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
 }
 
-// What another user's processes cannot reach, the kernel guards; who comes through a network must know a secret.
+// Throws if the ranks meet over the network without a secret. Anyone can connect to a TCP port, so ranks must prove that they know
+// SPILLWAY_TOKEN; the other kinds of rendezvous are protected by the kernel against other users.
 void check_secret(const Launcher& launcher, const std::string& place, const Host& host) {
   constexpr size_t kLeastDigits = 16;
   if (!place.starts_with("tcp:") || host.env("SPILLWAY_TOKEN").value_or("").size() >= kLeastDigits) return;
@@ -54,7 +57,8 @@ void check_secret(const Launcher& launcher, const std::string& place, const Host
           "rank 0 tell it in a file, --rendezvous file:PATH on a filesystem that all see");
 }
 
-// torchrun starts all ranks anew under the same name, and so does Slurm a job that it queues again.
+// Returns the token that all ranks of this start share. It includes the restart counts, because torchrun restarts ranks under the same run
+// id and Slurm requeues a job under the same job id.
 std::string run_token(const Host& host) {
   if (const auto own = host.env("SPILLWAY_TOKEN")) return *own;
   std::string token;

@@ -1,4 +1,4 @@
-// The way of this process, started as one of several ranks, to its peers.
+// Connects this process, which was started as one of several ranks, with the other ranks.
 #pragma once
 #include <memory>
 
@@ -7,11 +7,12 @@
 
 namespace spillway::app {
 
-/// Where the ranks of this launcher meet without MPI, by --rendezvous and the environment; empty: MPI brings them together. Error(usage).
+/// Returns the rendezvous address of the ranks that `launcher` started ("unix:NAME", "tcp:HOST:PORT" or "file:PATH"), from --rendezvous and
+/// the environment. Empty if MPI connects the ranks. Throws Error(usage) if the environment lacks the address.
 std::string meeting_place(const Launcher& launcher, const std::string& rendezvous, const Host& host = {});
 
-/// This process's end of the group of all ranks; null for one rank. Waits for the others at most this long. Error(usage) where there is no
-/// way, Error(peer) naming who did not come.
+/// Returns this process's communicator for the group of all ranks; null for one rank. Waits at most `timeout_s` seconds for the others.
+/// Throws Error(usage) if there is no way to connect, and Error(peer) naming the ranks that did not arrive.
 std::unique_ptr<parallel::Communicator> join_ranks(const Launcher& launcher, double timeout_s, const std::string& rendezvous = "auto",
                                                    const Host& host = {});
 

@@ -14,7 +14,7 @@
 namespace spillway::app {
 namespace {
 
-// Those this thread may run on.
+// Returns the set of cores that this thread may run on, as a string of '0' and '1', one character for each core.
 std::string cores_text() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return "";
@@ -94,7 +94,7 @@ std::vector<i64> Peers::sum(std::vector<i64> numbers) const {
   return numbers;
 }
 
-// What is told: nothing, or the error's code and its text.
+// Each rank sends an empty text if `body` succeeded; otherwise the error's code, a space and its message.
 void Peers::together(const std::function<void()>& body) const {
   std::string told;
   if (all_) all_->works_alone();

@@ -1,6 +1,6 @@
-// The ranks of a run, as the program meets them outside of its steps: they tell each other texts, agree on numbers, and make what fails on
-// one of them fail on all in the same words. One rank alone is a value of it like any other. All ranks make the same calls in the same
-// order; one thread at a time, and never beside a step, which meets over the same communicator.
+// Communication between the ranks of a run outside of its training steps: ranks gather texts, reduce numbers, and turn an error on one rank
+// into the same error on all. It also works with a single rank. Every call is a collective: all ranks make the same calls in the same
+// order. Not thread-safe, and not to be used during a step, which uses the same communicator.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,46 +13,48 @@
 
 namespace spillway::app {
 
-/// Thrown on all ranks alike: nobody has to be told, and the first one prints it.
+/// An error that is thrown on all ranks at once, so no rank has to be told of it. Rank 0 prints it.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Which of how many ranks, of all and of those on this host; and how many of those may run on the same cores, and are threads of the same
-/// process, this one among them.
+/// The position of this rank among all ranks and among those on its host. `core_sharers` counts the ranks of this host that may run on the
+/// same cores, `process_ranks` those that are threads of the same process; both include this rank.
 struct RankPlace {
   int rank = 0, ranks = 1, local_rank = 0, local_ranks = 1, core_sharers = 1, process_ranks = 1;
 };
 
 class Peers {
  public:
-  /// `all`: this rank's end of the group of all; null: it is alone. `host` is what errors call this rank's machine by. Error(peer).
+  /// `all` is this rank's communicator for the group of all ranks; null if it is the only one. `host` is the name of this rank's machine in
+  /// error messages. Collective; throws Error(peer).
   explicit Peers(std::unique_ptr<parallel::Communicator> all = nullptr, std::string host = host_name());
 
   const RankPlace& place() const { return place_; }
   int rank() const { return place_.rank; }
   int ranks() const { return place_.ranks; }
   bool first() const { return place_.rank == 0; }
-  /// "rank 1 on host n3".
+  /// The name of a rank in messages, such as "rank 1 on host n3".
   std::string name(int rank) const;
-  /// Null for one rank.
+  /// The communicator of all ranks; null for one rank.
   parallel::Communicator* communicator() const { return all_.get(); }
 
-  /// Every rank's text, on all of them.
+  /// All-gather: returns every rank's text or numbers, in the order of ranks, on all of them.
   std::vector<std::string> gather(const std::string& mine) const;
   std::vector<std::vector<double>> gather(const std::vector<double>& mine) const;
-  /// The first rank's text.
+  /// Broadcast: returns the text that rank 0 passed.
   std::string from_first(const std::string& text) const;
-  /// The largest of each number over the ranks.
+  /// All-reduce: returns for each number the largest over the ranks.
   std::vector<i64> most(std::vector<i64> numbers) const;
-  /// Their sum.
+  /// All-reduce: returns for each number its sum over the ranks.
   std::vector<i64> sum(std::vector<i64> numbers) const;
 
-  /// Runs `body`, then waits for the others' end of it, however long they work without meeting anyone (Communicator::works_alone). Where it
-  /// failed on any rank, throws AgreedError on all: the lowest failed rank's error, with its name unless all failed alike.
+  /// Runs `body` on every rank and waits until all have finished it. A rank may work on it for long without a collective
+  /// (Communicator::works_alone). If it failed on any rank, throws AgreedError on all: the error of the lowest rank that failed, with the
+  /// rank's name unless all failed in the same way.
   void together(const std::function<void()>& body) const;
-  /// The others need not wait: what they wait for with this rank fails, quoting `what`.
+  /// Makes the collectives that other ranks wait for with this rank fail, with an error that quotes `what`, instead of timing out.
   void abort(const std::string& what) const;
 
   static std::string host_name();

@@ -1,5 +1,6 @@
-// What a rank tells the process that started it (supervise.h), on memory that both see, so that it is there when the rank is not any more:
-// what it is doing, its last step, and the error it ends with. Without such a process all of it does nothing. Thread-safe.
+// Reports of a rank to the process that started it (supervise.h): what it is doing, its last step, and the error it ends with. They are
+// kept in shared memory, so that they can still be read after the rank has died. Without a supervising process the report functions do
+// nothing. Thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,19 +13,19 @@ namespace spillway::app {
 enum class RankPhase : int { starting, meeting, preparing, training, evaluating, generating };
 const char* to_string(RankPhase phase);
 
-/// The supervisor's end.
+/// The supervisor's side: the shared memory with the reports of all ranks.
 class RankReports {
  public:
   explicit RankReports(int ranks);
-  /// For the environment of rank `rank`, whose process inherits descriptor().
+  /// The value of the environment variable SPILLWAY_REPORT for the ranks' processes, which inherit descriptor().
   std::string variable() const;
   int descriptor() const { return memory_.descriptor(); }
 
   RankPhase phase(int rank) const;
-  i64 step(int rank) const;  // 0: none yet
-  /// With an empty text: it said nothing.
+  i64 step(int rank) const;  // the last step that ended; 0: none yet
+  /// The error that the rank ended with; its text is empty if the rank reported none.
   Failure failure(int rank) const;
-  /// Of a run, where it keeps one; else empty.
+  /// The log file of the rank's run; empty if it reported none.
   std::string log_file(int rank) const;
   void set_failure(int rank, const Failure& failure) const;
 
@@ -32,12 +33,12 @@ class RankReports {
   parallel::SharedMemory memory_;
 };
 
-/// The rank's end.
+/// The rank's side: stores what the rank is doing, and its last step.
 void report_phase(RankPhase phase);
 void report_step(i64 step);
-/// Absolute: where whoever started the ranks writes what becomes of them.
+/// Reports the absolute path of the run's log, to which the supervisor appends how the ranks ended.
 void report_log_file(const std::string& path);
-/// Whether somebody will print it.
+/// Reports the error that this rank ends with. Returns whether there is a supervisor, which then prints it.
 bool report_failure(const Failure& failure);
 
 }  // namespace spillway::app

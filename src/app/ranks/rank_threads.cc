@@ -40,7 +40,7 @@ class Group {
         break;
       }
     }
-    ends.clear();  // of ranks that never began: the others know
+    ends.clear();  // closes the communicators of ranks that never began, so that the others do not wait for them
     wait_for_all();
     for (std::thread& thread : threads) thread.join();
     return verdict();
@@ -70,7 +70,7 @@ class Group {
     if (!changed_.wait_for(lock, std::chrono::duration<double>(given_.grace_s), all_ended)) leave();
   }
 
-  // They would use what the end of this process takes from them.
+  // Ends the process without running destructors: the threads that still run would use the objects that they destroy.
   [[noreturn]] void leave() {
     const Failure failure = failure_of(first_failure());
     console_.warn(fmt::format("{}; rank{} {} did not end within {} s of it", failure.text, running_.size() > 1 ? "s" : "",
@@ -78,7 +78,7 @@ class Group {
     ::_exit(static_cast<int>(failure.code));
   }
 
-  // Of the first rank that failed by itself, not for another's sake.
+  // Returns the exception of the first rank that failed by itself, not because another rank was gone.
   std::exception_ptr first_failure() const {
     const auto by_itself = [](const std::exception_ptr& failure) { return failure_of(failure).code != ErrorCode::peer; };
     const auto first = std::ranges::find_if(failures_, by_itself);
@@ -97,10 +97,10 @@ class Group {
 
   const RankThreads& given_;
   Console& console_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::vector<int> running_;
-  std::vector<std::exception_ptr> failures_;  // in the order of time
+  std::vector<std::exception_ptr> failures_;  // in the order in which they happened
   int status_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// Several ranks as threads of this process, which talk through its memory: --communicator local. As with processes (supervise.h), whatever
-// goes wrong in any of them is one error. A thread cannot be killed alone: what kills one kills all, and one that hangs is left behind.
+// --communicator local: several ranks run as threads of this process and communicate through its memory. As with ranks that are processes
+// (supervise.h), a failure of any rank is reported as one error. A thread cannot be killed alone: what kills one kills all, and if one
+// hangs, the process ends without waiting for it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,15 +12,16 @@ namespace spillway::app {
 
 struct RankThreads {
   int ranks = 2;
-  double timeout_s = 60;  // for a peer
-  double grace_s = 15;    // for the others to see that one has failed, and end
+  double timeout_s = 60;  // how long a rank waits for a peer
+  double grace_s = 15;    // how long the other ranks may take to end after one has failed
 };
 
-/// One rank's exit status. `end`: of the group of all; null for one rank.
+/// The work of one rank, which returns its exit status. `end` is the rank's communicator for the group of all ranks; null for one rank.
 using RankBody = std::function<int(int rank, std::unique_ptr<parallel::Communicator> end)>;
 
-/// Each rank on a thread of its own, until all have ended: the exit status they agree on. Throws what the first rank threw that failed by
-/// itself. Ends the process, after a warning that names them, when ranks do not end within the grace.
+/// Runs `body` for each rank on a thread of its own and waits until all have ended. Returns the largest of their exit statuses. Throws the
+/// exception of the first rank that failed by itself, not because of another rank. If ranks do not end within the grace period, prints a
+/// warning that names them and ends the process.
 int run_rank_threads(const RankThreads& threads, Console& console, const RankBody& body);
 
 }  // namespace spillway::app

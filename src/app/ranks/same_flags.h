@@ -1,18 +1,19 @@
-// All ranks were told the same: before anything that only equal ranks can do together.
+// Checks that all ranks run the same program with the same flags, before they do anything together that depends on it.
 #pragma once
 #include "app/flags/config.h"
 #include "app/ranks/peers.h"
 
 namespace spillway::app {
 
-/// What every rank must have alike beside its flags, by name: "program", "checkpoint to go on from".
+/// Named values that must be equal on all ranks, as the flags must: for example "program" and "checkpoint to go on from".
 using Facts = std::vector<NumberKey>;
 
-/// The version of this program and its linker's build id.
+/// Returns the version of this program and the build id that the linker gave it, under the name "program".
 NumberKey this_program();
 
-/// `flags`: to_json() of this rank's. Throws AgreedError(usage) on all ranks, naming the first key that differs, its values and the ranks.
-/// What concerns one node alone may differ: memory, scratch paths, threads.
+/// Collective. Compares `flags` (to_json() of this rank's flags) and `facts` across ranks. If they differ, throws AgreedError(usage) on all
+/// ranks, naming the first key that differs, its values and the ranks. Flags that concern one node alone may differ: memory, scratch paths,
+/// threads.
 void check_same_flags(const Peers& peers, const std::string& flags, const Facts& facts);
 
 }  // namespace spillway::app

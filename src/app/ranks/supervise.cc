@@ -38,18 +38,18 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("signal {} (SIG{})", signal, name);
 }
 
-// The signals that are waited for, not handled, while this lives.
+// Blocks the signals that the supervisor receives by waiting for them, not by a handler, as long as this object lives.
 class BlockedSignals {
  public:
   BlockedSignals() {
-    signal(SIGCHLD, SIG_DFL);  // who started us may have wanted to hear of no child
+    signal(SIGCHLD, SIG_DFL);  // our parent may have set it to SIG_IGN, with which no child could be waited for
     sigemptyset(&set_);
     for (const int one : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&set_, one);
     sigprocmask(SIG_BLOCK, &set_, &before_);
   }
   ~BlockedSignals() { restore(); }
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  /// 0 when none came in time.
+  /// Waits for one of the signals for at most `time` and returns its number; 0 if none arrived.
   int wait(Clock::duration time) const {
     const auto ns = std::max<i64>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count(), 0);
     const timespec limit{ns / 1'000'000'000, ns % 1'000'000'000};
@@ -85,9 +85,9 @@ class Supervisor {
   struct Rank {
     pid_t process = -1;
     bool ended = false, killed_here = false;
-    int status = 0;     // of waitpid
-    int order = 0;      // in which they ended, from 1
-    bool hung = false;  // stopped, or running on after all others had ended
+    int status = 0;     // from waitpid()
+    int order = 0;      // 1 for the rank that ended first, 2 for the next, ...; 0 while it runs
+    bool hung = false;  // it was stopped (SIGSTOP) and did not continue in time
     std::optional<Clock::time_point> stopped_since;
 
     bool by_signal() const { return ended && WIFSIGNALED(status); }
@@ -111,10 +111,10 @@ class Supervisor {
     }
   }
 
-  // In the new process.
+  // Runs in the child process: replaces it by this program as rank `rank`. The child is killed if the supervisor dies.
   [[noreturn]] void become(int rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor_) _exit(1);  // it died before that
+    if (getppid() != supervisor_) _exit(1);  // the supervisor died before prctl() took effect
     signals_.restore();
     const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
     for (const char* name : {"SPILLWAY_RANKS", "SPILLWAY_LOCAL_RANKS"}) set(name, std::to_string(given_.ranks));
@@ -135,7 +135,8 @@ class Supervisor {
     _exit(static_cast<int>(ErrorCode::io));
   }
 
-  // Ctrl-C reaches the ranks of a terminal without us: as another signal it is not their second.
+  // Forwards a signal to the ranks. A terminal's Ctrl-C reaches the ranks directly too, so hand_signal_on() forwards SIGINT as another
+  // signal, which a rank does not count as a second Ctrl-C.
   void hand_on(int signal) {
     if (signal == 0 || signal == SIGCHLD) return;
     if (signal == SIGINT && handed_on_ == SIGINT) leave();
@@ -161,7 +162,7 @@ class Supervisor {
     }
   }
 
-  // A terminal's Ctrl-Z stops us too: nobody hangs then.
+  // Warns that a rank was stopped. Only SIGSTOP counts: a terminal's Ctrl-Z (SIGTSTP) stops the supervisor and all ranks alike.
   void stopped(Rank& one, int signal) {
     if (signal != SIGSTOP || one.stopped_since) return;
     one.stopped_since = Clock::now();
@@ -172,12 +173,13 @@ class Supervisor {
   void ended(Rank& one, int status) {
     one.ended = true, one.status = status, one.order = ++ended_;
     one.stopped_since.reset();
-    if (one.code() == 128 + SIGINT) leave();  // two presses in a row may be one signal to us
+    if (one.code() == 128 + SIGINT) leave();  // two quick presses of Ctrl-C may reach us as one signal
     if (one.code() == static_cast<int>(ErrorCode::peer)) blame_who_is_stopped();
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
   }
 
-  // A rank has waited for another one in vain; its time may have begun before we saw the other one stop.
+  // Called when a rank timed out while it waited for another one. Its wait may have begun before we saw the other rank stop, so every rank
+  // that is stopped now counts as hung.
   void blame_who_is_stopped() {
     for (Rank& one : ranks_) one.hung |= one.stopped_since.has_value();
   }
@@ -202,16 +204,17 @@ class Supervisor {
     if (kill_at_) kill_those_who_wait();
   }
 
-  // A terminal's ranks got the second Ctrl-C too and say so themselves where they live long enough; here it is said for certain.
+  // Handles the second Ctrl-C: kills all ranks. On a terminal the ranks received it too and would print this message, but they may die
+  // before they do.
   void leave() {
     if (std::exchange(leaves_at_once_, true)) return;
     kill_all();
     const std::string text = "left without saving; what was saved before stands";
-    console_.log((console_.terminal() ? "\n" : "") + text);  // below a progress line that stands there
+    console_.log((console_.terminal() ? "\n" : "") + text);  // on a new line, below the progress line of a rank
     write_down(text);
   }
 
-  // For one who will not come.
+  // Kills the ranks that are still in the rendezvous: one of those they wait for is gone and will not arrive.
   void kill_those_who_wait() {
     for (Rank& one : ranks_) {
       if (one.ended || reports_.phase(number(one)) != RankPhase::meeting) continue;
@@ -230,13 +233,13 @@ class Supervisor {
 
   int verdict() const {
     if (leaves_at_once_) return 128 + SIGINT;
-    const Rank* first = nullptr;  // that went wrong by itself
+    const Rank* first = nullptr;  // the first rank that failed by itself, not because of another
     for (const Rank& one : ranks_) {
       const bool itself = one.is_dead() || (!one.is_well() && !one.by_signal() && one.code() != static_cast<int>(ErrorCode::peer));
       if (itself && (first == nullptr || (one.hung && !first->hung) || one.order < first->order)) first = &one;
     }
     if (first != nullptr && first->by_signal() && handed_on_ != 0 && is_handed_on(WTERMSIG(first->status)))
-      return 128 + handed_on_;  // before it could listen
+      return 128 + handed_on_;  // the forwarded signal killed a rank that had not installed its handlers yet
     if (first != nullptr && first->is_dead()) {
       const std::string certificate = death(*first);
       write_down("error: " + certificate);
@@ -248,7 +251,7 @@ class Supervisor {
     throw_said(static_cast<int>(ErrorCode::peer));
   }
 
-  // What a dead rank cannot write into the run's log itself.
+  // Appends a line to the run's log, which a rank that died cannot do itself.
   void write_down(const std::string& text) const {
     const std::string file = reports_.log_file(0);
     if (!file.empty()) std::ofstream(file, std::ios::app) << log_line(text);
@@ -256,7 +259,7 @@ class Supervisor {
 
   bool is_handed_on(int signal) const { return signal == handed_on_ || signal == SIGTERM; }
 
-  // The lowest rank's words for that exit status.
+  // Throws the error message of the lowest rank that ended with this exit status and reported one.
   [[noreturn]] void throw_said(int code) const {
     for (const Rank& one : ranks_) {
       const Failure said = reports_.failure(number(one));
@@ -303,7 +306,7 @@ class Supervisor {
   const BlockedSignals signals_;
   const RankReports reports_;
   const i64 oom_kills_;
-  std::string token_, meeting_;  // the secret, and a name that anyone on the node can see
+  std::string token_, meeting_;  // the ranks' secret; the rendezvous address, which anyone on the node can see
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> kill_at_;
   int ended_ = 0, handed_on_ = 0;

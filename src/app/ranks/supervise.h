@@ -1,6 +1,6 @@
-// Several ranks on this node without a launcher: processes of this program with the same arguments, which find each other by what stands in
-// their environment (launcher.h, join.h). Whoever started us deals with one process: signals are handed on, and what goes wrong in any rank
-// is one error. A rank that dies, stops or hangs ends all of them; none outlives this process.
+// Starts several ranks on this node without a launcher: as child processes of this program with the same arguments, which find each other
+// through environment variables (launcher.h, join.h). To its own parent this is one process: it forwards signals to the ranks and reports a
+// failure of any rank as one error. A rank that dies, is stopped or hangs ends all ranks, and no rank outlives this process.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,13 +12,14 @@ namespace spillway::app {
 
 struct Supervision {
   int ranks = 2;
-  std::vector<std::string> args;  // of every rank
-  double timeout_s = 60;          // for a stopped rank to go on
-  double grace_s = 15;            // for the others to see that one is gone, and end
+  std::vector<std::string> args;  // command-line arguments of every rank
+  double timeout_s = 60;          // how long a rank may be stopped (SIGSTOP) before all are ended
+  double grace_s = 15;            // how long the other ranks may take to end after one is gone
 };
 
-/// Until all have ended: the exit status they agree on. An Error is that of the first rank that failed by itself; Error(peer) names one
-/// that died or hung: what it was doing, its last step, the cause as far as known. The caller has one thread.
+/// Starts the ranks, waits until all have ended and returns the largest of their exit statuses. Throws the Error of the first rank that
+/// failed by itself. If a rank died or hung, throws Error(peer) with what the rank was doing, its last step, and the cause as far as it is
+/// known. The calling process must have no other thread.
 int supervise(const Supervision& supervision, Console& console, const Host& host);
 
 }  // namespace spillway::app
