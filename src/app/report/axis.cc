@@ -26,7 +26,7 @@ std::string duration(double seconds) {
   return seconds < 60 ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
 }
 
-// 1, 2 or 5 times a power of ten, no less.
+// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is not below `least`.
 double round_step(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1, 2, 5}) {
@@ -35,7 +35,7 @@ double round_step(double least) {
   return 10 * power;
 }
 
-// What a unit's round numbers are multiples of.
+// Returns the number that round values of this unit are multiples of: a power of 1024 for bytes, else 1.
 double base_of(double step, Unit unit) {
   if (unit != Unit::bytes) return 1;
   double base = 1;

@@ -14,9 +14,9 @@ namespace spillway::app {
 namespace {
 
 constexpr double kChartWidth = 520, kChartHeight = 250, kChartLeft = 66, kChartRight = 16, kChartTop = 12, kChartBottom = 36, kStrip = 10;
-constexpr size_t kMarked = 40;   // points that are marked each
-constexpr double kNear = 1.6;    // a limit so many times the greatest value is drawn with it
-constexpr double kDwarfed = 20;  // the greatest value beside the one in the middle: then the axis is logarithmic
+constexpr size_t kMarked = 40;   // a line with at most this many points may have a dot on each
+constexpr double kNear = 1.6;    // a limit is drawn if it is at most this many times the greatest value
+constexpr double kDwarfed = 20;  // the axis is logarithmic if the greatest value is above this many times the median
 
 struct Extent {
   double low = 0, high = 0;
@@ -74,7 +74,7 @@ class ChartDrawing {
     svg_ += '\n';
   }
 
-  // A flat line stands in the middle; limits that are near belong to the picture.
+  // Widens the range of the axes, so that a flat line lies in the middle and limits near the data are inside.
   void widen() {
     if (x_.high <= x_.low) x_.low -= 0.5, x_.high += 0.5;
     if (log_) {
@@ -111,7 +111,7 @@ class ChartDrawing {
         kChartWidth - kChartRight, kChartWidth - kChartRight, kChartHeight - 4);
   }
 
-  // What is planned is at most the budget: its name stands below its line, the budget's above.
+  // Draws the limits. The planned bytes are at most the budget, so the plan's name goes below its line and the budget's name above.
   void draw_limits() {
     for (const Chart::Limit& limit : chart_.limits) {
       if (!is_drawn(limit)) continue;

@@ -1,4 +1,4 @@
-// A chart of lines over the steps as an SVG of its own, that a page styles by classes. Pure functions.
+// Draws a line chart over the steps of a run as inline SVG. The page's style sheet colours it by class names. Pure functions.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,34 +12,34 @@ namespace spillway::app {
 struct ChartLine {
   std::string name;
   std::vector<Point> points;
-  int colour = 0;  // of the page's kLineColours
+  int colour = 0;  // index below kLineColours
   bool dashed = false, faint = false, marked = false;
 };
 
 struct Chart {
-  std::string title, what;  // what: one sentence for who cannot see it
+  std::string title, what;  // what: one sentence that describes the chart to screen readers
   Unit unit = Unit::number;
   std::vector<ChartLine> lines;
   struct Limit {
     std::string name;
     double value = 0;
-    bool below = false;  // where its name stands
+    bool below = false;  // its name is written below the line, else above it
   };
-  std::vector<Limit> limits;  // drawn where they are near what is drawn, else only named in the legend
+  std::vector<Limit> limits;  // horizontal lines; one far above the data is named in the legend only
   bool from_zero = false;
-  std::optional<bool> log;  // empty: where a few values dwarf the others
+  std::optional<bool> log;  // logarithmic axis; if empty, it is used when a few values dwarf the others
   struct Piece {
     double first = 0, last = 0;
     std::string kind;
   };
-  std::vector<Piece> strip;  // below the lines, what went on
+  std::vector<Piece> strip;  // coloured strip below the lines: which resource bound which steps
 };
 
 constexpr int kLineColours = 6;
 
-/// A figure with caption, legend and SVG; empty where no line has a point.
+/// Returns a figure element with caption, legend and SVG; empty if no line has a point.
 std::string figure(const Chart& chart);
-/// The class of a kind of work or resource in strips and timelines: "k-compute".
+/// Returns the CSS class that colours a kind of work or a resource in strips and timelines: "k-compute" for "compute".
 std::string kind_class(const std::string& kind);
 
 }  // namespace spillway::app

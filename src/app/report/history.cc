@@ -9,13 +9,14 @@ namespace {
 
 using offload::Tier;
 
-constexpr i64 kMostBounds = 240;  // pieces of a strip
+constexpr i64 kMostBounds = 240;  // most pieces of the strip that shows what bound the steps
 constexpr double kMostSum = 9e18;
-constexpr i64 kWarmUp = 2;  // steps of a process that its means leave out, as its audit does
+constexpr i64 kWarmUp = 2;  // first steps of a process that its means leave out, as its audit does
 
 i64 added(i64 sum, double more) { return static_cast<i64>(std::min(static_cast<double>(sum) + std::max(0.0, more), kMostSum)); }
 
-// Which lines count: where one goes back to an earlier step, all before it from that step on were given up.
+// Decides which lines count. When a line goes back to an earlier step, the run was restarted from there: all lines above it for that step
+// and later ones no longer count.
 class Kept {
  public:
   void line(i64 number, i64 step) {
@@ -23,11 +24,11 @@ class Kept {
     highest_ = step;
     first_ = first_ == 0 ? step : std::min(first_, step);
   }
-  // Afterwards: of each going back the lowest step of it and all later ones.
+  // Call it after the last line(). It gives each jump back the lowest step that it or any later jump went back to.
   void finish() {
     for (size_t n = backs_.size(); n-- > 1;) backs_[n - 1].second = std::min(backs_[n - 1].second, backs_[n].second);
   }
-  // Asked in ascending order of lines.
+  // Returns whether a line counts. Must be called in ascending order of line numbers.
   bool counts(i64 number, i64 step) {
     while (next_ < backs_.size() && backs_[next_].first <= number) ++next_;
     return next_ == backs_.size() || step < backs_[next_].second;
@@ -36,12 +37,12 @@ class Kept {
   i64 last() const { return highest_; }
 
  private:
-  std::vector<std::pair<i64, i64>> backs_;  // line, step
+  std::vector<std::pair<i64, i64>> backs_;  // jumps back to an earlier step: line number, step
   size_t next_ = 0;
   i64 first_ = 0, highest_ = 0;
 };
 
-// The columns that are read by name a line.
+// The columns that every line is asked for by name, looked up once.
 struct Columns {
   size_t tokens = metric("tokens"), positions = metric("positions"), samples = metric("samples"), skipped = metric("skipped"),
          clipped = metric("clipped");
@@ -122,7 +123,7 @@ class Building {
     }
   }
 
-  // Lines of a step whose process died tell its numbers, not its time.
+  // Adds a line to the means of its process. The line of a step whose process died has the step's numbers but no time, and is left out.
   void process(const MetricsLine& line) {
     if (!line.has(c_.step_ms) || !line.has(c_.began)) return;
     const i64 began = static_cast<i64>(line[c_.began]);
@@ -184,7 +185,7 @@ class Building {
   const std::optional<RunPlan>& plan_;
   const Columns c_;
   StepCost cost_;
-  i64 warmed_up_ = 0;  // steps of the last process that are left out
+  i64 warmed_up_ = 0;  // number of warm-up steps of the last process that were left out
   i64 strip_ = 1, strip_at_ = -1, strip_first_ = 0, strip_last_ = 0;
   std::map<std::string, i64> in_strip_;
 };

@@ -1,7 +1,7 @@
-// What metrics.jsonl tells of a run, read line by line: each number over the steps, its last, best and mean value, what bound the steps,
-// and the audit of the last process's. Memory is that of the charts, however long the run. A step that was run again (a start that went
-// back, a process killed between a line and its checkpoint) counts once, as its last line says. Half a line at the end is left out and
-// said, a damaged line is left out, counted and named. Values.
+// Reads the history of a run from metrics.jsonl, line by line: each number over the steps with its last, best and mean value, which
+// resource bound the steps, and the audit of the last process. Memory use depends on the charts, not on the length of the run. A step that
+// was run again (after a restart from an earlier checkpoint, or after a process was killed between a line and its checkpoint) counts once,
+// by its last line. An incomplete last line is left out and noted; damaged lines are left out, counted and named. Values.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -18,40 +18,41 @@ namespace spillway::app {
 struct History {
   static constexpr size_t kNamed = 5;
   i64 damaged = 0;
-  std::vector<i64> damaged_lines;  // the first of them, at most kNamed
-  bool torn = false;               // the last line is not whole
-  i64 run_again = 0;               // lines of steps that later lines tell of
+  std::vector<i64> damaged_lines;  // line numbers of the first damaged lines, at most kNamed
+  bool torn = false;               // the last line is incomplete
+  i64 run_again = 0;               // lines that do not count, because their step was run again later
 
-  i64 first_step = 0, last_step = 0, steps = 0;  // steps: lines that count
-  i64 tokens = 0, positions = 0;                 // without and with padding, which tokens of older programs have too
+  i64 first_step = 0, last_step = 0, steps = 0;  // steps: number of lines that count
+  i64 tokens = 0, positions = 0;                 // positions include padding; tokens do not, except in runs of older programs
   i64 samples = 0, skipped = 0, clipped = 0, redo = 0, not_finite = 0;
-  double seconds = 0;       // of the steps
-  std::vector<i64> starts;  // the steps before which a process began
-  i64 parts_lost = 0;       // steps that no line tells of, between the first and the last
+  double seconds = 0;       // sum over the steps
+  std::vector<i64> starts;  // for each process of the run: the step after which it began
+  i64 parts_lost = 0;       // steps between the first and the last that have no line
 
-  std::vector<Measure> measures = std::vector<Measure>(metric_names().size());  // by column, as is
-  std::vector<Series> series = std::vector<Series>(metric_names().size());
+  std::vector<Measure> measures = std::vector<Measure>(metric_names().size());  // by column, over all steps
+  std::vector<Series> series = std::vector<Series>(metric_names().size());      // by column, thinned for charts
   MetricsLine last;
 
-  /// Neighbouring steps that the same thing bound, most of the time.
+  /// A range of neighbouring steps, most of which were bound by the same resource.
   struct Bound {
     i64 first = 0, last = 0;
     std::string by;
   };
   std::vector<Bound> bounds;
   std::map<std::string, i64> bound_steps;
-  // Of the last process, but for the two steps that warm up where there are more:
+  // The members from here on cover the last process. Its first two steps, which warm up, are left out if it has more.
   Audit audit;
-  Phases phase_ms;                                        // their means
-  std::array<double, offload::kTiers> read{}, written{};  // and of bytes
-  double exchanged = 0, sent = 0;
-  i64 process_steps = 0;  // so many
+  Phases phase_ms;                                        // mean milliseconds a step
+  std::array<double, offload::kTiers> read{}, written{};  // mean bytes a step
+  double exchanged = 0, sent = 0;                         // mean bytes a step
+  i64 process_steps = 0;                                  // number of steps in these means
 
   const Measure& measure(std::string_view name) const { return measures[metric(name)]; }
   const Series& of(std::string_view name) const { return series[metric(name)]; }
 };
 
-/// `buckets`: of the charts. `plan`: what the audit sets beside the steps, where it is of their process. Error(io).
+/// Reads metrics.jsonl. Each chart keeps at most two points for each of `buckets` ranges of steps. The audit compares the steps with `plan`
+/// if it is the plan of the same process. Throws Error(io).
 History read_history(const std::filesystem::path& file, i64 buckets, const std::optional<RunPlan>& plan);
 
 }  // namespace spillway::app

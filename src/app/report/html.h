@@ -1,4 +1,4 @@
-// Words on a page: whatever comes from a file is text, never markup. Pure functions.
+// Text in an HTML page. Text that comes from a file is escaped, so that it never acts as markup. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,12 +6,12 @@
 
 namespace spillway::app {
 
-/// As text or as the value of an attribute; bytes that are no UTF-8, and control characters, become U+FFFD.
+/// Escapes text for use as content or as an attribute value. Control characters and bytes that are no valid UTF-8 become U+FFFD.
 std::string escaped(std::string_view text);
-/// The number as it was read, to its last bit, behind what is shown of it.
+/// Returns markup that shows the rounded text `shown` and carries the exact value as its data and tooltip.
 std::string exact(double value, std::string_view shown);
 
-/// A table; the first row is its head, cells are markup. Columns after the first `words` ones are numbers.
+/// Returns an HTML table. The first row is its head, and cells are markup. The first `words` columns hold words, all others numbers.
 std::string table(const std::vector<std::vector<std::string>>& rows, size_t words = 1);
 
 }  // namespace spillway::app

@@ -1,5 +1,5 @@
-// One line of metrics.jsonl as numbers in columns, those of its objects as "tier_bytes.device" and "phase_ms.forward". Keys of later
-// programs are passed over. One thread a MetricsLine.
+// One line of metrics.jsonl as numbers in columns. A number in a nested object has a column such as "tier_bytes.device" or
+// "phase_ms.forward". Unknown keys, which a later program may have written, are ignored. A MetricsLine is not thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,24 +9,24 @@
 
 namespace spillway::app {
 
-/// By column.
+/// Returns the names of all columns, in column order.
 const std::vector<std::string>& metric_names();
-/// The column of such a name. Error(bug) where there is none.
+/// Returns the column with this name. Throws Error(bug) if there is none.
 size_t metric(std::string_view name);
 
 struct MetricsLine {
-  std::vector<double> values;  // by column; NaN: the line does not say, or said that it was not finite
-  std::string bound_by;
-  bool not_finite = false;  // some number was not
+  std::vector<double> values;  // by column; NaN if the line has no such number, or it was not finite
+  std::string bound_by;        // the resource that bound the step
+  bool not_finite = false;     // the line says that some number was not finite
 
   i64 step() const { return static_cast<i64>(values[0]); }
   double operator[](size_t column) const { return values[column]; }
-  /// Whether it says so; `otherwise` where it does not.
+  /// Returns the column's value, or `otherwise` if the line does not have it.
   double or_else(size_t column, double otherwise) const;
   bool has(size_t column) const { return values[column] == values[column]; }
 };
 
-/// False: it is no JSON, or not of a step.
+/// Parses a line. Returns false if it is no JSON object, or has no step number.
 bool parse_metrics_line(std::string_view text, MetricsLine& line);
 
 }  // namespace spillway::app

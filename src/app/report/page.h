@@ -1,5 +1,5 @@
-// The report: one HTML page that needs nothing beside it, for screens from 400 to 1600 pixels, light or dark, and for paper. But for
-// write_page() pure functions of what was read.
+// The report of a run as one self-contained HTML page, for screens from 400 to 1600 pixels wide, in light or dark mode, and for paper. All
+// functions but write_page() are pure functions of what was read.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -10,14 +10,15 @@
 
 namespace spillway::app {
 
-/// `made`: when, in words.
+/// Return the HTML of a report on one or several runs, and of a report on a plan. `made` is the time of the report, as text.
 std::string report_page(std::span<const ReportedRun> runs, const std::string& made);
 std::string plan_page(const ReportedPlan& plan, const std::string& made);
 
-/// Writes a page, which replaces an older page of this program and nothing else. Error(usage): something else is there. Error(io).
+/// Writes a page. It replaces only an empty file or an older page of this program; throws Error(usage) if `file` is anything else.
+/// Error(io).
 void write_page(const std::filesystem::path& file, const std::string& page);
 
-/// Buckets of a chart of so many runs: the page stays small.
+/// Returns the number of buckets (ranges of steps) of each chart on a page of `runs` runs. It keeps the page small.
 i64 buckets_for(size_t runs);
 
 }  // namespace spillway::app

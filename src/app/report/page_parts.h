@@ -1,4 +1,4 @@
-// The parts of a page, each a section of markup, or nothing where there is nothing to show. Pure functions.
+// The parts of a report page. Each function returns one section of HTML, or an empty string if there is nothing to show. Pure functions.
 #pragma once
 #include <span>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace spillway::app {
 
-/// The head of the document up to the body's title; what a page ends with.
+/// Return the beginning of the document, up to the title in its body, and its end.
 std::string page_begin(const std::string& title, const std::string& made);
 std::string page_end();
 std::string section(const std::string& title, const std::string& body);
-/// A line of shell to be copied.
+/// Returns a box with a shell command that the reader can copy.
 std::string command_box(const std::string& command);
 
-/// Of one run or several: loss, held-out loss, learning rate, gradient norm, speed.
+/// Returns charts of one or several runs: training and validation loss, accuracy, gradient norm, learning rate, speed, time of a step.
 std::string progress_charts(std::span<const ReportedRun> runs);
 std::string summary_cards(const ReportedRun& run);
 std::string comparison(std::span<const ReportedRun> runs);
@@ -28,7 +28,7 @@ std::string audit_part(const ReportedRun& run);
 std::string help_part(const ReportedRun& run);
 std::string config_part(const ReportedRun& run);
 
-/// Of a plan before its run.
+/// Return what a plan says before its run: the bytes that a step moves, and a simulated step lane by lane.
 std::string planned_bytes(const RunPlan& plan);
 std::string planned_lanes(const RunPlan& plan, const Timeline& timeline, size_t most_bars);
 

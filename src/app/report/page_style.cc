@@ -1,5 +1,5 @@
-// How the page looks, and the little that moves on it: what lies under the pointer is named. Colours are told apart also by the
-// colour-blind (after Okabe and Ito), darker on white and brighter on black.
+// The style sheet and the script of a report page. The script names the values under the mouse pointer. The colours (after Okabe and Ito)
+// can be told apart by colour-blind readers; they are darker on white and brighter on black.
 #include <fmt/format.h>
 
 #include "app/node/version.h"

@@ -1,4 +1,4 @@
-// How far a run came: its figures, and the charts that several runs share.
+// The progress of a run: the cards with its main numbers, and the charts that several runs share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,12 +26,13 @@ double tokens_per_s(const ReportedRun& run) { return per_s(run, run.history.toke
 
 bool has_padding(const ReportedRun& run) { return run.history.positions > run.history.tokens; }
 
-// A line a run; `faint` ones beside it are of the same colour.
+// Describes a chart: one metric with a line for each run, and with `also` a second metric. With several runs the second line is dashed and
+// has the colour of its run.
 struct Wanted {
   const char *title, *what, *metric;
   Unit unit = Unit::number;
   bool from_zero = false;
-  const char* also = nullptr;  // another number on the same axis
+  const char* also = nullptr;  // a second metric on the same axis
   const char *name = "", *also_name = "";
   bool also_marked = false, also_dashed = false;
 };
@@ -70,7 +71,7 @@ std::string chart_of(std::span<const ReportedRun> runs, const Wanted& wanted, do
   return figure(chart);
 }
 
-// Keys that are not the same in all runs; where they lie and what is shown is of no interest.
+// Returns a table of the flags that differ between the runs, without those that only say where a run is stored or what it prints.
 std::string differences(std::span<const ReportedRun> runs) {
   const std::set<std::string> dull = {"out", "resume", "quiet", "json"};
   std::vector<std::vector<std::string>> rows(1, {"flag"});

@@ -1,4 +1,5 @@
-// What a report shows of a run, from its folder alone, while the run may be writing there; and of a plan before its run. Values.
+// The data that a report shows: of a run, read from its folder alone, while the run may be writing there; or of a plan before its run.
+// Values.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -13,25 +14,26 @@
 namespace spillway::app {
 
 struct ReportedRun {
-  std::string name;  // its path as it was given
+  std::string name;  // path of the run folder, as the user gave it
   RunStatus status;
   std::optional<RunPlan> plan;
   std::optional<Timeline> timeline;
   History history;
-  std::vector<std::pair<std::string, std::string>> config;  // keys and values, as text
-  std::string go_on;                                        // the command that goes on with the run
-  std::vector<std::string> notes;                           // what is missing or damaged
+  std::vector<std::pair<std::string, std::string>> config;  // keys and values of config.json, as text
+  std::string go_on;                                        // the shell command that continues the run
+  std::vector<std::string> notes;                           // sentences on what is missing or damaged in the folder
 };
 
-/// `buckets`: of the charts. Errors: Error(data) when there is no such folder, Error(usage) when it is no run's, Error(io).
+/// Reads the run folder `run`. Charts have `buckets` ranges of steps. Throws Error(data) if there is no such folder, Error(usage) if it is
+/// not a run folder, and Error(io).
 ReportedRun read_run(const std::filesystem::path& run, i64 buckets);
 
 struct ReportedPlan {
   RunPlan plan;
   Timeline timeline;
-  std::vector<std::string> lines;                      // the pace, in words
-  std::vector<std::vector<std::string>> alternatives;  // rows of text, with a head; empty: none
-  std::string command;
+  std::vector<std::string> lines;                      // sentences on the pace of training
+  std::vector<std::vector<std::string>> alternatives;  // other plans that fit: a head and rows of text; may be empty
+  std::string command;                                 // the command that trains like this
 };
 
 }  // namespace spillway::app

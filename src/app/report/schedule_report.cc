@@ -19,10 +19,10 @@ using parallel::RankTimes;
 using parallel::Schedule;
 using parallel::ScheduleRow;
 
-// As it stands in the table: the backward of an overlapped pair hangs on its forward.
+// Returns the text of action `i` in the table. In an overlapped pair of forward and backward, the second one is marked with "+".
 std::string label(const ScheduleRow& row, size_t i) { return (i > 0 && row[i - 1].overlaps_next ? "+" : "") + parallel::to_string(row[i]); }
 
-// Times fall on columns: every time a whole number, none of an action zero.
+// Returns whether every time is a whole number, so that a column of the table can be one unit of time.
 bool on_columns(const ScheduleReport& report) {
   const auto whole = [](double x) { return x == std::floor(x) && x < 1e6; };
   return whole(report.costs.transfer) && std::ranges::all_of(report.times.actions, [&](const auto& row) {

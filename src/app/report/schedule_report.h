@@ -1,4 +1,4 @@
-// A pipeline schedule for people and programs: text, JSON and SVG. Thread-safe: pure functions of a checked schedule and its times.
+// Prints a pipeline schedule as text, JSON or SVG. Thread-safe: pure functions of a checked schedule and its simulated times.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace spillway::app {
 
-/// Beyond so many actions the text and the JSON leave the table out, and a drawing is refused.
+/// With more than kMostShownActions actions, text and JSON leave the table out; with more than kMostDrawnActions, schedule_svg() throws.
 constexpr i64 kMostShownActions = 20'000, kMostDrawnActions = 200'000;
 
 struct ScheduleReport {
@@ -15,14 +15,15 @@ struct ScheduleReport {
   const parallel::ScheduleTimes& times;
 };
 
-/// The table (a row a rank, columns of one unit of time where all times are whole numbers, else actions in order), makespan, bubble, and
-/// each rank's busy and idle time and activations.
+/// Returns the schedule as a table with one row for each rank, then the makespan, the bubble, and each rank's busy and idle time and peak
+/// activations. If all times are whole numbers, a column of the table is one unit of time; otherwise a row lists its actions in order.
 std::string schedule_text(const ScheduleReport& report);
 std::string schedule_json(const ScheduleReport& report);
-/// A row a rank, an action a box as long as its time with its micro-batch in it. Throws Error(usage) on more than kMostDrawnActions.
+/// Draws one row for each rank. An action is a box whose width is its time, labelled with the number of its micro-batch. Throws
+/// Error(usage) for more than kMostDrawnActions.
 std::string schedule_svg(const ScheduleReport& report);
 
-/// All ranks' actions, idle slots left out.
+/// Returns the number of actions of all ranks, without idle slots.
 i64 action_count(const parallel::Schedule& schedule);
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// The drawing. Distances are pixels; what is called time is in the schedule's own unit.
+// Draws a pipeline schedule as SVG. Distances are in pixels; times are in the schedule's own unit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@ using parallel::ScheduleRow;
 
 constexpr double kLeft = 64, kTop = 34, kRow = 26, kBox = 22, kDigit = 6.5, kMargin = 12, kWidest = 30'000;
 
-// Apart also for the colour-blind: blue, orange, pink, green.
+// White for idle, then blue, orange, pink and green, which colour-blind readers can tell apart. Indexed by ActionKind.
 using Rgb = std::array<int, 3>;
 constexpr Rgb kColours[] = {{255, 255, 255}, {91, 143, 217}, {229, 134, 60}, {206, 109, 160}, {97, 170, 105}};
 
-// Later chunks are paler.
+// Returns the fill colour of an action. The later its chunk (the rank's model stage), the paler it is.
 std::string fill(ActionKind kind, i32 chunk, i32 chunks) {
   const double pale = chunks > 1 ? 0.62 * chunk / (chunks - 1) : 0;
   const Rgb base = kColours[static_cast<size_t>(kind)];
@@ -60,7 +60,7 @@ class Drawing {
     put(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>)", x, y, anchor, words);
   }
 
-  // The shortest action that takes time has room for the longest micro-batch number.
+  // Returns the scale at which the shortest action (of those that take time) has room for the longest micro-batch number.
   double pixels_per_time() const {
     double shortest = report_.times.makespan;
     for (const auto& row : report_.times.actions) {
@@ -99,7 +99,7 @@ class Drawing {
         kLeft + scale_ * start, y, scale_ * (end - start), kBox);
   }
 
-  // Ticks at 1, 2 or 5 times a power of ten, 60 pixels apart or more.
+  // Draws ticks that are at least 60 pixels apart, at multiples of 1, 2 or 5 times a power of ten.
   void draw_axis(double y) {
     if (scale_ <= 0) return;
     const double wanted = 60 / scale_, power = std::pow(10, std::floor(std::log10(wanted)));

@@ -1,5 +1,5 @@
-// A number over the steps of a run, thinned to what a chart can show: of each bucket of neighbouring steps the least and the greatest
-// value, so that no spike is lost. Steps come in ascending order. Values.
+// One metric over the steps of a run, thinned to what a chart can show. Of each bucket of neighbouring steps it keeps the least and the
+// greatest value, so that no spike is lost. Steps must be added in ascending order. Values.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -16,10 +16,10 @@ struct Point {
 class Series {
  public:
   Series() = default;
-  /// Of steps first..last, at most two points a bucket.
+  /// Covers steps first..last, with at most two points in each of `buckets` buckets.
   Series(i64 first, i64 last, i64 buckets) : first_(first), width_(std::max<i64>(1, (last - first) / std::max<i64>(1, buckets) + 1)) {}
 
-  /// NaN is none.
+  /// Adds a value. NaN and infinities are ignored.
   void add(i64 step, double value);
   void finish() { flush(); }
   const std::vector<Point>& points() const { return points_; }
@@ -33,7 +33,7 @@ class Series {
   std::vector<Point> points_;
 };
 
-/// Of all values, none left out.
+/// Statistics of a metric over all its finite values, without thinning.
 struct Measure {
   i64 count = 0;
   double sum = 0;

@@ -75,7 +75,8 @@ class TimelineDrawing {
   std::string svg_;
 };
 
-// A stage's blocks one after another are one bar of their micro-batch.
+// Joins neighbouring bars of the same kind and micro-batch, such as the blocks of a pipeline stage, into one if the gap between them is
+// below `gap_us`.
 std::vector<Bar> joined(const std::vector<Bar>& bars, double gap_us) {
   std::vector<Bar> out;
   for (const Bar& bar : bars) {

@@ -1,4 +1,4 @@
-// Lanes over time as an SVG of its own, a bar each thing that was done. Pure functions.
+// Draws a timeline as inline SVG: one row for each lane or rank, one bar for each operation. Pure functions.
 #pragma once
 #include <string>
 
@@ -6,9 +6,9 @@
 
 namespace spillway::app {
 
-/// Every lane of one rank that did anything. `most`: bars in all.
+/// Draws the lanes of one rank that were busy, one row each, with at most `most` bars in all.
 std::string lanes_figure(const Timeline& timeline, size_t rank, const std::string& caption, size_t most);
-/// What each rank computed, a row a rank, the number of its micro-batch on a bar.
+/// Draws what each rank computed, one row for each rank. A bar carries the number of its micro-batch. `most` limits the bars in all.
 std::string pipeline_figure(const Timeline& timeline, const std::string& caption, size_t most);
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// The time of day in words, for what is made now.
+// The current date and time as text, to be printed on what is made now.
 #pragma once
 #include <string>
 

@@ -42,7 +42,7 @@ std::optional<double> age_of(const fs::path& file) {
   return std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count());
 }
 
-// As many as fit, of eighths of a cell.
+// Draws `share` (0 to 1) as a bar that is `cells` characters wide, in steps of an eighth of a character.
 std::string bar(double share, size_t cells) {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const auto eighths = static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(8 * cells)));
@@ -52,7 +52,7 @@ std::string bar(double share, size_t cells) {
   return text + std::string(cells - eighths / 8 - (eighths % 8 > 0), ' ');
 }
 
-// The last values, the least at the bottom.
+// Draws the values as a sparkline: one character each, the least value lowest.
 std::string sparks(const std::vector<double>& values) {
   constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (values.empty()) return "";
@@ -195,7 +195,7 @@ std::string next_save(const TopView& v) {
   Cadence every;
   try {
     every = parse_cadence(v.save_every, "checkpoint_every");
-  } catch (const Error&) {  // of another version
+  } catch (const Error&) {  // another version of the program wrote it
     return "";
   }
   if (every.count < 1 || every.unit == Cadence::Unit::epochs) return "after each " + v.save_every;

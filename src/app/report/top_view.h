@@ -1,4 +1,5 @@
-// What `top` shows of a run: read from the run's folder alone, as text. Reading is quick however long the run: of metrics.jsonl the end.
+// What the command `top` shows of a run, read from its folder alone and printed as text. Reading is quick however long the run is, because
+// only the end of metrics.jsonl is read.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -15,19 +16,19 @@ struct TopView {
   std::string name;
   RunStatus status;
   std::optional<RunPlan> plan;
-  std::vector<MetricsLine> last;      // of the last steps, oldest first
-  std::string save_every;             // --checkpoint-every
-  std::optional<double> since_start;  // seconds since the process began to train, or had
+  std::vector<MetricsLine> last;      // metrics of the last steps, oldest first
+  std::string save_every;             // value of --checkpoint-every
+  std::optional<double> since_start;  // seconds since the last process of the run began
 };
 
-/// Errors: as read_run_status().
+/// Reads the run folder `run`. Throws the errors of read_run_status().
 TopView look_at(const std::filesystem::path& run);
 
-/// "step 12/400  loss 2.1 …", one line.
+/// Returns the state of the run as one line, such as "running step 12/400  loss 2.1 …".
 std::string top_line(const TopView& view);
-/// A screen of it, `columns` wide at the most.
+/// Returns the lines of a full-screen view, made for a terminal of `columns` columns.
 std::vector<std::string> top_screen(const TopView& view, size_t columns);
-/// "at step 500", "in 12 min"; empty: nobody knows.
+/// Returns when the next checkpoint is due: "at step 500" or "in 12 min"; empty if it is not known.
 std::string next_save(const TopView& view);
 
 }  // namespace spillway::app
