@@ -1,5 +1,6 @@
-// What a program that trains hears of its run, and may ask of it. All calls come on the thread of the first rank, between steps or before
-// the first, in order; what they throw ends the run as an error of training does. Values.
+// Callbacks for a program that trains through app::Training (training.h): it is told of steps, validations and checkpoints, and may ask the
+// run to stop. All callbacks are called in order on the thread of rank 0, between steps or before the first one. An exception from a
+// callback ends the run like an error in training. Values.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -10,40 +11,40 @@
 namespace spillway::app {
 
 struct StepEvent {
-  i64 step = 0, steps = 0;  // this one, from 1, of how many
-  double loss = 0;          // the mean over the counted targets of the global batch, before the update
+  i64 step = 0, steps = 0;  // number of this step, from 1, and of all steps
+  double loss = 0;          // mean over the targets of the global batch that contribute to the loss, before the update
   double grad_norm = 0, learning_rate = 0, seconds = 0;
-  i64 tokens = 0;        // without padding; images, of image models
-  i64 positions = 0;     // with it
-  bool skipped = false;  // its gradients were not finite
+  i64 tokens = 0;        // tokens without padding; for image models the number of images
+  i64 positions = 0;     // tokens with padding
+  bool skipped = false;  // the update was skipped because the gradients were not finite
 };
 
 struct ValidationEvent {
   i64 step = 0;
   double loss = 0;
-  std::optional<double> accuracy;  // of image models
-  bool best = false;               // no loss of this run was lower
+  std::optional<double> accuracy;  // from 0 to 1; only for image models
+  bool best = false;               // no validation loss of this run was lower
 };
 
 struct SaveEvent {
   i64 step = 0;
-  std::filesystem::path checkpoint;  // durable
+  std::filesystem::path checkpoint;  // it is on stable storage
 };
 
 struct TrainCallbacks {
   std::function<void(const StepEvent&)> on_step;
   std::function<void(const ValidationEvent&)> on_validate;
   std::function<void(const SaveEvent&)> on_save;
-  /// Asked after each step, and between micro-batches of a validation and tokens of a sample, which it breaks off: true stops the run as
-  /// Ctrl-C does, saved, to be gone on with.
+  /// Called after each step, and between the micro-batches of a validation and the tokens of a sample, which are then broken off. Returning
+  /// true stops the run as Ctrl-C does: it is saved and can be continued.
   std::function<bool()> wants_stop;
-  /// Asked between the parts of what comes before the first step, which may take minutes: true stops there, with nothing trained.
+  /// Called during the preparations for the first step, which may take minutes. Returning true ends the run before anything is trained.
   std::function<bool()> gives_up;
-  /// Above 0: the run is over, as after its last step, once so many validations in a row were no better than the best. A run that goes on
-  /// counts those of earlier starts.
+  /// Early stopping. If above 0, the run ends, as after its last step, when this many validations in a row were not better than the best
+  /// one. A run that is continued also counts the validations of earlier starts.
   i64 patience = 0;
-  /// A checkpoint of each best validation, which stays beside the newest ones of --keep; best.json in the run's folder names it. It also
-  /// stays where a later start, by the command too, does not ask for this.
+  /// If true, the checkpoint of the best validation is kept in addition to the newest ones that --keep asks for; best.json in the run
+  /// folder names it. A later start of the run keeps it too, even if it does not ask for it.
   bool keep_best = false;
 };
 

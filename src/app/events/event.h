@@ -1,6 +1,7 @@
-// Records of TensorBoard's event files: https://github.com/tensorflow/tensorboard, tensorboard/compat/proto/event.proto and summary.proto,
-// in protobuf's wire format (https://protobuf.dev/programming-guides/encoding), framed as TFRecord does: the length, its masked CRC-32C,
-// the bytes, theirs. A file is the first event and any number of others. Pure functions.
+// Makes the records of TensorBoard's event files (https://github.com/tensorflow/tensorboard, tensorboard/compat/proto/event.proto and
+// summary.proto). A record is a message in protobuf's wire format (https://protobuf.dev/programming-guides/encoding), framed as a TFRecord:
+// its length, the masked CRC-32C of the length, its bytes, the masked CRC-32C of the bytes. A file is first_event() followed by any number
+// of other events. Pure functions.
 #pragma once
 #include <span>
 #include <string>
@@ -12,18 +13,19 @@
 
 namespace spillway::app {
 
-/// The bytes as one TFRecord.
+/// Returns `bytes` framed as one TFRecord.
 std::string framed(std::string_view bytes);
 
-/// The first record of a file. `wall_time`, here and below: seconds since 1970.
+/// Returns the record that every file begins with. `wall_time` is in seconds since 1970, here and below.
 std::string first_event(double wall_time);
-/// A start of the run, whose first step this is: what older files have of it and of later ones no longer counts.
+/// Returns the record of a start of the run at `step`. TensorBoard then ignores what older files contain for this and later steps.
 std::string start_event(double wall_time, i64 step);
-/// In TensorBoard a number is a float32.
+/// Returns the record of a step's numbers. They are stored as float32, the type that TensorBoard has for them.
 std::string scalars_event(double wall_time, i64 step, std::span<const Scalar> scalars);
-/// A sample for the page of texts, which reads Markdown, and UTF-8 alone: what is none becomes U+FFFD.
+/// Returns a record for TensorBoard's page of texts, which shows Markdown. `text` is shown verbatim; bytes that are no valid UTF-8 become
+/// U+FFFD.
 std::string text_event(double wall_time, i64 step, std::string_view tag, std::string_view text);
-/// For the pages of histograms and of distributions. In it a number is a double.
+/// Returns a record for TensorBoard's pages of histograms and distributions. Its numbers are stored as doubles.
 std::string histogram_event(double wall_time, i64 step, std::string_view tag, const Histogram& histogram);
 
 }  // namespace spillway::app

@@ -1,6 +1,6 @@
-// A file that grows by whole pieces on days when the disk is full: what it does not take waits in memory, in its order, for the next piece
-// that it takes. What lies on the disk is always the beginning of what was appended: a piece of which only a part is there is written again
-// from its own beginning, so that nothing ever follows half of one. One thread, but for sync().
+// A file that is appended to piece by piece and survives a full disk. A piece that cannot be written waits in memory and is tried again, in
+// order, with the next append. The file always holds a prefix of what was appended: a piece that was written only in part is written again
+// from its beginning, so nothing ever follows half a piece. Not thread-safe, except for sync().
 #pragma once
 #include <limits>
 #include <string>
@@ -13,28 +13,29 @@ namespace spillway::app {
 
 class GrowingFile {
  public:
-  /// Of `file` the first `bytes` are whole. `most_waiting`: bytes; beyond them a piece that would wait is lost, and counted.
+  /// Appends to `file` behind its first `bytes` bytes. At most `most_waiting` bytes wait in memory; a piece that would exceed them is
+  /// dropped and counted by lost().
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
-  /// What waits is tried once more.
+  /// Tries once more to write the pieces that wait.
   ~GrowingFile();
   GrowingFile(GrowingFile&&) = default;
   GrowingFile& operator=(GrowingFile&&) = delete;
 
   void append(std::string_view piece);
   bool waits() const { return !waiting_.empty(); }
-  /// While it waits: why.
+  /// The error of the last write; meaningful while waits() is true.
   const std::string& why() const { return why_; }
   i64 lost() const { return lost_; }
   std::string name() const { return file_.path().filename().string(); }
-  /// What does not wait is on stable storage. Error(io).
+  /// Flushes everything that was written, but not what waits, to stable storage. Throws Error(io).
   void sync() { file_.sync(); }
 
  private:
   void write();
 
   data::File file_;
-  i64 bytes_;     // whole pieces
-  i64 lost_ = 0;  // pieces
+  i64 bytes_;     // size of the file up to the last piece that was written completely
+  i64 lost_ = 0;  // number of pieces that were dropped
   const size_t most_waiting_;
   std::string waiting_, why_;
 };

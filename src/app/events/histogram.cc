@@ -9,20 +9,20 @@
 namespace spillway::app {
 namespace {
 
-// A finite float is a whole number below 2^24 times two to the power of its exponent, less 150 (of the smallest: as of exponent 1).
+// A finite float is an integer below 2^24 times 2^(exponent - 150), where exponent is its biased exponent, and 1 for a subnormal number.
 constexpr size_t kExponents = 255;
 constexpr u32 kFraction = (u32{1} << 23) - 1;
-constexpr unsigned kHalf = 24;  // bits of a square's lower half
+constexpr unsigned kHalf = 24;  // number of bits in the lower half of a square
 
 int power_of(size_t exponent) { return std::max(static_cast<int>(exponent), 1) - 150; }
 
-// In sums_: how many are not finite, then by exponent the sums of those whole numbers and of both halves of their squares, then the
-// buckets.
+// Layout of sums_: the number of values that are not finite; for each exponent the sum of the integers above, then of the lower and of the
+// upper halves of their squares; then the counts of the buckets.
 enum Place : size_t { kNotFinite, kValues, kLower = kValues + kExponents, kUpper = kLower + kExponents, kBuckets = kUpper + kExponents };
-// In largest_: the highest value, and the lowest with its sign turned.
+// Layout of largest_: the highest value, and the negated lowest value.
 enum : size_t { kHighest, kLowest };
 
-// As large as the float among floats.
+// Maps a float to an integer, such that the integers have the order of the floats. value_of() is the inverse.
 i64 order_of(float value) {
   const i64 size = std::bit_cast<u32>(value) & 0x7fffffffu;
   return std::signbit(value) ? -size : size;
@@ -47,12 +47,12 @@ u16 bucket_among(const std::vector<double>& limits, float value) {
   return static_cast<u16>(std::ranges::upper_bound(limits, double{value}) - limits.begin());
 }
 
-// The floats that share sign, exponent and the upper four bits of the fraction are a cell: at most a sixteenth apart, so that there is one
-// limit among them at most.
+// A lookup table speeds up counting. Floats with the same sign, exponent and upper four fraction bits form a cell. They differ by at most a
+// sixteenth, and limits by a tenth, so a cell contains at most one limit.
 constexpr unsigned kCellShift = 19;
 using FirstBuckets = std::array<u16, (1 << (32 - kCellShift))>;
 
-// By cell the bucket of its lowest value.
+// Returns for each cell the bucket of its lowest value.
 FirstBuckets make_first_buckets() {
   FirstBuckets first{};
   for (u32 cell = 0; cell < first.size(); ++cell) {

@@ -1,7 +1,8 @@
-// How the values of a tensor are spread, as TensorBoard shows it: counted in the buckets of TensorFlow's writer (core/lib/histogram), of
-// which limit k above zero is 1e-12 multiplied k times by 1.1, up to 1e20, and then the largest double; those below zero are their
-// negatives, and zero is a limit too. A bucket has the values from the limit before its own (inclusive) to its own (exclusive).
-// All that is kept are whole numbers, so that it does not matter who counted which part of a tensor, or in which order. A value of 19 KB.
+// A histogram of the values of a tensor, as TensorBoard shows it. The buckets are those of TensorFlow's writer (core/lib/histogram): the
+// k-th positive limit is 1e-12 multiplied k times by 1.1, up to 1e20, then comes the largest double; the negative limits mirror the
+// positive ones, and zero is a limit too. A bucket holds the values from the previous limit (inclusive) to its own limit (exclusive).
+// All state consists of integers, so the result does not depend on which process counted which part of a tensor, or in which order. A value
+// of 19 KB.
 #pragma once
 #include <span>
 #include <vector>
@@ -17,30 +18,32 @@ class Histogram {
  public:
   Histogram();
 
-  /// Less than 2^39 in all.
+  /// Counts values. A histogram can hold less than 2^39 values in all.
   void add(std::span<const float> values);
-  /// What was counted of another part of the tensor.
+  /// Adds the counts of another part of the tensor.
   void add(const Histogram& other);
 
-  /// All that it is, for parts that other processes count: numbers that are to be added up, and numbers the largest of which is to be
-  /// taken.
+  /// The whole state, for merging with the histograms of other processes: all-reduce sums() by addition and largest() by maximum.
   std::vector<i64>& sums() { return sums_; }
   std::vector<i64>& largest() { return largest_; }
 
+  /// The number of values that are NaN or infinite.
   i64 not_finite() const;
-  /// Values that are finite. What follows is of these alone.
+  /// The number of finite values. The functions below consider these alone.
   i64 count() const;
-  /// 0 of none.
+  /// The smallest and the largest value; 0 if there is none.
   double min() const;
   double max() const;
-  /// Exact among values of one exponent; then fp64, from the smallest exponent to the largest.
+  /// Sums of the values and of their squares. Values with the same binary exponent are summed exactly; these sums are then added in fp64,
+  /// from the smallest exponent to the largest.
   double sum() const;
   double sum_of_squares() const;
 
   struct Buckets {
     std::vector<double> limits, counts;
   };
-  /// From the first bucket that is not empty to the last; between them neighbours that are empty are one. Of no value a single empty one.
+  /// Returns the buckets from the first to the last that is not empty. Neighbouring empty buckets between them are merged into one. Without
+  /// any value the result is a single empty bucket.
   Buckets buckets() const;
 
  private:

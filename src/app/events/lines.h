@@ -1,5 +1,5 @@
-// The lines of a text file, from its beginning to where it ended when it was opened: what a writer adds meanwhile is not seen. Holds one
-// line at a time. One thread.
+// Reads the lines of a text file, from its beginning to the end that it had when it was opened; lines that are appended later are not seen.
+// Holds one line in memory at a time. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -13,16 +13,16 @@ class Lines {
  public:
   static constexpr size_t kLongest = 1 << 20;
 
-  /// Error(data) when it cannot be opened, or is no file.
+  /// Throws Error(data) if `file` cannot be opened or is not a file.
   explicit Lines(const std::filesystem::path& file);
 
   struct Line {
     i64 number = 0;  // from 1
     std::string text;
-    bool ends = true;       // by a line feed; the last one may not
-    bool too_long = false;  // more than kLongest: its text is left out
+    bool ends = true;       // it ends with a line feed; the last line may not
+    bool too_long = false;  // it has more than kLongest bytes, and `text` is empty
   };
-  /// False: there is none left. Error(io).
+  /// Reads the next line. Returns false if there is none left. Throws Error(io).
   bool next(Line& line);
   void rewind();
 

@@ -1,5 +1,5 @@
-// The lines of a text file from its last to its first, for files that grow for months and of which only the end matters. Holds one line and
-// 64 KiB. One thread.
+// Reads the lines of a text file from the last to the first, for files that grow for months and of which only the end matters. Holds one
+// line and 64 KiB in memory. Not thread-safe.
 #pragma once
 #include <string>
 
@@ -10,34 +10,34 @@ namespace spillway::app {
 
 class LinesBackward {
  public:
-  /// A line of more bytes is told by its place alone.
+  /// Most bytes of a line. Of a longer line only the position is returned, not the text.
   static constexpr i64 kLongest = 1 << 20;
 
-  /// `file` must outlive it, and what it held when it was opened must stay.
+  /// `file` must outlive this object, and the bytes that it has now must not change.
   explicit LinesBackward(const data::File& file) : file_(file), end_(file.size_bytes()) {}
 
   struct Line {
-    i64 begin = 0, end = 0;  // bytes of the file, the line feed included
-    bool ends = false;       // by a line feed; only the file's last line may not
-    std::string text;        // without the line feed; empty where the line is longer than kLongest
+    i64 begin = 0, end = 0;  // byte offsets in the file; the line feed is included
+    bool ends = false;       // it ends with a line feed; only the file's last line may not
+    std::string text;        // without the line feed; empty if the line is longer than kLongest
   };
-  /// False: there is none left. Error(io).
+  /// Reads the line before. Returns false if there is none left. Throws Error(io).
   bool next(Line& line);
 
  private:
   const data::File& file_;
-  i64 end_;            // of what is left
-  i64 begin_ = 0;      // of what `piece_` holds
-  std::string piece_;  // some bytes of the file
+  i64 end_;            // bytes of the file before the last line that was returned
+  i64 begin_ = 0;      // offset in the file of the first byte of `piece_`
+  std::string piece_;  // the part of the file that was read last
 };
 
-/// The last line of a step up to `step`, of those that end.
+/// The result of last_line_of().
 struct LastLine {
-  i64 step = 0;            // 0: there is none
-  i64 begin = 0, end = 0;  // bytes of the file
+  i64 step = 0;            // 0: there is no such line
+  i64 begin = 0, end = 0;  // byte offsets in the file
   std::string text;
 };
-/// `step_of`: the step that a line is of, below 1 if of none.
+/// Returns the last complete line whose step is from 1 to `step`. `step_of` returns the step of a line, or a number below 1 if it has none.
 LastLine last_line_of(const data::File& file, i64 step, i64 (*step_of)(const std::string& line));
 
 }  // namespace spillway::app

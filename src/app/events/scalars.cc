@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr u64 kMostStep = 9'000'000'000'000'000;
 
 struct Named {
-  std::vector<std::string> path;  // in the line
+  std::vector<std::string> path;  // keys that lead to the number in the line's JSON
   std::string tag;
 };
 
@@ -70,14 +70,15 @@ const std::vector<Named>& named() {
 const Json* find(const Json& line, const std::vector<std::string>& path) {
   const Json* at = &line;
   for (const std::string& key : path) {
-    const auto found = at->find(key);  // of what is no object: none
+    const auto found = at->find(key);  // finds nothing if it is not an object
     if (found == at->end()) return nullptr;
     at = &*found;
   }
   return at;
 }
 
-// Null is a number that is not finite, as the line's "nonfinite" says; of matmul_share, which always is, one that is not known.
+// Returns a number of the line, if it has it. A null stands for a number that is not finite; the line's key "nonfinite" says which.
+// matmul_share is always finite: its null means that it is not known.
 std::optional<double> number_of(const Json& line, const Named& one) {
   const Json* value = find(line, one.path);
   if (value == nullptr) return {};

@@ -1,5 +1,5 @@
-// The numbers of a line of metrics.jsonl as one list, named and grouped as TensorBoard shows them: what event files and metrics.csv have.
-// Pure functions.
+// The numbers of a line of metrics.jsonl as one flat list, named and grouped as TensorBoard shows them. Event files and metrics.csv are
+// written from it. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,27 +9,28 @@
 namespace spillway::app {
 
 struct Scalar {
-  std::string tag;  // "validation/loss"
+  std::string tag;  // name in TensorBoard, such as "validation/loss"
   double value = 0;
   bool operator==(const Scalar&) const = default;
 };
 
 struct StepScalars {
   i64 step = 0;
-  std::vector<Scalar> scalars;  // in the order of scalar_tags(), without those that the line does not have
+  std::vector<Scalar> scalars;  // in the order of scalar_tags(); numbers that the line does not have are left out
 };
 
-/// All that there may be, in their order.
+/// Returns the tags of all scalars that a line may have, in their order.
 const std::vector<std::string>& scalar_tags();
 
-/// Of a line of this program or an older one. A step of 0: it is none.
+/// Returns the numbers of a line of metrics.jsonl, which this program or an older one wrote. The result's step is 0 if it is no such line.
 StepScalars scalars_of(const std::string& metrics_line);
 
-/// The step of a line of metrics.jsonl, and of a row of metrics.csv. 0: it is of none.
+/// Return the step of a line of metrics.jsonl, and of a row of metrics.csv; 0 if it has none.
 i64 step_of_line(const std::string& metrics_line);
 i64 step_of_row(const std::string& csv_row);
 
-/// Of metrics.csv, each with its end of line: all tags, and a step's values, empty where it has none.
+/// Return the header of metrics.csv, which has all tags, and the row of a step; each ends with a line feed. A cell is empty if the step
+/// does not have the number.
 std::string csv_header();
 std::string csv_row(const StepScalars& step);
 

@@ -27,7 +27,7 @@ constexpr size_t kMostWaiting = 16 * kMiB;
 
 double wall_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// Of an event file's name; -1: it is none.
+// Returns the seconds since 1970 in the name of an event file; -1 if it is no such name.
 i64 seconds_of(const std::string& name) {
   if (!name.starts_with(kBegin)) return -1;
   const std::string digits = name.substr(std::string_view(kBegin).size(), kDigits);
@@ -42,7 +42,7 @@ GrowingFile open_events(const fs::path& run, i64 step, const std::string& config
   return events;
 }
 
-// Makes the file from all lines of metrics.jsonl.
+// Writes metrics.csv from all lines of metrics.jsonl.
 void make_csv(const fs::path& run) {
   constexpr size_t kWrittenAtOnce = 1 * kMiB;
   data::AtomicFile csv(run / "metrics.csv", data::Existing::overwrite);
@@ -62,8 +62,8 @@ void make_csv(const fs::path& run) {
   csv.commit();
 }
 
-// Up to the row of `step`, which is the last one of metrics.jsonl, or without any row for 0. A file with other columns or without that row
-// is made anew.
+// Opens metrics.csv and cuts it after the row of `step`, the last step in metrics.jsonl; for step 0 it has no rows. A file with other
+// columns, or without that row, is made again from metrics.jsonl.
 GrowingFile open_csv(const fs::path& run, i64 step) {
   const fs::path path = run / "metrics.csv";
   std::error_code unseen;

@@ -1,5 +1,6 @@
-// What a run leaves in its folder for other programs to watch, beside metrics.jsonl and with its numbers: an event file of TensorBoard for
-// each start, and metrics.csv. Nothing of it disturbs the run: what cannot be written is said once, and done without. One thread.
+// Writes the files in a run's folder with which other programs watch it, from the numbers in metrics.jsonl: one TensorBoard event file for
+// each start, and metrics.csv. A failure never disturbs the run: what cannot be written is reported once, and the run goes on without it.
+// Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,23 +13,26 @@
 
 namespace spillway::app {
 
+/// The files that the user asked for.
 struct WatchWish {
   bool tensorboard = false, metrics_csv = false;
 };
 
 class Watching {
  public:
-  /// `step`: of the last line of metrics.jsonl (0: there is none). What older event files have of later steps no longer counts, and
-  /// metrics.csv is made from these lines; one that is there is kept up whether or not it is wanted now. `config`: the run's, in JSON.
+  /// Opens the files in the folder `run`. `step` is the step of the last line of metrics.jsonl; 0 if it has none. TensorBoard ignores what
+  /// older event files have for later steps, and metrics.csv is cut after this step, or made again from metrics.jsonl. A metrics.csv that
+  /// exists is continued even if `wish` does not ask for it. `config` is the run's configuration as JSON.
   Watching(const std::filesystem::path& run, WatchWish wish, i64 step, const std::string& config);
 
-  /// Of what is wanted and cannot be made, a line each.
+  /// One sentence for each file that was asked for and could not be opened.
   const std::vector<std::string>& missing() const { return missing_; }
-  /// A line of metrics.jsonl.
+  /// Writes the numbers of a line of metrics.jsonl.
   void line(const std::string& metrics_line);
-  /// Numbers of the last step, whose line was changed after it was written: "step" and what was added to it, and the whole line now.
+  /// Adds validation results to the last step after its line was written. `added` is JSON with "step" and the new numbers, `line` the
+  /// step's whole new line of metrics.jsonl.
   void validation(const std::string& added, const std::string& line);
-  /// For TensorBoard alone.
+  /// These two write to the TensorBoard file alone.
   void text(i64 step, std::string_view tag, std::string_view text);
   void histogram(i64 step, std::string_view tag, const Histogram& histogram);
   std::vector<const GrowingFile*> files() const;
@@ -39,8 +43,9 @@ class Watching {
   std::vector<std::string> missing_;
 };
 
-/// TensorFlow's name for an event file, "events.out.tfevents.1700000000.host.4711.0", of which there is none in the folder and which sorts
-/// behind all that are there: TensorBoard reads them in this order, whatever the clock says. `now`: seconds since 1970.
+/// Returns an unused name for an event file in the folder `run`, in TensorFlow's form "events.out.tfevents.1700000000.host.4711.0" (seconds
+/// since 1970, host, process, number). It sorts behind all event files there, even if the clock was set back, because TensorBoard reads
+/// them in the order of their names. `now` is in seconds since 1970.
 std::string next_event_name(const std::filesystem::path& run, i64 now);
 
 }  // namespace spillway::app
