@@ -14,7 +14,8 @@ namespace {
 using offload::Tier;
 using parallel::Resource;
 
-// In the first nothing was deferred, the second may be the first to touch the state.
+// Two steps are not like the others: the first has no deferred optimizer work to do, and the second may be the first that touches the
+// optimizer state.
 constexpr i64 kWarmUpSteps = 2;
 constexpr size_t kHost = static_cast<size_t>(Tier::host), kNvme = static_cast<size_t>(Tier::nvme);
 
@@ -148,7 +149,7 @@ Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const 
   levers.on_gpu = plan.on_gpu();
   levers.bf16 = multiplies_halves(format.weight, levers.on_gpu);
   levers.split_master_left = format.weight == DType::bf16 && format.master == optim::Master::fp32;
-  levers.state_arrays = is_of_parameters(format.rule) ? 0 : state_arrays(format.rule);  // that may be rounded
+  levers.state_arrays = is_of_parameters(format.rule) ? 0 : state_arrays(format.rule);  // arrays that bf16 may hold
   levers.low_moments_left = format.moments == optim::Moments::fp32 && levers.state_arrays > 0;
   levers.stripes = stripes;
   for (const parallel::Group& g : plan.layout.groups) {

@@ -1,5 +1,6 @@
-// What the plan promised beside what the steps did: times by phase, bytes moved, memory; what bounded the step, and what would help. Fed by
-// the trainer with each step; printed at the end. The first two, which warm up, count only when there is no later one. One thread.
+// Compares what the plan predicted with what the steps measured: times by phase, bytes moved and memory; and says which resource bounded
+// the step and what would make it faster. The trainer adds each step and prints the audit at the end. The first two steps, which warm up,
+// count only if there is no later one. Not thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,14 +10,15 @@
 
 namespace spillway::app {
 
+/// The measurements of one step, and what was predicted for it.
 struct StepSample {
   double seconds = 0;
   parallel::Account account;
   Phases phases;
   DiskUse disk;
   parallel::TierBytes moved, planned;
-  double meeting_s = 0;                 // where ranks meet, and one that is ahead of the others waits
-  const StepCost* predicted = nullptr;  // of the same head and tail; outlives the audit
+  double meeting_s = 0;                 // seconds in collectives, where a rank that is ahead waits for the others
+  const StepCost* predicted = nullptr;  // predicted cost of a step with the same instruction lists
 };
 
 struct AuditRow {
@@ -25,24 +27,26 @@ struct AuditRow {
   bool bytes = false;  // else seconds
 };
 
-/// Of the whole run.
+/// Planned and peak memory of the whole run, in bytes.
 struct MemoryAudit {
   std::array<i64, offload::kTiers> planned{}, peak{};
-  i64 predicted_process = 0, process = 0;  // process 0: nobody measured it
+  i64 predicted_process = 0, process = 0;  // memory of the whole process; process is 0 if it was not measured
 };
 
-/// What is known of the plan beside its figures, for what would help.
+/// Facts about the plan from which the audit derives its advice on what would make a step faster.
 struct Levers {
   bool bf16 = false, on_gpu = false;
-  bool split_master_left = false, low_moments_left = false;  // bf16 with fp32 masters; fp32 moments
-  int state_arrays = 2;                                      // of the update rule
+  // split_master_left: bf16 weights have fp32 masters, so --master-weights split would save bytes. low_moments_left: the moments are fp32,
+  // so --moments bf16 would save bytes.
+  bool split_master_left = false, low_moments_left = false;
+  int state_arrays = 2;  // arrays of optimizer state that --moments bf16 would round
   bool weights_on_nvme = false;
-  i64 stripes = 0;
-  i64 spilled_state_bytes = 0;  // of the optimizer's, on nvme
-  i64 spilled_bytes = 0;        // of weights and gradients there
-  double disk_bytes_per_s = 0;  // expected of the disk for this mix
-  double break_even_tokens = 0;
-  i64 tokens = 0;
+  i64 stripes = 0;               // number of --nvme paths
+  i64 spilled_state_bytes = 0;   // bytes of optimizer state on nvme
+  i64 spilled_bytes = 0;         // bytes of weights and gradients on nvme
+  double disk_bytes_per_s = 0;   // expected rate of the disk for the step's mix of reads and writes
+  double break_even_tokens = 0;  // tokens a step from which computing hides the data transfers
+  i64 tokens = 0;                // tokens a step
 };
 
 class Audit {
@@ -50,14 +54,14 @@ class Audit {
   void step(const StepSample& sample);
   bool empty() const { return steps_ == 0; }
   std::vector<AuditRow> rows(const MemoryAudit& memory) const;
-  /// "disk: …; what would help: …".
+  /// Returns a sentence: "bound by disk (60 % of the step…); what would help: …".
   std::string verdict(const Levers& levers) const;
   parallel::Resource bound_by() const { return account_.bound_by(); }
   i64 steps() const { return steps_; }
 
  private:
   double mean(double sum) const { return sum / static_cast<double>(steps_ > 0 ? steps_ : 1); }
-  i64 warmed_up_ = 0;  // steps left out
+  i64 warmed_up_ = 0;  // number of warm-up steps that were left out
   i64 steps_ = 0;
   double seconds_ = 0, predicted_s_ = 0;
   parallel::Account account_;
@@ -67,7 +71,7 @@ class Audit {
 };
 
 std::string to_text(const std::vector<AuditRow>& rows, i64 steps);
-/// Of a chosen plan.
+/// Returns the levers of a chosen plan. `stripes` is the number of --nvme paths.
 Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, i64 stripes);
 
 }  // namespace spillway::app

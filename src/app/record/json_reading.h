@@ -1,5 +1,5 @@
-// What the records of a run are read with: numbers that are there, of the kind that was expected and of a size that can be; what is not
-// is taken for absent. Pure functions.
+// Reads fields from the JSON records in a run's folder. A field that is missing, has another type than expected, or is a number too large
+// to be right counts as absent. Pure functions.
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>
@@ -11,13 +11,13 @@
 
 namespace spillway::app {
 
-constexpr double kMostRecorded = 9e18;  // what a byte count or a step may be
+constexpr double kMostRecorded = 9e18;  // upper bound for byte counts and step numbers
 
 std::optional<double> number_in(const nlohmann::ordered_json& object, const char* key);
 i64 whole_in(const nlohmann::ordered_json& object, const char* key, i64 otherwise = 0);
-/// Empty where there is none.
+/// Returns the text under `key`, or an empty one.
 std::string text_in(const nlohmann::ordered_json& object, const char* key);
-/// Null where there is none.
+/// Returns the JSON value under `key`, or null.
 nlohmann::ordered_json part_in(const nlohmann::ordered_json& object, const char* key);
 std::array<i64, offload::kTiers> tiers_in(const nlohmann::ordered_json& object, const char* key);
 nlohmann::ordered_json by_tier_json(const std::array<i64, offload::kTiers>& bytes);

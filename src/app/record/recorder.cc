@@ -10,7 +10,7 @@
 namespace spillway::app {
 namespace {
 
-constexpr i64 kWarm = 3;  // the step of a process that is like those to come
+constexpr i64 kWarm = 3;  // the first step of a process that is like those that follow
 
 }  // namespace
 

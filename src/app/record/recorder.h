@@ -1,6 +1,6 @@
-// Keeps in a run's folder what its plan promised and how one of its steps went, for whoever watches the run (plan.json, timeline.json).
-// Neither is needed to go on: what cannot be written is said, and the run goes on. All ranks make the same calls; the first one writes. One
-// thread.
+// Writes two files into the run folder for whoever watches the run: plan.json, what the plan predicted, and timeline.json, how one of the
+// steps went. The run does not need them: if one cannot be written, that is reported and the run goes on. All ranks make the same calls;
+// rank 0 writes. Not thread-safe.
 #pragma once
 #include "app/ranks/peers.h"
 #include "app/record/run_plan.h"
@@ -11,12 +11,12 @@ namespace spillway::app {
 
 class Recorder {
  public:
-  /// Of a process that goes on from step `first` to step `last`.
+  /// `first` is the last step before this process began, `last` the last step of the run.
   Recorder(std::filesystem::path run, const Peers& peers, i64 first, i64 last);
 
-  /// Both return a line of text to be said, or nothing.
+  /// Writes plan.json. Returns a warning if that failed, else an empty text; so does step().
   std::string plan(const RunPlan& plan) const;
-  /// After each step; it looks at the third, or at the last of fewer.
+  /// To be called after each step. Writes timeline.json after the third step of this process, or after the last one if there are fewer.
   std::string step(i64 step, const parallel::Rank& rank) const;
 
  private:
@@ -27,9 +27,9 @@ class Recorder {
   const i64 looked_at_;
 };
 
-/// What a rank did in its last step.
+/// Returns the measured timeline of a rank's last step.
 RankTimeline timeline_of(const parallel::Rank& rank, const std::string& name);
-/// What a step of this plan would be.
+/// Returns the predicted timeline of a step of this program.
 RankTimeline timeline_of(const parallel::Program& program, const StepCost& cost, const std::string& name);
 
 }  // namespace spillway::app

@@ -1,6 +1,6 @@
-// How long what is ahead of a run may take, by what it took lately: a run stops while there is time for a save, not in the midst of
-// something. The longest of the last few counts, for steps differ: some are clipped, some go on beside a save. Seconds are given to it; it
-// has no clock. Values; one thread.
+// Estimates how long the next part of a run may take, so that a run with a time limit stops while there is time left to save. The estimate
+// is the longest of the last few measured times, because steps differ: some are clipped, some run during a save. The caller measures the
+// times; there is no clock in here. Values; not thread-safe.
 #pragma once
 #include <deque>
 #include <optional>
@@ -12,7 +12,7 @@ namespace spillway::app {
 /// The longest of the last few times.
 class LongestLately {
  public:
-  /// `expected_s`: until the first one is measured.
+  /// `expected_s` is the estimate until the first time is measured.
   explicit LongestLately(double expected_s = 0) : expected_s_(expected_s) {}
   void add(double seconds);
   double seconds() const;
@@ -26,23 +26,23 @@ class LongestLately {
 struct TimeAhead {
   LongestLately step, validation, micro_batch, sample, token, histograms;
 
-  /// What the next step is, and what comes after it before anybody looks at the time again.
+  /// The work that follows the next step before the time is checked again: a validation, a sample, histograms.
   struct Next {
     bool validates = false, samples = false, counts_histograms = false;
   };
   double seconds(const Next& next) const;
-  /// One micro-batch of a validation on each rank; where none was measured yet, as long as a step.
+  /// Time of one micro-batch of a validation on each rank; as long as a step if none was measured yet.
   double part_of_validation_s() const { return micro_batch.any() ? micro_batch.seconds() : step.seconds(); }
 };
 
-/// Of a save that was not yet measured: so many bytes, of which each of `nodes` writes its part at this rate; at least a second.
+/// Estimates the seconds of a save before any was measured. Each of `nodes` nodes writes its part of `bytes` at `bytes_per_s`. At least 1.
 double expected_save_s(i64 bytes, i64 nodes, double bytes_per_s);
 
-/// The end of a run's time, in seconds since it began; empty: there is none.
+/// The time limit of a run, in seconds since it began; empty if there is none.
 class TimeLimit {
  public:
   explicit TimeLimit(std::optional<double> limit_s = {}) : limit_s_(limit_s) {}
-  /// Whether something that takes so long, and two saves after it, would end too late.
+  /// Returns whether work of `ahead_s` seconds, followed by two saves of `save_s` each, would exceed the limit.
   bool is_short(double now_s, double ahead_s, double save_s) const { return limit_s_ && now_s + ahead_s + 2 * save_s >= *limit_s_; }
   double left_s(double now_s) const { return limit_s_ ? *limit_s_ - now_s : 0; }
   bool any() const { return limit_s_.has_value(); }

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t kMostTimelineBytes = 512 * kMiB;
-constexpr double kFinest = 1.0 / 1500;  // of the step: about a pixel
+constexpr double kFinest = 1.0 / 1500;  // shortest visible part of a step: about a pixel of the drawing
 
 i64 number_of(u16 id) { return id == parallel::kNone ? -1 : i64{id}; }
 
@@ -29,7 +29,8 @@ double last_end(const std::vector<Bar>& bars) {
   return end_us;
 }
 
-// `bars` by lane and start.
+// Merges neighbours of the same lane and kind of which one, and the gap between them, are shorter than `shortest_us`. `bars` must be sorted
+// by lane and start.
 std::vector<Bar> merged(const std::vector<Bar>& bars, double shortest_us) {
   std::vector<Bar> out;
   for (const Bar& bar : bars) {
@@ -86,7 +87,7 @@ std::vector<Bar> thinned(std::vector<Bar> bars, size_t most) {
   std::erase_if(bars, [](const Bar& bar) { return !(bar.end_us > bar.start_us); });
   std::ranges::stable_sort(bars, {}, [](const Bar& bar) { return std::tuple(bar.lane, bar.start_us); });
   bars = merged(bars, end_us * kFinest);
-  // Where kinds alternate, the longest are what can be seen.
+  // Bars of alternating kinds were not merged. If they are too many, only the longest are kept.
   if (bars.size() <= most) return bars;
   std::ranges::nth_element(bars, bars.begin() + static_cast<std::ptrdiff_t>(most), std::ranges::greater(),
                            [](const Bar& bar) { return bar.end_us - bar.start_us; });
