@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 struct Left {
   fs::path folder;
   Record record;
-  std::string unlike;  // why this start would not go on from it; empty: it would
+  std::string unlike;  // why this start would not continue from it; empty if it would
 };
 
-// However it is spelled.
+// Returns the canonical path, so that different spellings of one folder are equal.
 std::string place_of(const ScratchPath& path) { return fs::weakly_canonical(fs::absolute(path.path)).string(); }
 
-// Those of the flags, and those that the run was started with.
+// Returns the scratch paths that this start names and those with which the run was started.
 std::set<std::string> scratch_paths(const Session& session, const TrainConfig& before) {
   std::set<std::string> paths;
   for (const auto* all : {&session.nvme().paths, &before.nvme}) {
@@ -34,7 +34,7 @@ std::set<std::string> scratch_paths(const Session& session, const TrainConfig& b
   return paths;
 }
 
-// Why this rank would not go on from its own store on that path.
+// Returns why this rank would not continue from its own store on `path`; empty if it would.
 std::string unlike(const Session& session, const TrainConfig& config, const std::string& path, const offload::LeftStore& left) {
   const std::vector<ScratchPath>& used = session.nvme().paths;
   if (!session.chosen().recoverable()) return "here not all weights and optimizer state lie on nvme";
@@ -47,13 +47,13 @@ std::string unlike(const Session& session, const TrainConfig& config, const std:
   return "";
 }
 
-// What cannot be read is looked at by whoever opens it.
+// Returns nothing for a store that cannot be read; whoever opens it later reports the error.
 std::optional<offload::LeftStore> store_in(const fs::path& folder) try { return offload::left_store(folder); } catch (const Error&) {
   return {};
 }
 
-// The newest step that a dead process of this run committed here, of equal ones what this start would find. Those of the other present
-// ranks are looked at by these.
+// Returns the newest state that a dead process of this run committed on these paths. Among states of the same step it prefers one from
+// which this start would continue. The states of other ranks of this start are left to those ranks.
 std::optional<Left> newest_left(const Session& session, const TrainConfig& config, const TrainConfig& before) {
   const ScratchId& id = session.scratch_id();
   std::optional<Left> newest;

@@ -1,6 +1,6 @@
-// A run's newest state may lie on nvme alone. Before a start touches anything it is compared with what this start would do: a run that has
-// no checkpoint must not be begun anew over it because a flag is another one. Looks at the scratch paths, opens and writes nothing. One
-// rank's.
+// Protects a run's state that exists on nvme only. The newest state of a run may be there, and in no checkpoint. Before a start changes
+// anything, the state is compared with what this start would do, so that a run without a checkpoint is not begun anew over it just because
+// a flag differs. The functions that check only look at the scratch paths; each rank checks its own.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,21 +12,23 @@
 namespace spillway::app {
 
 struct LeftState {
-  std::string note;    // to be said; empty: nothing
-  i64 save_step = -1;  // of a state that has to become a checkpoint first, in its own layout; -1: none
+  std::string note;    // a line for the log; may be empty
+  i64 save_step = -1;  // step of a state that must first be saved as a checkpoint, under its own configuration; -1: none
 };
 
-/// Of a start of `config` with the session's plan. Error(usage), as check_same_numbers() has it, when the state of the run in --out was
-/// made with other values that change numbers (`same`: as number_changes()), and when the run has no checkpoint and this plan would not
-/// find the state, whose layout is another. Where --allow-change makes it another one, it has to be saved first. `from_checkpoint`: of the
-/// checkpoint there is to go on from; zeros without one.
+/// Checks a start of `config` with the session's plan against the state that the run in --out left on nvme. `from_checkpoint` is the
+/// progress of the checkpoint to continue from; zeros if there is none. `same` are the keys that name the same contents by another path, as
+/// in number_changes(). Throws Error(usage), as check_same_numbers() does, if the state was made with other values that change numbers; and
+/// if the run has no checkpoint and this plan, whose layout differs, would not find the state. If --allow-change is what makes the
+/// difference, the result asks for the state to be saved first.
 LeftState check_left_state(const Session& session, const TrainConfig& config, const Progress& from_checkpoint,
                            const std::vector<std::string>& same);
 
-/// The run in --out as it was started, to its step `step` and no further: it goes on from the state on nvme, and saves it.
+/// Returns the configuration with which the run in --out was started, but with `step` as its last step: such a run continues from the state
+/// on nvme and saves it as a checkpoint.
 TrainConfig saving_config(const TrainConfig& config, i64 step);
 
-/// Says what opening the store did, and what becomes of a state that this run does not go on from.
+/// Logs what opening the store on nvme did, and what happens to a state from which this run does not continue.
 void tell_of_nvme(Session& session, const TrainConfig& config, Console& console, const Recovery& recovery);
 
 }  // namespace spillway::app

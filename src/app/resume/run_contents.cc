@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those that are compared by contents where their texts differ.
+// Keys that name files. If their values differ, the contents of the files are compared.
 constexpr std::string_view kByContents[] = {"model", "data", "tokenizer", "chat_template", "adapter"};
-// Other values of these make other rows of the same files.
+// Keys that decide which rows are made from the same data files.
 constexpr std::string_view kMakeRows[] = {"sequence_length", "tokenizer",     "data_format",    "loss_on",
                                           "packing",         "chat_template", "skip_bad_lines", "image_size"};
 
@@ -37,7 +37,7 @@ std::string flag_of(const std::string& key) {
 
 std::string checksum(std::string_view text) { return fmt::format("{}:{:08x}", text.size(), crc32c(std::as_bytes(std::span(text)))); }
 
-// Of a file that may be large, its size and both ends.
+// Returns the size of a file and a checksum of its first and last MiB: the file may be too large to be read as a whole.
 std::string ends_of(const fs::path& path) {
   constexpr i64 kEnd = kMiB;
   const data::File file = data::File::open(path);
@@ -49,12 +49,12 @@ std::string ends_of(const fs::path& path) {
   return fmt::format("{}:{:08x}", file.size_bytes(), crc32c(std::as_bytes(std::span(text))));
 }
 
-// Only what lies in a folder: a preset's name says it all.
+// Returns a checksum of a model folder; empty for a preset, which its name identifies.
 std::string model_text(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder) return "";
   const std::string shape = checksum(read_whole(*source.folder / "config.json").value_or(""));
   if (config.from_scratch) return shape;
-  return source.has_weights ? shape + " " + fingerprint_of(*source.folder) : "";  // a run that goes on may do without them
+  return source.has_weights ? shape + " " + fingerprint_of(*source.folder) : "";  // a run that continues does not need the weights
 }
 
 std::string tokenizer_text(const TrainConfig& config, const ModelSource& source) {
@@ -79,7 +79,7 @@ std::string adapter_text(const TrainConfig& config) {
 
 void add(RunContents& contents, const char* key, const std::function<std::string()>& text) try {
   if (std::string found = text(); !found.empty()) contents.of[key] = std::move(found);
-} catch (const Error&) {  // a run may go on without it, and whoever needs it says what is wrong
+} catch (const Error&) {  // the run may not need the file; whoever needs it reports the error
 }
 
 void add_files(RunContents& contents, const TrainConfig& config, const ModelSource& source) {
@@ -91,14 +91,14 @@ void add_files(RunContents& contents, const TrainConfig& config, const ModelSour
 
 std::string config_text(const fs::path& run) { return read_whole(run / "config.json").value_or(""); }
 
-// Of a run of an older program.
+// Returns the contents of a run that an older program began: of the files that are now at the paths in its config.json.
 RunContents contents_at_paths(const fs::path& run) {
   RunContents contents;
   try {
     TrainConfig config = run_config(config_text(run));
     ModelSource source = find_model(config.model);
     add_files(contents, config, source);
-  } catch (const Error&) {  // it is not there any more
+  } catch (const Error&) {  // the model does not exist any more
   }
   return contents;
 }
@@ -107,7 +107,8 @@ bool allows(const TrainConfig& config, std::string_view key) {
   return std::ranges::find(config.allow_change, key) != config.allow_change.end();
 }
 
-// Rows that are cut or made otherwise, as --allow-change says, cannot be compared.
+// Returns whether --allow-change permits a change under which the same files give other rows. The checksums of the data then cannot be
+// compared.
 bool makes_other_rows(const fs::path& run, const TrainConfig& config, const RunContents& before, const RunContents& now) {
   TrainConfig strict = config;
   strict.allow_change.clear();
@@ -130,7 +131,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// The paths whose contents are other ones; all of them where they are not as many.
+// Returns the paths under `key` whose contents changed; all of its paths if their number changed.
 std::string paths_of(const TrainConfig& config, const std::string& key, const std::string& before, const std::string& now) {
   if (key == "model") return config.model;
   if (key == "tokenizer") return config.tokenizer.value_or(config.model);
@@ -146,7 +147,7 @@ std::string paths_of(const TrainConfig& config, const std::string& key, const st
   return fmt::format("{}", fmt::join(other, ", "));
 }
 
-// Known on both sides, and not the same.
+// Returns the keys whose contents are known both before and now, and differ.
 std::vector<std::string> other_contents(const fs::path& run, const TrainConfig& config, const RunContents& before, const RunContents& now) {
   std::vector<std::string> keys;
   for (const std::string_view key : kByContents) {
@@ -209,7 +210,7 @@ std::vector<std::string> same_contents(const fs::path& run, const TrainConfig& c
   }
   const std::string text = config_text(run);
   if (text.empty()) return same;
-  // Weights of a mixture are no contents.
+  // The weights of a data mixture are part of --data, but not of the files' contents.
   if (weighted_paths(run_config(text).data).weights != weighted_paths(config.data).weights) std::erase(same, "data");
   return same;
 }
@@ -254,14 +255,15 @@ std::vector<std::string> notes_of(const fs::path& run, const TrainConfig& config
   return notes;
 }
 
-// All of its numbers are `config`'s, and whatever is named by another path has the same contents.
+// Returns whether the run in this folder has all settings of `config` that change numbers, and the same contents at every path that is
+// spelled in another way.
 bool is_same_run(const fs::path& run, const TrainConfig& config, const RunContents& now) try {
   const std::string text = config_text(run);
   if (text.empty() || !number_changes(text, config, {std::begin(kByContents), std::end(kByContents)}).empty()) return false;
   const std::vector<fs::path> saved = checkpoints(run);
   const RunContents before = contents_of_run(run, saved.empty() ? Progress() : read_progress(saved.back()));
   return other_contents(run, config, before, now).empty() && number_changes(text, config, same_contents(run, config, before, now)).empty();
-} catch (const Error&) {  // whatever it is, it is not known to be this one
+} catch (const Error&) {  // a folder that cannot be read is not known to be this run
   return false;
 }
 

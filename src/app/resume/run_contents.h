@@ -1,6 +1,6 @@
-// What a run reads at the paths of its flags, by contents: a run goes on with the same bytes at another path (a job's own scratch, an
-// absolute path, a link), and not with other bytes at the same one. Recorded in RUN/contents.json at each start. Called by train on the
-// first rank; reads files only. Values; one thread.
+// Identifies the files that a run reads by their contents, not by their paths. A run may continue with the same bytes at another path (in a
+// job's own scratch folder, by an absolute path, through a link), but not with other bytes at the same path. Checksums of the contents are
+// recorded in RUN/contents.json at each start. Called by train on rank 0; only reads files. Values; not thread-safe.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -13,36 +13,39 @@
 namespace spillway::app {
 
 struct RunContents {
-  /// By key of the configuration (model, data, tokenizer, chat_template, adapter, validation_data) a checksum text of what lies there. A
-  /// key that is absent is not known, or its flag names no file.
+  /// Checksums of the contents, as text, by configuration key (model, data, tokenizer, chat_template, adapter, validation_data). A key is
+  /// absent if its contents are not known, or its flag names no file.
   std::map<std::string, std::string> of;
-  std::vector<Thaw> thawed;  // of the run's newest state
+  std::vector<Thaw> thawed;  // layers unfrozen so far, in the run's newest state
 
-  std::string find(const std::string& key) const;  // empty: not known
+  std::string find(const std::string& key) const;  // empty if not known
 };
 
 constexpr const char* kContentsName = "contents.json";
 std::string to_json(const RunContents& contents);
-/// Throws nlohmann's exceptions where the text is none of ours.
+/// Parses contents.json. Throws nlohmann's exceptions if the text has another form.
 RunContents parse_contents(const std::string& json);
 
-/// Of what `config` names. `data`: what was opened there. What cannot be read now, though the run may not need it any more, is left out.
+/// Returns the contents of the files that `config` names. `data` is the opened training data. Files that cannot be read now are left out,
+/// because the run may not need them any more.
 RunContents contents_now(const TrainConfig& config, const ModelSource& source, const RunData& data);
-/// Of the run in that folder: what it recorded. Of a run of an older program, which recorded the data alone (`progress`, of the state that
-/// is gone on from): what lies now at the paths of its config.json. Error(data): its contents.json is damaged.
+/// Returns the contents that the run in the folder `run` recorded. An older program recorded only the data, in `progress`, the progress of
+/// the state to continue from; of its runs, the files that are now at the paths in config.json are taken. Throws Error(data) if
+/// contents.json is damaged.
 RunContents contents_of_run(const std::filesystem::path& run, const Progress& progress);
 
-/// The keys whose values in `config` may be spelled otherwise than in the run's config.json, since the same contents lie there.
+/// Returns the keys whose values in `config` may differ from those in the run's config.json, because the same contents are at both paths.
 std::vector<std::string> same_contents(const std::filesystem::path& run, const TrainConfig& config, const RunContents& before,
                                        const RunContents& now);
-/// Error(usage) where `config` is not that of the run in this folder, which stands at `progress`: a flag names other contents, or another
-/// key changes numbers, and --allow-change names neither. Returns lines to be said: of paths that are spelled otherwise, of contents that
-/// --allow-change takes, of other validation data. What is not known of `now` stays as it was. Nothing to do for a `run` that is empty.
+/// Checks that `config` continues the run in the folder `run`, whose state is at `progress`. Throws Error(usage) if a flag names other
+/// contents, or another key that changes numbers has another value, unless --allow-change names the key. Returns lines for the log: on
+/// paths that are spelled in another way, on other contents that --allow-change accepts, and on other validation data. Contents that are
+/// missing in `now` are filled in from the run's record. Does nothing if `run` is empty.
 std::vector<std::string> check_same_run(const std::filesystem::path& run, const TrainConfig& config, const Progress& progress,
                                         RunContents& now);
 
-/// Where the run of this command lies that gives no --out: default_out(), or, where there is none yet, the folder beside it of a run with
-/// the same numbers and contents, whose paths were spelled otherwise.
+/// Returns the run folder of a command without --out. It is default_out(), which depends on the flags. If no run is there yet, a folder
+/// beside it is taken whose run has the same settings and contents, with paths that were spelled in another way.
 std::string find_out(const TrainConfig& config, const RunContents& now);
 
 }  // namespace spillway::app
