@@ -22,12 +22,12 @@ constexpr const char* kZero = "zero_optimization";
 
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Goes over every key: known, and what the table says of it.
+// Checks every key of the file and treats it as the table in keys.cc says.
 class Keys {
  public:
   Keys(DeepspeedReader& file) : file_(file) {}
 
-  // A key that begins with an underscore is a comment, as public files have them.
+  // Treats all keys of an object. Keys that begin with an underscore are skipped: in public configuration files they are comments.
   void over(const Json& object, const std::string& prefix) {
     for (const auto& [key, value] : object.items()) {
       if (!key.starts_with("_")) one(prefix + key, value);
@@ -42,7 +42,7 @@ class Keys {
  private:
   static std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
-  // A section of what is off unless it says otherwise.
+  // Returns whether a section is switched off: by its key "enabled", or by not having this key although DeepSpeed knows it.
   static bool is_off(const Json& section, const std::string& path) {
     const std::string enabled = path + ".enabled";
     const DeepspeedKey* key = find_deepspeed_key(enabled);
@@ -78,7 +78,7 @@ class Keys {
     }
   }
 
-  // How many "enabled" lie in it, and how many of them are not false.
+  // Counts the keys "enabled" inside an object, and those of them that are not false.
   static void count_switches(const Json& object, int& all, int& on) {
     for (const auto& [key, value] : object.items()) {
       if (key == "enabled") ++all, on += value != false;
@@ -86,7 +86,7 @@ class Keys {
     }
   }
 
-  // An object whose switches are all off does.
+  // Returns whether a value asks for no feature: it is one of the values in the table, or an object whose switches are all off.
   static bool asks_for_nothing(const DeepspeedKey& key, const Json& value) {
     int switches = 0, on = 0;
     if (value.is_object()) count_switches(value, switches, on);
@@ -100,8 +100,9 @@ class Keys {
   std::map<std::string_view, std::vector<std::string>> noted_;
 };
 
-// Of all, micro and accumulation DeepSpeed wants two, and the ranks are the fourth.
-constexpr i64 kMostRows = std::numeric_limits<i32>::max();  // the product of two is no overflow
+// DeepSpeed has three keys for the batch (global size, micro-batch size, accumulation steps) and wants two of them; the number of ranks
+// gives the third.
+constexpr i64 kMostRows = std::numeric_limits<i32>::max();  // so that the product of two fits into 64 bits
 
 void take_batches(DeepspeedReader& file) {
   const std::string all = "train_batch_size", micro = "train_micro_batch_size_per_gpu", steps = "gradient_accumulation_steps";

@@ -1,6 +1,7 @@
-// A configuration of DeepSpeed's as flags of train: each of its keys becomes a flag, is said to have no part here, or is refused. What a
-// file leaves out is as DeepSpeed has it (no clipping, fp32; with an optimizer in it a constant rate and weight decay of every parameter);
-// "auto" is what transformers' Trainer would fill in: what the flags say, and else their defaults. Pure functions but for the file.
+// Translates a DeepSpeed configuration file into flags of `train`. Each of its keys becomes a flag, is reported to have no effect here, or
+// is refused. Keys that the file leaves out have DeepSpeed's defaults (no clipping, fp32; if the file has an optimizer, a constant learning
+// rate and weight decay of every parameter). The value "auto", which transformers' Trainer would fill in, stands for what the flags say, or
+// else their defaults. Pure functions, except that they read the file.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,16 +12,18 @@ namespace spillway::app {
 
 struct DeepspeedFlags {
   GivenMap given;
-  std::vector<std::string> notes;  // what has no part, what differs: a line each
+  std::vector<std::string> notes;  // a line for each key that has no effect here, or another than in DeepSpeed
 };
 
-/// Throws Error(usage): a file that cannot be read, no JSON object, a key twice or unknown (naming the nearest), a value of the wrong type,
-/// a key that asks for what there is not (naming what there is).
+/// Reads and translates a file. Throws Error(usage) if the file cannot be read or is not a JSON object, if a key occurs twice or is unknown
+/// (the message names the nearest known key), if a value has the wrong type, and if a key asks for a feature that is not there (the message
+/// names what can be used instead).
 DeepspeedFlags read_deepspeed_file(const std::string& path);
-/// The same from its text; `where` names it in messages.
+/// Does the same with the file's text; `where` names the file in messages.
 DeepspeedFlags read_deepspeed_text(const std::string& text, const std::string& where);
 
-/// The flags, and what --config's and --deepspeed's files say beside them: flags win, then --config. Adds the notes of the latter.
+/// Returns `flags` merged with the files that --config and --deepspeed name. If several give a value, the flag wins, then --config. `notes`
+/// receives the notes on the DeepSpeed file.
 GivenMap with_files(Command command, const GivenMap& flags, std::vector<std::string>& notes);
 
 }  // namespace spillway::app

@@ -186,7 +186,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"weight_quantization.*", refused, "leave it out; --base-weights 8bit or nf4 is for LoRA", ""},
 };
 
-// "x.*" of the row, without its star; empty: a single key.
+// Returns "x." for an entry "x.*", which stands for all keys inside x; empty for an entry that is a single key.
 std::string_view folder_of(const DeepspeedKey& key) {
   return key.path.ends_with(".*") ? key.path.substr(0, key.path.size() - 1) : std::string_view();
 }

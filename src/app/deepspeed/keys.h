@@ -1,5 +1,5 @@
-// The keys of DeepSpeed's configuration (https://www.deepspeed.ai/docs/config-json and the configuration classes of version 0.19) and what
-// becomes of each. Immutable; thread-safe.
+// The table of DeepSpeed's configuration keys (https://www.deepspeed.ai/docs/config-json and the configuration classes of version 0.19),
+// which says how each key is treated. Immutable; thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,24 +8,24 @@
 namespace spillway::app {
 
 enum class Treatment {
-  same,     // one of our flags, whose value is the key's
-  read,     // by what reads the file (deepspeed.cc, deepspeed_optimizer.cc)
-  noted,    // it has no part here, for a reason that is said
-  refused,  // unless its value is one that asks for nothing
+  same,     // the key is one of our flags under another name, with the same value
+  read,     // the code in deepspeed.cc or optimizer.cc translates it
+  noted,    // the key has no effect here; a note says why
+  refused,  // an error, unless the value is one that asks for no feature
 };
 
 struct DeepspeedKey {
-  std::string_view path;  // "zero_optimization.stage"; "nebula.*" is all that lies in it
+  std::string_view path;  // such as "zero_optimization.stage"; "nebula.*" stands for all keys inside nebula
   Treatment treatment;
-  std::string_view words;    // same: the flag; noted: why; refused: what there is instead
-  std::string_view nothing;  // refused: the JSON values that ask for nothing, with | between them
+  std::string_view words;    // same: our flag; noted: the reason; refused: what to use instead
+  std::string_view nothing;  // refused: the JSON values that ask for no feature, separated by |
 };
 
-/// Null: DeepSpeed has no such key.
+/// Returns the table's entry for a key; null if DeepSpeed has no such key.
 const DeepspeedKey* find_deepspeed_key(std::string_view path);
-/// Whether keys lie in it.
+/// Returns whether `path` is a section, that is, whether there are keys inside it.
 bool is_deepspeed_section(std::string_view path);
-/// The one whose spelling is nearest, or empty.
+/// Returns the known key whose spelling is nearest to `path`; empty if none is near.
 std::string nearest_deepspeed_key(const std::string& path);
 
 }  // namespace spillway::app

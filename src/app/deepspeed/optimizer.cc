@@ -1,5 +1,5 @@
-// DeepSpeed's optimizers and schedules by our rules. Defaults are those of DeepSpeed's own Adam, Adagrad, Lion and Muon, and of
-// torch.optim's others.
+// Translates DeepSpeed's optimizers and learning-rate schedules into ours. Keys that are left out have the defaults of DeepSpeed's own
+// Adam, Adagrad, Lion and Muon, and for other optimizers those of torch.optim.
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ const std::string kParams = "optimizer.params.";
 struct Rule {
   std::string_view theirs, ours;
   double learning_rate, weight_decay;
-  std::string_view betas;  // its defaults; empty: it has none
+  std::string_view betas;  // their defaults; empty if the optimizer has no betas
   std::vector<std::string_view> numbers;
 };
 
@@ -58,7 +58,8 @@ const Rule& rule_named(const DeepspeedReader& file, const std::string& type) {
                                           (unbuilt == std::end(kUnbuilt) ? "" : " (in its place " + std::string(unbuilt->instead) + ")"));
 }
 
-// Those that ask for nothing, or for what is so.
+// Throws if an optimizer has a parameter that it does not know. Known parameters that change nothing here ("fused", "foreach") are
+// accepted; turning the bias correction off is not.
 void check_params(const DeepspeedReader& file, const Rule& rule) {
   const DeepspeedReader::Json* params = file.find("optimizer.params");
   if (params == nullptr) return;
@@ -98,10 +99,11 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
   return "amsgrad";
 }
 
-// Warm-up and what the rest of the words ask for.
+// Translates the warm-up of the learning rate, and notes how it differs from DeepSpeed's. `minimum` is the key of the rate at which
+// DeepSpeed's begins.
 void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const std::string params = "scheduler.params.";
-  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // DeepSpeed's take two at least
+  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // DeepSpeed's has at least two steps
   if (!file.is_auto(params + "warmup_num_steps")) file.give("warmup-steps", std::to_string(steps), params + "warmup_num_steps");
   if (file.text(params + "warmup_type").value_or("log") != "linear")
     file.note("scheduler.params.warmup_type: the rate rises linearly where DeepSpeed's, by default, rises with the step's logarithm");
@@ -109,8 +111,8 @@ void warm_up(DeepspeedReader& file, const std::string& minimum) {
   file.note("scheduler: step s = 0, 1 .. of a warm-up of W has lr (s + 1) / (W + 1), where DeepSpeed's first two have the least rate");
 }
 
-// From the end of the warm-up W on, DeepSpeed's linear rate of step s is (total - s) / (total - W): ours over total + 1 steps. Its cosine
-// reaches its end one step earlier.
+// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of step s is (total - s) / (total - W),
+// which is ours over total + 1 steps. Its cosine schedule reaches its end one step earlier.
 void fall(DeepspeedReader& file, const std::string& schedule, double least) {
   file.give("lr-schedule", schedule, "scheduler.type");
   file.give("min-lr-ratio", least, "scheduler.type");

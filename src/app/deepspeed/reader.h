@@ -1,4 +1,4 @@
-// Values of a DeepSpeed configuration by their paths, and the flags they become.
+// Reads values from a DeepSpeed configuration by their paths, and collects the flags that they become.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -14,20 +14,20 @@ class DeepspeedReader {
   using Json = nlohmann::ordered_json;
   DeepspeedReader(const Json& root, std::string where) : root_(root), where_(std::move(where)) {}
 
-  /// Of "optimizer.params.lr"; null where there is none, it is null, or "auto" (which a value can never be).
+  /// Returns the value at a path such as "optimizer.params.lr". Null if there is none, or it is null or "auto".
   const Json* find(const std::string& path) const;
   bool is_auto(const std::string& path) const;
-  /// None where there is none. Throw Error(usage) on another type.
+  /// Return the value at `path`. Empty (or `otherwise`) where find() returns null. Throw Error(usage) if it has another type.
   std::optional<double> number(const std::string& path) const;
   std::optional<i64> integer(const std::string& path) const;
   std::optional<std::string> text(const std::string& path) const;
   bool flag(const std::string& path, bool otherwise = false) const;
-  /// "optimizer.type in ds.json".
+  /// Returns how messages name the key: "optimizer.type in ds.json".
   std::string what(const std::string& path) const { return path + " in " + where_; }
   [[noreturn]] void refuse_value(const std::string& path, const std::string& expected) const;
   const std::string& where() const { return where_; }
 
-  /// The flag, because of the key.
+  /// Sets a flag. `because` is the path of the key from which it follows; messages name it.
   void give(const std::string& flag, const std::string& text, const std::string& because);
   void give(const std::string& flag, double value, const std::string& because);
   void note(std::string line) { notes.push_back(std::move(line)); }
@@ -41,7 +41,7 @@ class DeepspeedReader {
   const std::string where_;
 };
 
-/// Of "optimizer" and "scheduler".
+/// Translate the sections "optimizer" and "scheduler".
 void take_optimizer(DeepspeedReader& file);
 void take_schedule(DeepspeedReader& file);
 

@@ -16,7 +16,7 @@ struct RunContents {
   /// Checksums of the contents, as text, by configuration key (model, data, tokenizer, chat_template, adapter, validation_data). A key is
   /// absent if its contents are not known, or its flag names no file.
   std::map<std::string, std::string> of;
-  std::vector<Thaw> thawed;  // layers unfrozen so far, in the run's newest state
+  std::vector<Thaw> thawed;  // parameters that the run's newest state has unfrozen (thaw.h)
 
   std::string find(const std::string& key) const;  // empty if not known
 };

@@ -1,5 +1,5 @@
-// What a step's kernels would take on a GPU that reaches its ceilings, one after the other, and where the time goes. An estimate from
-// arithmetic alone. Pure functions.
+// The roofline estimate of a training step: the time of its kernels, one after the other, on a GPU that reaches its ceilings (kernel.h),
+// and where this time goes. It is computed by arithmetic alone, without a GPU. Pure functions.
 #pragma once
 #include <array>
 #include <string_view>
@@ -9,31 +9,32 @@
 
 namespace spillway::app {
 
-/// What holds a kernel up.
+/// The resource that limits a kernel.
 enum class Bound : u8 { compute, memory, link };
 std::string_view to_string(Bound bound);
 
 struct Timed {
   Kernel kernel;
   Bound bound = Bound::compute;
-  double seconds = 0;  // of all its runs in a step
+  double seconds = 0;  // sum over all its runs in a step
 };
 
 struct Roofline {
   Ceilings ceilings;
   std::vector<Timed> kernels;
   std::array<double, kWorks> work_s{};
-  double gpu_s = 0;  // of all kernels of the GPU; the link is at work beside them
-  double to_gpu_s = 0, from_gpu_s = 0;
+  double gpu_s = 0;                     // seconds of all kernels; copies over PCIe run at the same time
+  double to_gpu_s = 0, from_gpu_s = 0;  // seconds of the copies in each direction
   double between_ranks_bytes = 0;
-  double flops = 0, model_flops = 0;  // of a step: multiplied, and asked for by the model
-  /// Of the tensor cores' peak, were the GPU never to wait.
+  double flops = 0, model_flops = 0;  // FLOPs of a step: those computed, and those that the model asks for
+  /// Returns the share of the tensor cores' peak that `of_flops` FLOPs a step are, if the GPU never waits.
   double share_of_peak(double of_flops) const { return of_flops / (gpu_s * ceilings.tensor_flops); }
 };
 
 Roofline make_roofline(const parallel::Plan& plan, const models::ModelConfig& model, const Ceilings& ceilings = {});
 
-/// A line a kernel, by kind of work; then the sums. Each line's time can be had from its numbers and the ceilings, which are said first.
+/// Prints the ceilings, one line for each kernel, grouped by kind of work, and the sums. The time in each line follows from the numbers in
+/// it and the ceilings.
 std::string to_text(const Roofline& roofline);
 
 }  // namespace spillway::app

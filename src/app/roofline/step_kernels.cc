@@ -24,11 +24,12 @@ using parallel::Op;
 using parallel::Plan;
 using parallel::Tier;
 
-constexpr double kHalf = 2, kWide = 4;  // bytes of bf16 and f16; of fp32
-constexpr i64 kAligned = 16;            // bytes that a load takes at most
+constexpr double kHalf = 2, kWide = 4;  // bytes of a bf16 or fp16 number, and of an fp32 number
+constexpr i64 kAligned = 16;            // most bytes of one load instruction
 
-// How often a kind of block's kernels run in a step: those of its forward, for a backward's recomputation too; of a backward or one part of
-// it; of the gradients of its input; of its weights; and of these those that join what is there; of what makes a head's logits again.
+// How often the kernels of a kind of block run in a step. forward: those of its forward, including recomputations for a backward. backward:
+// those of a backward, or of each part of a split one. input, weights: those for the gradients of its input and of its weights. added:
+// those that add weight gradients to earlier ones. logits: those that recompute a head's logits.
 struct Runs {
   double forward = 0, backward = 0, input = 0, weights = 0, added = 0, logits = 0;
 };
@@ -41,7 +42,7 @@ class Table {
   std::vector<Kernel> all() {
     Stream gpu = Stream::current();
     gpu.device = Device::meta(Device::Kind::cuda);
-    const StreamScope as_on_a_gpu(gpu);  // how the head is cut, and norms' rows
+    const StreamScope as_on_a_gpu(gpu);  // the kernels cut logits and the rows of norms as they do on a GPU
     const std::map<Block, Runs> runs = runs_by_block();
     const auto of = [&](Block block) { return runs.contains(block) ? runs.at(block) : Runs(); };
     m_.family == models::Family::gpt2 ? gpt2_layer(of(Block::layer)) : llama_layer(of(Block::layer));
@@ -80,12 +81,13 @@ class Table {
     kernels_.push_back(std::move(kernel));
   }
 
-  // A pass over the GPU's memory.
+  // Adds a kernel that is one pass over GPU memory.
   void pass(Work work, const std::string& name, double times, double bytes, double share = 1, std::string note = "") {
     add({.work = work, .name = name, .bytes = bytes, .memory = share, .note = std::move(note)}, times);
   }
 
-  // Of the memory's usual rate, what so many bytes on their way at once allow (Little's law).
+  // Returns the share of the usual memory rate that a kernel reaches with its bytes in flight (Little's law): it has `blocks` blocks of
+  // `threads` threads, and each thread loads `bytes_of_thread` bytes at once.
   double in_flight(double blocks, double threads, double bytes_of_thread) const {
     const double resident = std::min(blocks, static_cast<double>(ceilings_.processors) * std::floor(2048 / threads));
     const double rate = resident * threads * bytes_of_thread / ceilings_.memory_latency_s;
@@ -95,8 +97,9 @@ class Table {
     return fmt::format("{:.0f} blocks of {:.0f} threads, {:.0f} B of each under way", blocks, threads, bytes_of_thread);
   }
 
-  // Of the multiprocessors' time, what tiles of a product's result leave of it: whole tiles in whole waves. Where few tiles would idle
-  // many, the sums are split, and smaller tiles read more.
+  // Returns the share of the multiprocessors' time that a product with an m x n result uses. Some is lost because the result is computed in
+  // whole tiles, and the tiles in whole waves. If the tiles are too few, the sums are split (split-K), or the tiles are smaller and read
+  // more; kSmaller is the price of each.
   double tile_share(double m, double n) const {
     constexpr double kSmaller = 0.9;
     double best = 0;
@@ -111,7 +114,8 @@ class Table {
     return best;
   }
 
-  // C[m, n] = A[m, k] B[k, n] of halves, into `out_bytes` an element. Rows lie at multiples of 16 bytes.
+  // Returns the kernel of C[m, n] = A[m, k] B[k, n]. A and B are bf16 or fp16; an element of C has `out_bytes` bytes. Rows are assumed to
+  // be aligned to 16 bytes.
   Kernel product(Work work, const std::string& name, double m, double n, double k, double out_bytes) const {
     Kernel kernel{.work = work, .name = name, .flops = 2 * m * n * k, .bytes = kHalf * (m * k + n * k) + out_bytes * m * n};
     kernel.model_flops = kernel.flops;
@@ -120,8 +124,9 @@ class Table {
     return kernel;
   }
 
-  // y = x w + bias, its gradients, and that of the bias, which is a kernel of its own. `beside`: bytes that the product and that of dx move
-  // for what else is made of their results, or for what they are added to.
+  // Adds the kernels of y = x w + bias: the product, the gradients of x and w, and the gradient of the bias, which is a kernel of its own.
+  // `beside` and `beside_dx` are bytes that the products for y and dx move in addition, for other outputs that are computed from their
+  // results or for what the results are added to.
   void linear(const std::string& name, const Runs& r, double in, double out, bool bias, double beside = 0, double beside_dx = 0) {
     Kernel y = product(Work::products, name, rows_, out, in, kHalf), dx = product(Work::products, name + ", dx", rows_, in, out, kHalf);
     y.bytes += beside, dx.bytes += beside_dx;
@@ -131,14 +136,14 @@ class Table {
     add(product(Work::products, name + ", dw", in, out, rows_, kWide), r.weights);
     if (bias) column_sums(name + ", dbias", r, out);
   }
-  // What was run for a backward is no work of the model.
+  // Marks `times` runs of the last kernel as recomputation for a backward, which is not work that the model asks for.
   void again(double times) {
     Kernel& kernel = kernels_.back();
     if (kernel.times > 0) kernel.model_flops *= std::max(0.0, kernel.times - std::max(0.0, times)) / kernel.times;
   }
 
-  // kernels::sum_axis: a block of 512 threads has 32 packs of eight columns, or fewer until there are 128 blocks; eight loads of a thread
-  // at once.
+  // Adds the kernel kernels::sum_axis. A block of 512 threads sums 32 packs of eight columns, or fewer packs if that gives at least 128
+  // blocks. A thread has eight loads in flight.
   void column_sums(const std::string& name, const Runs& r, double columns) {
     constexpr double kThreads = 512, kUnderWay = 8 * kAligned;
     const double packs = std::ceil(columns / 8);
@@ -149,8 +154,9 @@ class Table {
          in_flight_text(blocks, kThreads, kUnderWay));
   }
 
-  // Statistics are small. `joined`: dx is added to the residual's gradient. Of the gradients of its parameters: chunks of rows, blocks of
-  // 256 columns, a load of each array.
+  // Adds the kernels of a norm. Its row statistics are too small to be counted. With `joined`, dx is added to the gradient of the residual.
+  // The gradients of its parameters are summed in chunks of rows by blocks of 256 columns; a thread has one load of each of two arrays in
+  // flight.
   void norm(const std::string& name, Work work, const Runs& r, bool joined) {
     constexpr double kThreads = 256, kUnderWay = 2 * kAligned;
     const double c = width(), blocks = std::ceil(c / 256) * static_cast<double>(kernels::norm_chunks(static_cast<i64>(rows_)));
@@ -164,8 +170,9 @@ class Table {
     if (share > 0) pass(Work::elementwise, name, r.forward + r.input, 2 * kHalf * rows_ * width());
   }
 
-  // Ours: two products a score forward, seven backward (five, and the scores and the probabilities' gradients once more), of tiles of 128
-  // queries up to the diagonal. The model asks for two and four, below the diagonal.
+  // Adds the kernels of attention. For each score our own kernel computes two products in forward and seven in backward (the usual five,
+  // and the scores and the gradients of the probabilities a second time), in tiles of 128 queries up to the diagonal. The model asks for
+  // two and four products, below the diagonal only.
   void attention(const Runs& r) {
     const auto t = static_cast<double>(plan_.sequence_length), heads = static_cast<double>(m_.heads), d = static_cast<double>(m_.head_dim);
     const double batch = static_cast<double>(plan_.micro_batch_size), q = heads * d, kv = static_cast<double>(m_.kv_heads) * d;
@@ -191,7 +198,8 @@ class Table {
     again(r.forward - r.input);
     pass(Work::attention, "attention, out times dout", r.input, kHalf * rows_ * 2 * q + lse);
     if (!cudnn) return add(multiplied("attention, dq dk dv", 7, 2, 4, kHalf * rows_ * (5 * q + 6 * kv) + 4 * lse), r.input);
-    // In one order: the gradients of all scores, of the whole square, are written, and dq is a product of them.
+    // cuDNN's backward with a fixed order of sums writes the gradients of all scores, of the whole square, and computes dq as a product of
+    // them.
     const double square = kHalf * batch * heads * t * t;
     for (Kernel part : {multiplied("attention, dk dv and dscores", 4, 1, 3, kHalf * rows_ * (2 * q + 4 * kv) + 2 * lse + square),
                         multiplied("attention, dq of dscores", 1, 0, 1, kHalf * rows_ * (q + kv) + square)})
@@ -206,7 +214,7 @@ class Table {
             .dtype = plan_.scheduling.format.weight};
   }
 
-  // A micro-batch's weight gradients are made whole, then added.
+  // Adds the pass that accumulates weight gradients: those of a micro-batch are computed completely and then added to the earlier ones.
   void accumulate(const std::string& name, const Runs& r, double parameters) {
     pass(Work::elementwise, name, r.added, 3 * kWide * parameters);
   }
@@ -219,7 +227,8 @@ class Table {
     const double c = width(), f = static_cast<double>(m_.mlp_width);
     linear("qkv", r, c, 3 * c, true);
     linear("attention's projection", r, c, c, true, residual());
-    // GELU's approximation by tanh is part of these products: what it is taken of is written beside it and read beside its gradient.
+    // The tanh approximation of GELU is fused into these products: its input is written along with its result, and read along with its
+    // gradient.
     const bool within = m_.activation == models::Activation::gelu_tanh;
     linear("MLP up", r, c, f, true, within ? kHalf * rows_ * f : 0, 0);
     linear("MLP down", r, f, c, true, residual(), within ? kHalf * rows_ * f : 0);
@@ -234,7 +243,7 @@ class Table {
     accumulate("weight gradients added", r, 4 * c * c + 2 * c * f + 9 * c + f);
   }
 
-  // Read by the product that adds to it; after dropout it is a pass of its own.
+  // Returns the bytes of the residual that a product reads to add its result to it. With dropout, the addition is a pass of its own.
   double residual() const { return m_.residual_dropout > 0 ? 0 : one_pass(); }
   double one_pass() const { return kHalf * rows_ * width(); }
 
@@ -247,7 +256,7 @@ class Table {
   void llama_layer(const Runs& r) {
     const double c = width(), f = static_cast<double>(m_.mlp_width), d = static_cast<double>(m_.head_dim);
     const double q = static_cast<double>(m_.heads) * d, kv = static_cast<double>(m_.kv_heads) * d;
-    // Backward runs the last first, and the others' dx are added to its.
+    // These three share one input. Backward runs v first; the dx of k and of q are then added to the dx of v.
     linear("q", r, c, q, m_.attention_bias, 0, one_pass());
     linear("k", r, c, kv, m_.attention_bias, 0, one_pass());
     linear("v", r, c, kv, m_.attention_bias);
@@ -263,7 +272,8 @@ class Table {
     accumulate("weight gradients added", r, 2 * c * (q + kv) + 3 * c * f + 2 * c);
   }
 
-  // Looked up; the gradient's table is cleared, and a row read and written once for each 1024 positions that have its token.
+  // Adds the kernels of the embedding. Forward looks rows up. Backward clears the table of gradients, then reads and writes a row once for
+  // each 1024 positions that have its token; it is counted as if all tokens were different.
   void embedding(const Runs& r) {
     const double c = width(), v = static_cast<double>(m_.vocabulary), looked_up = 2 * kHalf * rows_ * c,
                  summed = (kHalf + 2 * kWide) * rows_ * c;
@@ -281,8 +291,9 @@ class Table {
     accumulate("embedding gradients added", r, parameters);
   }
 
-  // ops::linear_cross_entropy: logits in fp32, some columns of all rows at a time, computed once more by each part of a backward unless the
-  // plan keeps them; their gradient is halves at the start of each wide row. All rows lie at multiples of 64 elements.
+  // Adds the kernels of ops::linear_cross_entropy. It computes fp32 logits for some columns of all rows at a time, and again in each part
+  // of a backward unless the plan keeps them. Their gradient is stored in half precision at the start of each fp32 row. All rows are
+  // aligned to 64 elements.
   void head(const Runs& r) {
     const double c = width(), v = static_cast<double>(m_.vocabulary);
     const kernels::LogitsCut cut = kernels::logits_cut(static_cast<i64>(rows_), m_.vocabulary, DType::f32, ops::LogitsMemory().piece_bytes);
@@ -294,18 +305,18 @@ class Table {
     Kernel logits = product(Work::head, "logits, again", rows_, columns, c, kWide);
     logits.model_flops = 0;
     add(std::move(logits), pieces * r.logits);
-    // Of kept logits the second part finds them.
+    // If the logits are kept, the second part of a split backward finds their gradient ready.
     const double made = r.logits > 0 ? r.backward : std::max(r.input, r.weights);
     pass(Work::head, "cross-entropy, dlogits", pieces * made, (kWide + kHalf) * rows_ * columns);
     Kernel dx = product(Work::head, "logits, dx", rows_, c, columns, whole ? kHalf : kWide);
-    if (!whole) dx.bytes += kWide * rows_ * c * (pieces - 1) / pieces;  // read again by all pieces but the first
+    if (!whole) dx.bytes += kWide * rows_ * c * (pieces - 1) / pieces;  // every piece but the first reads dx to add to it
     add(std::move(dx), pieces * r.input);
     if (!whole) pass(Work::head, "dx, rounded", r.input, (kWide + kHalf) * rows_ * c);
     add(product(Work::head, "logits, dw", columns, c, rows_, kWide), pieces * r.weights);
     accumulate("head's gradients added", r, v * c + c);
   }
 
-  // -- What is not a block's ---------------------------------------------------------------------------------------------------------
+  // -- Work outside of the blocks ----------------------------------------------------------------------------------------------------
 
   void instruction(const Instruction& i) {
     const double elems = static_cast<double>(i.tiles.count() * parallel::kTileElems);
@@ -324,7 +335,7 @@ class Table {
     }
   }
 
-  // One line for many like it, which are launches of their own.
+  // Adds one launch of `bytes` bytes to the line `name`. Launches of the same kind share a line, which has their mean bytes.
   void sum_up(Work work, const std::string& name, double bytes, bool to_gpu = false) {
     if (bytes == 0) return;
     const auto at = std::ranges::find_if(kernels_, [&](const Kernel& k) { return k.name == name; });
@@ -352,7 +363,7 @@ class Table {
       from_gpu("activations spilled", off_device(i.written_bytes));
       return to_gpu("activations come back", off_device(i.read_bytes));
     }
-    if (i.what == parallel::What::activations) return;  // between host memory and the disk
+    if (i.what == parallel::What::activations) return;  // copied between host memory and the disk only
     if (i.op == Op::Fetch) to_gpu(i.what == parallel::What::weights ? "weights fetched" : "gradients fetched", off_device(i.read_bytes));
     if (i.op == Op::Evict) from_gpu("gradients put away", off_device(i.written_bytes));
   }

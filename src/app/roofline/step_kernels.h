@@ -1,6 +1,5 @@
-// The kernels of a training step on a GPU, with what each multiplies, reads and writes: the table that the roofline is made of. It follows
-// src/ops and src/kernels as they are, one entry a pass over memory, so that a pass that is saved there is a line less here. Pure
-// functions.
+// Lists the kernels of a training step on a GPU, with the FLOPs and bytes of each: the table from which the roofline is made. It mirrors
+// src/ops and src/kernels, with one entry for each pass over memory, so a pass that is saved there must be removed here. Pure functions.
 #pragma once
 #include <vector>
 
@@ -10,7 +9,8 @@
 
 namespace spillway::app {
 
-/// Of a plan for training text on a GPU in bf16 or f16, with nothing frozen. Throws Error(usage) on another.
+/// Returns the kernels of a step of `plan`, which must train a text model on a GPU in bf16 or fp16 with no frozen parameters. Throws
+/// Error(usage) for any other plan.
 std::vector<Kernel> kernels_of_step(const parallel::Plan& plan, const models::ModelConfig& model, const Ceilings& ceilings);
 
 }  // namespace spillway::app

@@ -12,7 +12,7 @@ namespace {
 
 using Emit = std::function<bool(size_t row, i32 id)>;
 
-constexpr i64 kMostAtOnce = 256;  // positions of a prompt: beyond, a pass computes longer than it reads weights
+constexpr i64 kMostAtOnce = 256;  // positions of a prompt in a pass; with more, computing takes longer than reading the weights
 
 MicroBatch empty_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -23,7 +23,7 @@ MicroBatch empty_batch(i64 rows, i64 positions) {
   return batch;
 }
 
-// The last tokens that a plan without a cache has positions for, and what to continue at.
+// Returns the logits after the last token, without a cache. The model sees the last tokens, as many as the plan has positions.
 std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> tokens) {
   const i64 T = rank.plan().sequence_length, count = std::min(T, std::ssize(tokens));
   const MicroBatch batch = empty_batch(1, T);
@@ -32,13 +32,14 @@ std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> 
   return rank.logits(batch, count - 1);
 }
 
-// Rows of text whose ends lie side by side in a cache. Position p of row b, from front_[b] on, holds its token first_[b] + p - front_[b].
+// Rows of text in a key/value cache, aligned at their ends. Row b has padding before position front_[b]; from there on position p holds the
+// row's token first_[b] + p - front_[b].
 class CachedRows {
  public:
   CachedRows(parallel::Rank& rank, std::vector<TextRow>& rows, i64 positions)
       : rank_(rank), rows_(rows), positions_(positions), front_(rows.size()), first_(rows.size()) {}
 
-  // Of all rows [B, V], after their last tokens.
+  // Returns the logits [B, V] of all B rows after their last tokens.
   std::vector<double> next_logits() {
     if (filled_ == 0) return fill(longest() < positions_ ? longest() : half());
     const bool full = filled_ == rank_.plan().cache_positions || filled_ - std::ranges::min(front_) == positions_;
@@ -51,7 +52,8 @@ class CachedRows {
   }
   i64 half() const { return std::max<i64>(1, std::min(positions_, rank_.plan().cache_positions) / 2); }
 
-  // Anew, with the last `most` tokens of each row: whole passes, and before them a shorter one that is filled up to a planned length.
+  // Fills the cache anew with the last `most` tokens of each row: in passes of full length, and before them a shorter one that is padded to
+  // a length for which the plan has sized its memory.
   std::vector<double> fill(i64 most) {
     const i64 whole = rank_.plan().sequence_length, kept = std::min(most, longest()), rest = kept % whole;
     const std::vector<i64> lengths = parallel::pass_lengths(whole);
@@ -99,7 +101,7 @@ class CachedRows {
   std::vector<TextRow>& rows_;
   const i64 positions_;
   std::vector<i64> front_, first_;
-  i64 filled_ = 0;  // positions that lie in the cache
+  i64 filled_ = 0;  // number of positions in the cache
 };
 
 void generate_with_cache(parallel::Rank& rank, std::vector<TextRow> rows, i64 max_tokens, i64 positions, const Emit& emit) {
@@ -131,7 +133,8 @@ void check_prompt(const std::vector<i32>& tokens, i64 vocabulary, const std::str
                             where, vocabulary, *beyond));
 }
 
-// Passes as equal as can be, so that little is filled up; none longer than half the positions, so that a full cache makes room.
+// The passes are as equal as possible, so that little is padded. None is longer than half the positions: when the cache is full, the newer
+// half of the text must fit into it again.
 TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions) {
   const i64 half = std::max<i64>(1, positions / 2);
   const i64 kept = prompt < positions ? prompt : half, most = std::min(kMostAtOnce, half);

@@ -1,7 +1,8 @@
-// Text from a model, token by token. With a key/value cache (PlanRequest::cache_positions) several rows at once: a prompt in passes of as
-// many positions as the plan has, then one position a pass, each of which reads every weight once for all rows. Rows are filled up in
-// front: the filling is a document of its own. Without a cache, while training, one row, whose window is computed anew for each token.
-// The same seed gives the same text on any placement. One thread.
+// Generates text with a model, token by token. With a key/value cache (PlanRequest::cache_positions) it continues several rows of text at
+// once: first the prompts, in passes of as many positions as the plan allows, then one position a pass. A pass reads every weight once for
+// all rows. Shorter rows are padded in front; to the attention mask the padding is a document of its own. Without a cache, as during
+// training, it continues one row and recomputes the whole window for each token. The same seed gives the same text with any placement. Not
+// thread-safe.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,13 +13,14 @@
 
 namespace spillway::app {
 
-/// Throws Error(usage) that begins with `where` on an empty prompt, and on one with ids at or above the vocabulary.
+/// Throws Error(usage) if a prompt is empty or has token ids at or above `vocabulary`. The message begins with `where`.
 void check_prompt(const std::vector<i32>& tokens, i64 vocabulary, const std::string& where = "[generate]");
 
-/// What a plan needs to generate up to `max_tokens` after prompts of up to `prompt` tokens with a model of so many positions.
+/// The lengths that a plan needs for generating text. text_lengths() computes them for prompts of up to `prompt` tokens, up to `max_tokens`
+/// new tokens, and a model with `positions` positions.
 struct TextLengths {
-  i64 pass = 1;   // positions at once: a Workload's sequence_length
-  i64 cache = 1;  // and its cache_positions
+  i64 pass = 1;   // most positions of a pass (a Workload's sequence_length)
+  i64 cache = 1;  // positions of the key/value cache (a Workload's cache_positions)
 };
 TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions);
 
@@ -27,9 +29,10 @@ struct TextRow {
   Sampling sampling;
 };
 
-/// Continues the rows by up to `max_tokens` each. `emit` sees each new token with its row and returns false to end that row. Of a text that
-/// grows longer than the model's positions or the cache, the older half falls out. No more rows than the plan's micro_batch_size, of a
-/// plan without a cache one. All ranks call it together, with the same arguments, and get the same tokens.
+/// Continues each row by up to `max_tokens` tokens. `emit` is called with each new token and its row, and returns false to end that row. If
+/// a text grows longer than the model's `positions` or the cache, its older half is dropped from what the model sees. There may be at most
+/// as many rows as the plan's micro_batch_size; without a cache only one. Collective: all ranks call it with the same arguments and get the
+/// same tokens.
 void generate_tokens(parallel::Rank& rank, std::vector<TextRow> rows, i64 max_tokens, i64 positions,
                      const std::function<bool(size_t row, i32 id)>& emit);
 

@@ -9,7 +9,7 @@
 namespace spillway::app {
 namespace {
 
-// Tokens by their logits, the likeliest first, of equal ones the lower id: put in order no further than somebody looks.
+// Tokens sorted by their logits: the most likely first, and the lower id first if two are equal. Sorts only as far as it is read.
 class Ranking {
  public:
   struct Token {
@@ -18,7 +18,7 @@ class Ranking {
   };
   Ranking(std::span<const double> logits, std::span<const i32> seen, double penalty) {
     all_.reserve(logits.size());
-    // No number is no likely token, nor one that could be put in order.
+    // NaN counts as minus infinity: such a token is not likely, and NaNs could not be sorted.
     for (const double x : logits) all_.push_back({std::isnan(x) ? -INFINITY : x, static_cast<i32>(all_.size())});
     if (penalty == 1) return;
     for (const i32 id : std::set<i32>(seen.begin(), seen.end())) {
@@ -33,7 +33,7 @@ class Ranking {
     if (i >= ordered_) put_in_order(i + 1);
     return all_[i];
   }
-  /// No others than the first `count` and those as likely as the last of them.
+  /// Removes all tokens but the first `count` and those that are as likely as the last of these.
   void keep(size_t count) {
     const double least = (*this)[count - 1].logit;
     std::erase_if(all_, [least](const Token& t) { return t.logit < least; });
@@ -59,7 +59,7 @@ i32 likeliest(std::span<const double> logits, std::span<const i32> seen, double 
   return std::ranges::max_element(Ranking(logits, seen, penalty).unordered(), {}, &Ranking::Token::logit)->id;
 }
 
-// Of a ranking's first `count` tokens each has weight() / held.
+// The tokens that may be sampled: the first `count` of the ranking, each with the probability weight() / held.
 struct Kept {
   Ranking ranking;
   double top, temperature;
@@ -124,7 +124,7 @@ std::string StopText::put(const std::string& piece) {
     held_.resize(end);
     return std::exchange(held_, {});
   }
-  // The longest end of it with which a stop begins.
+  // Hold back the longest end of the text that is the beginning of a stop text.
   size_t kept = 0;
   for (const std::string& stop : stops_) {
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > kept; --n) {

@@ -1,4 +1,4 @@
-// The next token from a model's logits, and where a text ends. Pure, but for StopText, which is used by one thread.
+// Samples the next token from a model's logits, and finds where a text ends. Pure functions, except StopText, which is not thread-safe.
 #pragma once
 #include <span>
 #include <string>
@@ -9,32 +9,32 @@
 
 namespace spillway::app {
 
-/// In the order of transformers' generate(): repetition penalty (Keskar et al., arXiv:1909.05858), temperature, top-k, top-p (Holtzman et
-/// al., arXiv:1904.09751), min-p (Nguyen et al., arXiv:2407.01082).
+/// Settings of sampling. They are applied in the order of transformers' generate(): repetition penalty (Keskar et al., arXiv:1909.05858),
+/// temperature, top-k, top-p (Holtzman et al., arXiv:1904.09751), min-p (Nguyen et al., arXiv:2407.01082).
 struct Sampling {
-  double temperature = 0.8;       // 0: the likeliest token
-  i64 top_k = 0;                  // 0: all
-  double top_p = 1;               // the likeliest tokens up to the one with which they hold this share
-  double min_p = 0;               // and at least this share of the likeliest one's probability
-  double repetition_penalty = 1;  // logits of tokens that are there already: those above 0 divided by it, others times it
+  double temperature = 0.8;       // 0: always the most likely token
+  i64 top_k = 0;                  // number of most likely tokens to choose from; 0: all
+  double top_p = 1;               // choose from the most likely tokens that together have at least this probability
+  double min_p = 0;               // only tokens with at least this share of the most likely token's probability
+  double repetition_penalty = 1;  // logits of tokens that occurred already are divided by it if positive, else multiplied by it
   u64 seed = 1337;
 };
 
-/// Probabilities that add up to 1 with their ids, the likeliest first, of equal ones the lower id; what is not listed has none. `seen`: the
-/// tokens so far. At temperature 0 the likeliest alone.
+/// Returns the tokens that may be sampled, as pairs of probability and id. The probabilities add up to 1; the most likely token comes
+/// first, and the lower id if two are equally likely. `seen` are the tokens so far. At temperature 0 only the most likely token is listed.
 std::vector<std::pair<double, i32>> distribution(std::span<const double> logits, std::span<const i32> seen, const Sampling& sampling);
 
-/// The `position`-th token.
+/// Samples a token. `position` counts the new tokens from 0; together with the seed it determines the random number.
 i32 sample_token(std::span<const double> logits, std::span<const i32> seen, const Sampling& sampling, i64 position);
 
-/// Text on its way out, held back as long as it may be the beginning of a text that ends it.
+/// Ends an output text at the first stop text. Output that may be the beginning of a stop text is held back until that is decided.
 class StopText {
  public:
   explicit StopText(std::vector<std::string> stops);
-  /// What of it may go out now: up to the first of the stops, which is not given.
+  /// Appends a piece of text and returns what can be output now. The output ends before the first stop text.
   std::string put(const std::string& piece);
   bool stopped() const { return stopped_; }
-  /// The rest, once nothing follows.
+  /// Returns the text that was still held back; to be called when no more text follows.
   std::string finish();
 
  private:
