@@ -29,7 +29,7 @@ namespace {
 struct Dispatch {
   Console& console;
   const Host& host;
-  const std::vector<std::string> words;  // the command's name and its flags
+  const std::vector<std::string> words;  // command-line words: the command's name and its flags
 
   /// Runs `body` on the rank that this process is. If no launcher has started the ranks, this process starts them all.
   template <class Config>
@@ -95,8 +95,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  // mpirun gives each rank a pseudo-terminal, even if its own output goes to a file. So a rank counts as on a terminal only without a
-  // foreign launcher.
+  // mpirun gives each rank a pseudo-terminal, even if its own output goes to a file. So stdout counts as a terminal only if this process
+  // was started without a launcher, or by spillway itself.
   const Launcher launcher = detect_launcher(host);
   const bool own_terminal = streams.out_terminal && (launcher.name.empty() || launcher.name == "spillway");
   Console console(streams.out, streams.err, streams.terminal, streams.colour && own_terminal, own_terminal);

@@ -39,7 +39,7 @@ int on_ranks(const RanksConfig& given, Console& console, const Host& host, const
     });
   }
   keep_nccl_from_hanging(given, launcher, console);
-  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before it starts other threads
+  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before other threads start, which inherit it
   return work(console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
 }
 

@@ -126,7 +126,7 @@ void take_precision(DeepspeedReader& file) {
   if (bf16 && fp16) refuse("[" + file.what("fp16.enabled") + "] expected it or bf16.enabled, got both");
   const bool open = file.is_auto("bf16.enabled") || file.is_auto("bfloat16.enabled") || file.is_auto("fp16.enabled");
   if (bf16 || fp16 || !open) file.give("precision", bf16 ? "bf16" : fp16 ? "fp16" : "fp32", fp16 ? "fp16.enabled" : "bf16.enabled");
-  constexpr i64 kWindow = 1000;  // DeepSpeed's default
+  constexpr i64 kWindow = 1000;  // DeepSpeed's default loss_scale_window
   const std::string window = "fp16.loss_scale_window";
   if (const auto steps = file.integer(window); fp16 || (steps && file.is_auto("fp16.enabled"))) {
     const i64 taken = steps.value_or(kWindow);

@@ -12,7 +12,7 @@ namespace spillway::app {
 
 struct DeepspeedFlags {
   GivenMap given;
-  std::vector<std::string> notes;  // a line for each key that has no effect here, or another than in DeepSpeed
+  std::vector<std::string> notes;  // a line for each key that has no effect here, or a different one than in DeepSpeed
 };
 
 /// Reads and translates a file. Throws Error(usage) if the file cannot be read or is not a JSON object, if a key occurs twice or is unknown

@@ -17,7 +17,7 @@ const std::string kParams = "optimizer.params.";
 struct Rule {
   std::string_view theirs, ours;
   double learning_rate, weight_decay;
-  std::string_view betas;  // their defaults; empty if the optimizer has no betas
+  std::string_view betas;  // default betas, separated by a comma; empty if the optimizer has none
   std::vector<std::string_view> numbers;
 };
 
@@ -103,7 +103,7 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
 // DeepSpeed's begins.
 void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const std::string params = "scheduler.params.";
-  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // DeepSpeed's has at least two steps
+  const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // 2 is DeepSpeed's minimum
   if (!file.is_auto(params + "warmup_num_steps")) file.give("warmup-steps", std::to_string(steps), params + "warmup_num_steps");
   if (file.text(params + "warmup_type").value_or("log") != "linear")
     file.note("scheduler.params.warmup_type: the rate rises linearly where DeepSpeed's, by default, rises with the step's logarithm");

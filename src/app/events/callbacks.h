@@ -1,6 +1,6 @@
 // Callbacks for a program that trains through app::Training (training.h): it is told of steps, validations and checkpoints, and may ask the
 // run to stop. All callbacks are called in order on the thread of rank 0, between steps or before the first one. An exception from a
-// callback ends the run like an error in training. Values.
+// callback ends the run like an error in training. The types are plain values.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -35,8 +35,8 @@ struct TrainCallbacks {
   std::function<void(const StepEvent&)> on_step;
   std::function<void(const ValidationEvent&)> on_validate;
   std::function<void(const SaveEvent&)> on_save;
-  /// Called after each step, and between the micro-batches of a validation and the tokens of a sample, which are then broken off. Returning
-  /// true stops the run as Ctrl-C does: it is saved and can be continued.
+  /// Called after each step, and between the micro-batches of a validation and the tokens of a sample. Returning true breaks off the
+  /// validation or sample and stops the run as Ctrl-C does: it is saved and can be continued.
   std::function<bool()> wants_stop;
   /// Called during the preparations for the first step, which may take minutes. Returning true ends the run before anything is trained.
   std::function<bool()> gives_up;

@@ -13,7 +13,7 @@ namespace spillway::app {
 
 class GrowingFile {
  public:
-  /// Appends to `file` behind its first `bytes` bytes. At most `most_waiting` bytes wait in memory; a piece that would exceed them is
+  /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait in memory; a piece that would exceed them is
   /// dropped and counted by lost().
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
   /// Tries once more to write the pieces that wait.

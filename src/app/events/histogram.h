@@ -1,8 +1,8 @@
 // A histogram of the values of a tensor, as TensorBoard shows it. The buckets are those of TensorFlow's writer (core/lib/histogram): the
-// k-th positive limit is 1e-12 multiplied k times by 1.1, up to 1e20, then comes the largest double; the negative limits mirror the
-// positive ones, and zero is a limit too. A bucket holds the values from the previous limit (inclusive) to its own limit (exclusive).
-// All state consists of integers, so the result does not depend on which process counted which part of a tensor, or in which order. A value
-// of 19 KB.
+// positive limits are 1e-12 multiplied k = 0, 1, 2, ... times by 1.1, up to 1e20, and then the largest double; the negative limits mirror
+// the positive ones, and zero is a limit too. A bucket holds the values from the previous limit (inclusive) to its own limit (exclusive).
+// All state consists of integers, so the result does not depend on which process counted which part of a tensor, or in which order. An
+// object takes 19 KB.
 #pragma once
 #include <span>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace spillway::app {
 
-/// The upper limit of each bucket, ascending; the first bucket is always empty.
+/// Returns the upper limit of each bucket, in ascending order. The first bucket is always empty.
 const std::vector<double>& bucket_limits();
 
 class Histogram {

@@ -17,7 +17,7 @@ class Lines {
   explicit Lines(const std::filesystem::path& file);
 
   struct Line {
-    i64 number = 0;  // from 1
+    i64 number = 0;  // line number, from 1
     std::string text;
     bool ends = true;       // it ends with a line feed; the last line may not
     bool too_long = false;  // it has more than kLongest bytes, and `text` is empty

@@ -21,7 +21,7 @@ class LinesBackward {
     bool ends = false;       // it ends with a line feed; only the file's last line may not
     std::string text;        // without the line feed; empty if the line is longer than kLongest
   };
-  /// Reads the line before. Returns false if there is none left. Throws Error(io).
+  /// Reads the next line towards the beginning of the file. Returns false if there is none left. Throws Error(io).
   bool next(Line& line);
 
  private:

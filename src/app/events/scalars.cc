@@ -70,7 +70,7 @@ const std::vector<Named>& named() {
 const Json* find(const Json& line, const std::vector<std::string>& path) {
   const Json* at = &line;
   for (const std::string& key : path) {
-    const auto found = at->find(key);  // finds nothing if it is not an object
+    const auto found = at->find(key);  // end() if `at` is not a JSON object
     if (found == at->end()) return nullptr;
     at = &*found;
   }

@@ -18,7 +18,7 @@ constexpr i64 kGpuReserveBytes = 512 * kMiB;
 
 struct ChosenDevice {
   Device device;
-  std::string name = "cpu";       // "cuda:0, NVIDIA H200"
+  std::string name = "cpu";       // for messages, such as "cuda:0, NVIDIA H200"
   std::string model;              // the GPU's product name, on which the bits of its results depend; empty for the CPU
   std::optional<i64> free_bytes;  // GPU memory that this rank may plan with; empty for a CPU, or when planning without the GPU
   GpuMeeting meeting;             // how GPUs of several ranks exchange data

@@ -62,7 +62,7 @@ class Peers {
  private:
   std::unique_ptr<parallel::Communicator> all_;
   RankPlace place_;
-  std::vector<std::string> hosts_;  // by rank
+  std::vector<std::string> hosts_;  // host names, by rank
 };
 
 }  // namespace spillway::app

@@ -24,7 +24,7 @@ struct StepSample {
 struct AuditRow {
   std::string what;
   double predicted = 0, measured = 0;
-  bool bytes = false;  // else seconds
+  bool bytes = false;  // the values are bytes, else seconds
 };
 
 /// Planned and peak memory of the whole run, in bytes.

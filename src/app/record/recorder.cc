@@ -10,7 +10,7 @@
 namespace spillway::app {
 namespace {
 
-constexpr i64 kWarm = 3;  // the first step of a process that is like those that follow
+constexpr i64 kWarm = 3;  // number of the first typical step of a process; those before it warm up
 
 }  // namespace
 

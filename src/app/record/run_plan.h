@@ -1,5 +1,5 @@
 // The plan of a run, as the run folder keeps it in plan.json for whoever watches the run: memory by tier and its budgets, the predicted
-// time of a step, the bytes that it moves, and what would make it faster. Values; thread-safe.
+// time of a step, the bytes that it moves, and what would make it faster. The types are plain values; thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>

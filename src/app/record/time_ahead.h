@@ -1,6 +1,6 @@
 // Estimates how long the next part of a run may take, so that a run with a time limit stops while there is time left to save. The estimate
 // is the longest of the last few measured times, because steps differ: some are clipped, some run during a save. The caller measures the
-// times; there is no clock in here. Values; not thread-safe.
+// times; there is no clock in here. The types are plain values; not thread-safe.
 #pragma once
 #include <deque>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace spillway::app {
 
-/// The longest of the last few times.
+/// Keeps the last few measured times of one kind of work, and tells the longest of them.
 class LongestLately {
  public:
   /// `expected_s` is the estimate until the first time is measured.

@@ -1,5 +1,5 @@
 // The timeline of one step: which operation each lane of each rank ran when, as the executor measured it or the simulator predicts it,
-// thinned to what a drawing can show. The run folder keeps that of the third step (timeline.json). Values; thread-safe.
+// thinned to what a drawing can show. The run folder keeps that of the third step (timeline.json). The types are plain values; thread-safe.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -17,7 +17,7 @@ struct Bar {
   parallel::Lane lane = parallel::Lane::compute;
   std::string kind;  // name of a phase (phases.h), or "other"
   double start_us = 0, end_us = 0;
-  i64 block = -1, micro_batch = -1;  // -1: none, or several
+  i64 block = -1, micro_batch = -1;  // -1: the bar has none, or several
   i64 count = 1;                     // number of instructions that were merged into this bar
 };
 

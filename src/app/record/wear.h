@@ -1,5 +1,5 @@
 // How much a run writes to its scratch drives (--nvme), and in how many days these writes reach the drives' rated endurance. Checkpoints
-// are not counted. A value; thread-safe.
+// are not counted. A plain value type; thread-safe.
 #pragma once
 #include <optional>
 #include <string>

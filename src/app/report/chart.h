@@ -12,7 +12,7 @@ namespace spillway::app {
 struct ChartLine {
   std::string name;
   std::vector<Point> points;
-  int colour = 0;  // index below kLineColours
+  int colour = 0;  // index of the line's colour, below kLineColours
   bool dashed = false, faint = false, marked = false;
 };
 

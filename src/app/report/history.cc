@@ -42,7 +42,7 @@ class Kept {
   i64 first_ = 0, highest_ = 0;
 };
 
-// The columns that every line is asked for by name, looked up once.
+// The numbers of the columns that are read from every line, looked up by name only once.
 struct Columns {
   size_t tokens = metric("tokens"), positions = metric("positions"), samples = metric("samples"), skipped = metric("skipped"),
          clipped = metric("clipped");

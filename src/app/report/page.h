@@ -14,7 +14,7 @@ namespace spillway::app {
 std::string report_page(std::span<const ReportedRun> runs, const std::string& made);
 std::string plan_page(const ReportedPlan& plan, const std::string& made);
 
-/// Writes a page. It replaces only an empty file or an older page of this program; throws Error(usage) if `file` is anything else.
+/// Writes a page. It replaces only an empty file or an older page of this program. Throws Error(usage) if `file` is anything else, and
 /// Error(io).
 void write_page(const std::filesystem::path& file, const std::string& page);
 

@@ -1,5 +1,5 @@
 // The data that a report shows: of a run, read from its folder alone, while the run may be writing there; or of a plan before its run.
-// Values.
+// The types are plain values.
 #pragma once
 #include <filesystem>
 #include <optional>

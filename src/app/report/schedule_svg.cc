@@ -22,7 +22,7 @@ constexpr double kLeft = 64, kTop = 34, kRow = 26, kBox = 22, kDigit = 6.5, kMar
 using Rgb = std::array<int, 3>;
 constexpr Rgb kColours[] = {{255, 255, 255}, {91, 143, 217}, {229, 134, 60}, {206, 109, 160}, {97, 170, 105}};
 
-// Returns the fill colour of an action. The later its chunk (the rank's model stage), the paler it is.
+// Returns the fill colour of an action. If a rank has several chunks (stages of the model), later ones are paler.
 std::string fill(ActionKind kind, i32 chunk, i32 chunks) {
   const double pale = chunks > 1 ? 0.62 * chunk / (chunks - 1) : 0;
   const Rgb base = kColours[static_cast<size_t>(kind)];

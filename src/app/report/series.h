@@ -1,5 +1,5 @@
 // One metric over the steps of a run, thinned to what a chart can show. Of each bucket of neighbouring steps it keeps the least and the
-// greatest value, so that no spike is lost. Steps must be added in ascending order. Values.
+// greatest value, so that no spike is lost. Steps must be added in ascending order. The types are plain values.
 #pragma once
 #include <algorithm>
 #include <vector>

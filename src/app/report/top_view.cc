@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr i64 kTail = 256 * kKiB;
-constexpr size_t kShown = 120;  // steps
+constexpr size_t kShown = 120;  // most steps whose metrics are shown
 constexpr std::uintmax_t kMostConfigOfTop = 16 * kMiB;
 
 std::vector<MetricsLine> last_lines(const fs::path& file) {
@@ -195,7 +195,7 @@ std::string next_save(const TopView& v) {
   Cadence every;
   try {
     every = parse_cadence(v.save_every, "checkpoint_every");
-  } catch (const Error&) {  // another version of the program wrote it
+  } catch (const Error&) {  // another version of the program wrote the value
     return "";
   }
   if (every.count < 1 || every.unit == Cadence::Unit::epochs) return "after each " + v.save_every;

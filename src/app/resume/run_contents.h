@@ -1,6 +1,6 @@
 // Identifies the files that a run reads by their contents, not by their paths. A run may continue with the same bytes at another path (in a
 // job's own scratch folder, by an absolute path, through a link), but not with other bytes at the same path. Checksums of the contents are
-// recorded in RUN/contents.json at each start. Called by train on rank 0; only reads files. Values; not thread-safe.
+// recorded in RUN/contents.json at each start. Called by train on rank 0; only reads files. The types are plain values; not thread-safe.
 #pragma once
 #include <filesystem>
 #include <map>

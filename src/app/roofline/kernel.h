@@ -1,4 +1,5 @@
-// The input of the roofline estimate: the work of one GPU kernel of a training step, and the peak rates of the GPU. Values.
+// The input of the roofline estimate: the work of one GPU kernel of a training step, and the peak rates of the GPU. The types are plain
+// values.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@ struct Ceilings {
   /// Peaks of the H100 SXM from NVIDIA's data sheet: dense bf16 at 989 TFLOP/s and HBM3 at 3.35 TB/s. PCIe 5.0 x16 carries 64 GB/s each
   /// way.
   double tensor_flops = 989e12, memory_bytes_per_s = 3.35e12, link_bytes_per_s = 64e9;
-  i64 processors = 132;  // multiprocessors
+  i64 processors = 132;  // number of multiprocessors
   /// Exponentials per second: 989 TFLOP/s are 132 multiprocessors with 4096 FLOPs a cycle each at 1.83 GHz, and each has 16 exponentials a
   /// cycle (Shah et al., arXiv:2407.08608, footnote 5, after the CUDA programming guide).
   double exps_per_s = 132 * 16 * 1.83e9;

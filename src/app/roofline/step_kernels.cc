@@ -99,7 +99,7 @@ class Table {
 
   // Returns the share of the multiprocessors' time that a product with an m x n result uses. Some is lost because the result is computed in
   // whole tiles, and the tiles in whole waves. If the tiles are too few, the sums are split (split-K), or the tiles are smaller and read
-  // more; kSmaller is the price of each.
+  // more; each costs the factor kSmaller.
   double tile_share(double m, double n) const {
     constexpr double kSmaller = 0.9;
     double best = 0;

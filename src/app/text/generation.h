@@ -25,7 +25,7 @@ struct TextLengths {
 TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions);
 
 struct TextRow {
-  std::vector<i32> tokens;  // at least one
+  std::vector<i32> tokens;  // the text so far; at least one token
   Sampling sampling;
 };
 

@@ -80,7 +80,7 @@ Kept kept_of(std::span<const double> logits, std::span<const i32> seen, const Sa
     return kept;
   }
   for (; kept.count < ranking.size(); ++kept.count) {
-    const double weight = kept.weight(ranking[kept.count]);  // the likeliest one's is 1
+    const double weight = kept.weight(ranking[kept.count]);  // the most likely token has weight 1
     if (kept.count > 0 && ((s.top_p < 1 && kept.held >= s.top_p * total) || weight < s.min_p)) break;
     kept.held += weight;
   }
