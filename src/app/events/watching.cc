@@ -120,10 +120,15 @@ void Watching::validation(const std::string& added, const std::string& line) {
   const StepScalars step = scalars_of(added);
   if (events_ && step.step > 0) events_->append(scalars_event(wall_time(), step.step, step.scalars));
   if (!csv_) return;
+  if (csv_->waits()) return;  // the disk takes nothing now, and the row would be written over rows that wait
   const StepScalars whole = scalars_of(line);
-  data::File csv = data::File::open_to_write(run_ / "metrics.csv");
-  const LastLine row = last_line_of(csv, whole.step, step_of_row);
-  csv_.emplace(std::move(csv), row.step == whole.step ? row.begin : row.end);
+  try {
+    data::File csv = data::File::open_to_write(run_ / "metrics.csv");
+    const LastLine row = last_line_of(csv, whole.step, step_of_row);
+    csv_.emplace(std::move(csv), row.step == whole.step ? row.begin : row.end);
+  } catch (const std::exception&) {
+    return;  // somebody removed or replaced it: the rows go on where they went
+  }
   csv_->append(csv_row(whole));
 }
 

@@ -138,8 +138,8 @@ class ChartDrawing {
       fmt::format_to(std::back_inserter(values), "{:.5g} ", p.value);
     }
     for (std::string* list : {&places, &steps, &values}) list->pop_back();
-    put(R"(<polyline class="c{}{}{}" points="{}" data-n="{}" data-x="{}" data-y="{}"/>)", line.colour, line.dashed ? " dash" : "",
-        line.faint ? " faint" : "", places, escaped(line.name), steps, values);
+    put(R"(<polyline class="c{}{}" points="{}" data-n="{}" data-x="{}" data-y="{}"/>)", line.colour, line.dashed ? " dash" : "", places,
+        escaped(line.name), steps, values);
     if (!line.marked && line.points.size() > 1) return;
     if (line.points.size() > kMarked) return;
     for (const Point& p : line.points) put(R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"/>)", line.colour, x(p.step), y(p.value));
@@ -156,8 +156,8 @@ std::string legend(const Chart& chart, const ChartDrawing& drawing) {
   std::string text;
   for (const ChartLine& line : chart.lines) {
     if (line.points.empty() || (chart.lines.size() == 1 && chart.limits.empty() && chart.strip.empty())) continue;
-    text += fmt::format(R"(<span><svg class="key" viewBox="0 0 22 8"><path class="c{}{}{}" d="M1 4H21"/></svg>{}</span> )", line.colour,
-                        line.dashed ? " dash" : "", line.faint ? " faint" : "", escaped(line.name));
+    text += fmt::format(R"(<span><svg class="key" viewBox="0 0 22 8"><path class="c{}{}" d="M1 4H21"/></svg>{}</span> )", line.colour,
+                        line.dashed ? " dash" : "", escaped(line.name));
   }
   for (const Chart::Limit& limit : chart.limits) {
     if (limit.value > 0 && !drawing.is_drawn(limit))

@@ -13,7 +13,7 @@ struct ChartLine {
   std::string name;
   std::vector<Point> points;
   int colour = 0;  // index of the line's colour, below kLineColours
-  bool dashed = false, faint = false, marked = false;
+  bool dashed = false, marked = false;
 };
 
 struct Chart {

@@ -38,7 +38,7 @@ svg text{fill:var(--muted)}svg text.in{fill:var(--in);pointer-events:none}
 .grid{stroke:var(--rule);fill:none}.axis,.tick{stroke:var(--muted);fill:none}.lane{fill:var(--panel)}
 .limit{stroke:var(--muted);stroke-dasharray:6 4;fill:none}text.limit{stroke:none;fill:var(--muted)}
 line.at[hidden]{display:none}line.at{stroke:var(--muted);stroke-dasharray:2 3}
-polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}.key path{fill:none;stroke-width:2.4}.dash{stroke-dasharray:7 4}.faint{opacity:.55}
+polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}.key path{fill:none;stroke-width:2.4}.dash{stroke-dasharray:7 4}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}
 circle.c0{fill:var(--c0)}circle.c1{fill:var(--c1)}circle.c2{fill:var(--c2)}circle.c3{fill:var(--c3)}circle.c4{fill:var(--c4)}circle.c5{fill:var(--c5)}
 .legend{color:var(--muted);font-size:.84rem;display:flex;flex-wrap:wrap;gap:2px 14px}

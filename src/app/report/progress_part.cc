@@ -34,7 +34,7 @@ struct Wanted {
   bool from_zero = false;
   const char* also = nullptr;  // a second metric on the same axis
   const char *name = "", *also_name = "";
-  bool also_marked = false, also_dashed = false;
+  bool also_dashed = false;
 };
 
 void add_lines(Chart& chart, std::span<const ReportedRun> runs, const Wanted& wanted, double scale) {
@@ -42,12 +42,8 @@ void add_lines(Chart& chart, std::span<const ReportedRun> runs, const Wanted& wa
     const bool one = runs.size() == 1;
     const auto add = [&](const char* metric, const char* name, bool second) {
       const Series& series = runs[r].history.of(metric);
-      ChartLine line{one ? name : runs[r].name + (second ? fmt::format(" ({})", name) : ""),
-                     series.points(),
-                     static_cast<int>(one ? (second ? 1 : 0) : r % kLineColours),
-                     second && (!one || wanted.also_dashed),
-                     false,
-                     second};
+      ChartLine line{one ? name : runs[r].name + (second ? fmt::format(" ({})", name) : ""), series.points(),
+                     static_cast<int>(one ? (second ? 1 : 0) : r % kLineColours), second && (!one || wanted.also_dashed), second};
       line.dashed |= !one && r >= kLineColours;
       for (Point& p : line.points) p.value *= scale;
       if (!line.points.empty()) chart.lines.push_back(std::move(line));
@@ -143,7 +139,7 @@ std::string summary_cards(const ReportedRun& run) {
 std::string progress_charts(std::span<const ReportedRun> runs) {
   const bool images = std::ranges::any_of(runs, reads_images);
   std::string text = chart_of(runs, {"Loss", "Training loss of each step, and on held-out data where that was computed.", "loss",
-                                     Unit::number, false, "validation_loss", "training", "validation", true});
+                                     Unit::number, false, "validation_loss", "training", "validation"});
   text += chart_of(runs, {"Accuracy on held-out data", "Share of held-out samples that were classified rightly.", "validation_accuracy"});
   text += chart_of(runs, {"Gradient norm, before clipping", "Norm of the gradient of each step.", "grad_norm", Unit::number, true});
   text += chart_of(runs, {"Learning rate", "Learning rate of each step.", "lr", Unit::number, true});
@@ -156,7 +152,7 @@ std::string progress_charts(std::span<const ReportedRun> runs) {
   text += chart_of(runs, speed, 1, true);
   text += chart_of(runs,
                    {"Time of a step", "Time that each step took, and that its plan predicted.", "step_ms", Unit::seconds, true,
-                    "predicted_ms", "measured", "predicted", false, true},
+                    "predicted_ms", "measured", "predicted", true},
                    1e-3);
   return text.empty() ? "" : section("Progress", "<div class=\"charts\">\n" + text + "</div>\n");
 }
