@@ -1,8 +1,6 @@
 #include "app/flags/json_object.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
-#include <vector>
 
 #include "app/flags/text.h"
 #include "base/json.h"
