@@ -1,7 +1,7 @@
-// Decides between speculating and deferring by how often clipping has bitten lately. A clipped step makes what was stepped inside its
-// backward in vain: it is stepped again in the next forward, where it would have been stepped anyway without speculation, so that costs no
-// time, but it was written to a drive for nothing. Its input is the same on all ranks, so is its answer; numbers do not depend on it. One
-// thread.
+// Decides from recent clipping whether the optimizer's Steps run speculatively inside the backward or are deferred to the next forward. If
+// a step turns out to be clipped, what was stepped inside its backward is discarded and stepped again in the next forward. That costs no
+// time, because without speculation it would have been stepped there anyway, but the discarded result was written to a drive for nothing.
+// All ranks see the same input and so decide the same; the decision changes no number. For one thread.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -14,7 +14,7 @@ class ClipRecord {
     recent_.push_back(clipped);
     if (recent_.size() > kWindow) recent_.pop_front();
   }
-  /// At most half of the last 50 steps were clipped.
+  /// Returns true if at most half of the last 50 steps were clipped.
   bool speculate() const { return 2 * std::ranges::count(recent_, true) <= std::ssize(recent_); }
 
  private:

@@ -83,7 +83,7 @@ void Computing::take_in(const MicroBatch& batch) {
     const StreamScope scope(work_.streams().inputs);
     work_.device.copies->take_in(forward_batch_);
   }
-  if (const GpuQueue* queue = work_.queue(Lane::data)) queue->wait();  // the list that comes does not know of it
+  if (const GpuQueue* queue = work_.queue(Lane::data)) queue->wait();  // the list that follows does not order itself after this copy
 }
 
 void Computing::begin_without_training(const MicroBatch& batch, nn::Mode mode, i64 position) {

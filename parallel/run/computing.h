@@ -1,5 +1,5 @@
-// What a rank computes: blocks forward and backward on micro-batches, and sums of gradients. load() is called on the data lane, the rest on
-// the compute lane or between lists.
+// Does a rank's computing: forward and backward of blocks on micro-batches, and sums of gradients. load() is called on the data lane, all
+// other functions on the compute lane or while no list runs.
 #pragma once
 #include "nn/key_value_cache.h"
 #include "parallel/blocks/accumulator.h"
@@ -13,24 +13,25 @@ class Computing {
  public:
   Computing(const nn::Sequential& model, Workplace& work, StepUnderWay& step);
 
-  /// The step's micro-batches; all data-parallel ranks come to it together.
+  /// Loads the step's micro-batches and copies them to the device. This is a collective of the data-parallel ranks.
   void load();
   void forward(const Instruction& i);
-  /// A Backward, or one of its two parts.
+  /// Runs a Backward, BackwardInput or BackwardWeight instruction.
   void backward(const Instruction& i);
-  /// An Accumulate or AddTied.
+  /// Runs an Accumulate or AddTied instruction.
   void add_gradients(const Instruction& i);
 
-  /// Of this rank's micro-batches, in their order; 0 where the last block is another rank's.
+  /// Returns the sum of the losses of this rank's micro-batches, added in their order; 0 if the last block is on another rank.
   double loss_sum();
 
-  /// A micro-batch that no step trains on; one of the two below ends it.
+  /// Begins a forward pass on a micro-batch without training. take_loss() or take_output() ends it.
   void begin_without_training(const MicroBatch& batch, nn::Mode mode, i64 position);
-  /// Likewise in Mode::generate, for its last position, with the cache: after the positions up to `begin` that lie there.
+  /// Begins a pass in Mode::generate that uses the key/value cache and returns the output of the batch's last position. The batch's
+  /// positions are appended to the cache at position `begin`, after those of earlier calls.
   void begin_with_cache(const MicroBatch& batch, i64 begin);
-  /// As loss_sum().
+  /// Ends the pass and returns its loss, as loss_sum() does.
   double take_loss();
-  /// What the last block made, where the CPU reads it; undefined where that is another rank's.
+  /// Ends the pass and returns the last block's output in memory that the CPU can read; undefined if that block is on another rank.
   Tensor take_output();
 
  private:
@@ -41,7 +42,7 @@ class Computing {
   StepUnderWay& step_;
   BlockRunner runner_;
   Accumulator accumulator_;
-  std::vector<MicroBatch> forward_batch_;  // without training
+  std::vector<MicroBatch> forward_batch_;  // the micro-batch of a pass without training
   std::optional<nn::KeyValueCache> cache_;
 };
 

@@ -1,4 +1,5 @@
-// Where a rank meets its data-parallel ranks: a Program's Gathers and Exchanges. One lane.
+// Runs the collectives among a rank's data-parallel ranks: the Gather (all-gather) and Exchange (reduce-scatter or all-reduce) instructions
+// of a Program. Used by one lane.
 #pragma once
 #include <atomic>
 
@@ -11,12 +12,13 @@ class DataMeetings {
  public:
   DataMeetings(Workplace& work, const StepUnderWay& step) : work_(work), step_(step) {}
 
-  /// Into a slot from where each rank has its part; or, after the Steps, into what every rank has whole.
+  /// All-gathers a group's weights. Before a use, each rank's shard goes into a slot on every rank; after the Steps, the stepped parts go
+  /// into the full copy that every rank stores.
   void gather(const Instruction& i);
-  /// A gradient's sum, in place: of this rank's part, or of all where nothing is split.
+  /// Sums a gradient over the ranks in place: only this rank's shard of it where gradients are sharded, otherwise all of it.
   void exchange(const Instruction& i);
 
-  /// Of all that crossed the ranks so far.
+  /// Returns the bytes of everything that crossed the ranks so far.
   i64 bytes() const { return bytes_; }
 
  private:

@@ -43,7 +43,7 @@ double Dispatcher::carry_out(const Instruction& i) {
   }
 }
 
-// What the compute lane itself moves it moves with all threads.
+// Copies that run on the compute lane use all of its threads.
 double Dispatcher::move(const Instruction& i) {
   std::optional<StreamScope> all_threads;
   if (i.lane == Lane::compute) all_threads.emplace(work_.streams().compute);

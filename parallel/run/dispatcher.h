@@ -1,5 +1,5 @@
-// Who of a rank does what an instruction says, on the device's lanes: the whole list of operations is here and nothing else is. Used by the
-// threads of the executor.
+// Hands each instruction of a list to the part of the rank that carries it out, on the device's lanes. The mapping from operations to parts
+// is complete here, and this file holds nothing else. Used by the threads of the executor.
 #pragma once
 #include "parallel/run/computing.h"
 #include "parallel/run/data_meetings.h"
@@ -11,7 +11,7 @@
 
 namespace spillway::parallel {
 
-/// The parts of a rank.
+/// The parts of a rank, each of which carries out some kinds of instructions.
 struct RankParts {
   RankParts(const nn::Sequential& model, Workplace& work, StepUnderWay& step)
       : computing(model, work, step), moves(work), meetings(work, step), messages(work, step), numbers(work), stepping(work, step) {}
@@ -28,9 +28,10 @@ class Dispatcher {
  public:
   Dispatcher(Workplace& work, RankParts& parts) : work_(work), parts_(parts) {}
 
-  /// Every instruction of a list, as Executor has it. An error makes the other ranks fail too. The times are the CPU's.
+  /// Runs every instruction of a list as described at Executor and returns their times, measured on the CPU. An error also makes the other
+  /// ranks fail.
   std::vector<Timing> run(const List& list);
-  /// Of the first run() that has not been ended: makes what it returned the device's times.
+  /// Refers to the earliest run() that has not been ended yet: replaces the times that it returned by the times measured on the device.
   void end(std::vector<Timing>& timings) { work_.device.lanes->end(timings); }
 
  private:

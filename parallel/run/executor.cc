@@ -34,7 +34,7 @@ class Run {
       finished(i);
     }
   }
-  /// When all lanes have ended.
+  /// Rethrows the first error, or returns the times. Called after all lanes have ended.
   std::vector<Timing> timings() {
     if (error_) std::rethrow_exception(error_);
     return std::move(timings_);
@@ -45,7 +45,7 @@ class Run {
 
   double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
 
-  // Waits for what comes before; false when another lane has failed.
+  // Waits for the instructions in `after`; returns false if another lane has failed.
   bool ready(u32 i) {
     std::unique_lock lock(mutex_);
     for (u32 before : list_[i].after) changed_.wait(lock, [&] { return error_ || done_[before]; });
@@ -84,7 +84,7 @@ class Run {
 
 }  // namespace
 
-// Does one piece of work after another, when it is given one.
+// A thread that runs one piece of work at a time.
 class Executor::LaneThread {
  public:
   LaneThread() : thread_(start_thread([this] { run(); })) {}
@@ -118,8 +118,8 @@ class Executor::LaneThread {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> work_;  // null: none to do
-  bool ends_ = false;           // its own
+  std::function<void()> work_;  // null if there is nothing to do
+  bool ends_ = false;           // set only by the thread's last piece of work
   std::thread thread_;
 };
 

@@ -1,6 +1,6 @@
-// Runs lists: a thread a lane (the compute lane on the caller's), each taking its instructions in order, each waiting for `after`. It knows
-// no other order. An error in one lane stops the others before their next instruction and is rethrown by run(). The threads stay from list
-// to list. Used by one thread.
+// Runs instruction lists with one thread per lane; the compute lane runs on the calling thread. Each lane takes its instructions in order
+// and waits for the instructions named in `after`; there is no other ordering. An error in one lane stops the other lanes before their next
+// instruction and is rethrown by run(). The threads are kept from list to list. For one thread.
 #pragma once
 #include <array>
 #include <exception>
@@ -18,15 +18,15 @@ class Executor {
   Executor();
   ~Executor();
 
-  /// `perform` is called once for each instruction, on its lane's thread, and says how many microseconds it waited for its transfers.
-  /// Returns one Timing an instruction. `failed` is called once, with the first error, while lanes may still wait for what will not come:
-  /// it makes them fail.
+  /// Calls `perform` once for each instruction, on its lane's thread; it returns the microseconds that it waited for transfers. Returns one
+  /// Timing per instruction. Calls `failed` once, with the first error, while lanes may still be waiting for events that will never come:
+  /// `failed` must make them fail.
   std::vector<Timing> run(const List& list, const std::function<double(const Instruction&)>& perform,
                           const std::function<void(const std::exception_ptr&)>& failed = {});
 
  private:
   class LaneThread;
-  std::array<std::unique_ptr<LaneThread>, kLanes> threads_;  // from the first list on that has something for them
+  std::array<std::unique_ptr<LaneThread>, kLanes> threads_;  // each is started by the first list that uses its lane
 };
 
 }  // namespace spillway::parallel

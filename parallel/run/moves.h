@@ -1,4 +1,5 @@
-// What a rank brings from a tier to its device and back: a Program's Fetches and Evicts. Thread-safe as DeviceCopies.
+// Carries out a Program's Fetch and Evict instructions: copies between a tier (GPU, host memory, nvme) and the rank's device. As
+// thread-safe as DeviceCopies.
 #pragma once
 #include "parallel/run/workplace.h"
 
@@ -8,7 +9,7 @@ class Moves {
  public:
   explicit Moves(Workplace& work) : work_(work) {}
 
-  /// Return the microseconds that they waited for transfers.
+  /// Both return the microseconds that they waited for transfers.
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
 

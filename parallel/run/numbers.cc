@@ -74,7 +74,7 @@ void Numbers::agree_with_data_ranks() {
   }
 }
 
-// The loss is that of the last block's rank, each group's sums are its owner's.
+// The loss comes from the last block's rank, and each group's sums come from the rank that owns the group.
 void Numbers::agree_with_pipeline_ranks() {
   const Layout& layout = work_.plan.layout;
   const int ranks = work_.plan.scheduling.pipeline.ranks;

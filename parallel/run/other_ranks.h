@@ -1,5 +1,5 @@
-// The ranks beside this one, as its lanes ask for them: those that are data-parallel to it, those of its pipeline, and what the bytes on
-// its device meet them over.
+// Gives a rank's lanes access to the other ranks: the communicators of its data-parallel group and of its pipeline, and the exchange
+// through which data in device memory reaches them.
 #pragma once
 #include <array>
 #include <exception>
@@ -13,20 +13,20 @@ namespace spillway::parallel {
 
 class OtherRanks {
  public:
-  /// Takes what the plan says from the host's memory. Error(bug) where the communicators are not those of the plan's ranks.
+  /// Allocates the host memory that the plan lists for this. Throws Error(bug) if the communicators do not match the plan's ranks.
   OtherRanks(const Plan& plan, const Resources& resources);
 
-  /// Where there are any. One lane at a time.
+  /// Requires has_data(). Used by one lane at a time.
   Communicator& data() const { return *data_; }
-  /// Where there are any. Thread-safe.
+  /// Requires has_pipeline(). Thread-safe.
   SharedEnd& pipeline() { return pipeline_; }
   RankExchange& exchange() const { return *exchange_; }
 
   bool has_data() const { return plan_.scheduling.sharding.ranks > 1; }
   bool has_pipeline() const { return plan_.scheduling.pipeline.ranks > 1; }
-  /// From the last block's rank to the others of its pipeline; done on return.
+  /// Broadcasts bytes from the last block's rank to the other ranks of its pipeline. Returns when done.
   void tell_pipeline(std::span<std::byte> bytes);
-  /// This rank cannot go on.
+  /// Tells all other ranks that this rank failed with `error`, so that they do not wait for it.
   void give_up(const std::exception_ptr& error) const;
 
  private:
@@ -35,8 +35,8 @@ class OtherRanks {
   const Plan& plan_;
   Communicator* const data_;
   SharedEnd pipeline_;
-  const std::array<Communicator*, 2> all_;      // null where there are none
-  std::unique_ptr<RankExchange> own_exchange_;  // unless GPUs talk to each other
+  const std::array<Communicator*, 2> all_;      // null for a group that has only this rank
+  std::unique_ptr<RankExchange> own_exchange_;  // null if the exchange is GPU to GPU
   RankExchange* exchange_ = nullptr;
 };
 

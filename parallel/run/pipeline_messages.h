@@ -1,5 +1,5 @@
-// What a rank sends to the ranks of its pipeline and receives from them: outputs of blocks and their gradients, which lie on its device,
-// and gradients and weights of tied groups. A lane sends, another receives; weights go on the lane that steps them.
+// Sends to and receives from the other ranks of the pipeline: block outputs and their gradients, which lie on the device, and gradients and
+// weights of tied groups. One lane sends and another receives; weights travel on the lane that steps them.
 #pragma once
 #include <atomic>
 
@@ -15,7 +15,7 @@ class PipelineMessages {
   void send(const Instruction& i);
   void receive(const Instruction& i);
 
-  /// Sent so far.
+  /// Returns the bytes sent so far.
   i64 bytes() const { return bytes_; }
 
  private:

@@ -7,7 +7,7 @@
 namespace spillway::parallel {
 namespace {
 
-// `clip_factor`: of the gradients, which hold the loss scale too.
+// `clip_factor` is the factor for the unscaled gradients; the loss scale is divided out here.
 Update update_of(const StepSettings& settings, double clip_factor) {
   Update update = settings.update;
   update.random = settings.random;
@@ -25,11 +25,11 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
 }
 
 Rank::~Rank() {
-  work_.device.lanes.reset();  // first: after an error work may stand on the queues that uses what goes now
+  work_.device.lanes.reset();  // first, because after an error queued work may still use the members that are destroyed next
   work_.weights.hide_all();
 }
 
-// Readers wait for each group's Step, so they may look for the new generation from the start.
+// Readers wait for each group's Step, so they may already use the new generation from the start of the list.
 void Rank::begin_deferred() {
   step_.deferred = step_.own;
   waiting_ = Waiting::nothing;
@@ -65,8 +65,9 @@ std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   return timings;
 }
 
-// Which Program: one that hopes not to be clipped, or not. Both leave the gradients of all groups at the same places, so all Steps of an
-// update that one of them left may stand in the other's head; a part of them is done before.
+// Chooses the Program: the speculating one, or the one that defers while clipping is frequent. Both leave the gradients of all groups in
+// the same places, so if all Steps of an update are left, they can run in the head of either. If only some are left, they are run before
+// the Program changes.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
   const Program& program = plan_.train_when_clipping && !clip_record_.speculate() ? *plan_.train_when_clipping : plan_.train;
@@ -74,7 +75,7 @@ void Rank::begin_step(const StepSettings& settings) {
   program_ = &program;
 }
 
-// Steps inside the backward apply an update that hopes not to be clipped.
+// Steps inside the backward apply an update that assumes no clipping.
 void Rank::run_head() {
   head_ = &program_->head_for(waiting_);
   if (waiting_ != Waiting::nothing) begin_deferred();
@@ -84,7 +85,7 @@ void Rank::run_head() {
   head_timings_ = run_list(*head_, Steps::beside_compute);
 }
 
-// And what the tail's Steps do, or those of the next head.
+// Computes the step's result and the update that the Steps of the tail or of the next head apply.
 StepResult Rank::judge_step() {
   double factor = 1;
   const StepResult result = parts_.numbers.judge(step_, program_->overlap, factor);
@@ -96,7 +97,7 @@ StepResult Rank::judge_step() {
   return result;
 }
 
-// The GPU goes on with the tail before anybody asks it when it ran the head.
+// The device's times of the head are collected only after the tail was launched, so that the GPU goes on with the tail without a pause.
 void Rank::run_tail(const StepResult& result) {
   tail_ = result.skipped || waiting_ == Waiting::all ? &program_->skip : &program_->commit;
   tail_begin_ = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// One rank at work: executes a plan's Programs over a model, its state at rest and its resources. Owned and driven by one thread; its lanes
-// are its own. Whatever the placement, the numbers are the same bits.
+// One rank of a training run: executes a plan's Programs over a model, with the state that it stores and the resources it is given. Owned
+// and driven by one thread; the threads of its lanes are internal. Results are bit-identical whatever the placement.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -17,51 +17,55 @@ class Rank {
   Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources);
   ~Rank();
 
-  /// Fills every parameter: `source` writes elements [begin, begin + out.size()) of one; `moments`, if given, those of the rule's arrays
-  /// and of the average of the weights, else the arrays are zero and the average is the weights. Called from several threads at once.
-  /// `bytes`, if given, is asked first for parameters without a state: it writes the same elements where they are stored as `dtype`, which
-  /// then need no conversion, and returns false where they are not.
+  /// Fills every parameter. `source` writes elements [begin, begin + out.size()) of one parameter. `moments`, if given, writes those of the
+  /// optimizer's arrays and of the weight average; otherwise the arrays become zero and the average a copy of the weights. `bytes`, if
+  /// given, is asked first for parameters without optimizer state: if they are stored as `dtype`, it writes the same elements as raw bytes,
+  /// which need no conversion, and otherwise returns false. All three are called from several threads at once.
   using Source = std::function<void(const nn::Parameter&, i64 begin, std::span<double> out)>;
   using MomentSource = std::function<void(const nn::Parameter&, optim::StatePart, i64 begin, std::span<double> out)>;
   using ByteSource = std::function<bool(const nn::Parameter&, i64 begin, DType dtype, std::span<std::byte> out)>;
   void load(const Source& source, const MomentSource& moments = {}, const ByteSource& bytes = {});
 
-  /// One optimizer step. `load_batch` is called once, on the data lane, with this rank's device memory in force. Where Steps are deferred
-  /// the update is done by the next train_step or settle().
+  /// Runs one optimizer step. Calls `load_batch` once, on the data lane, with input_stream() in force. If Steps are deferred, the next
+  /// train_step() or settle() applies the update.
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
-  /// Executes a deferred update: to be called before anything but the next train_step looks at state(). evaluate() and logits() do it.
+  /// Applies a deferred update. Must be called before anything other than the next train_step() reads state(); evaluate() and logits() call
+  /// it themselves.
   void settle();
-  /// Hands out the state as it is now, settled, to `save` while training goes on; the snapshot before has ended.
+  /// Settles the state and lets `save` read it as it is now, while training continues. The previous snapshot must have ended.
   Snapshot& begin_snapshot(Snapshot::Save save, double patience_s = Snapshot::kPatient);
-  /// Null: none begun since the last end_snapshot().
+  /// Returns the current snapshot; null if none was begun since the last end_snapshot().
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
-  /// What has not ended is given up.
+  /// Ends the snapshot. A save that is still running gets no more data.
   void end_snapshot();
-  /// Shows the weights of the trained parameter of that id as they are now, settled, at most a tile of them at once, in f32 (f64 rounded):
-  /// those that this rank saves, so that among all ranks each element is shown once. Called on threads [0, threads()) at once, in any
-  /// order.
+  /// Calls `visit` with the current weights of the trained parameter with that id, at most one tile at a time, converted to f32 (f64 is
+  /// rounded). The update must be settled. Each rank visits only the weights that it saves, so that each element is visited once among all
+  /// ranks. `visit` is called on threads [0, threads()) concurrently, in any order.
   using Visit = std::function<void(std::span<const float> weights, int thread)>;
   void visit(u32 parameter, const Visit& visit);
   int threads() const { return work_.streams().compute.thread_count(); }
-  /// Sum of token losses of one micro-batch of this data-parallel rank (Mode::evaluate). All ranks call it together.
+  /// Returns the sum of the token losses of one micro-batch of this data-parallel rank (Mode::evaluate). A collective: all ranks call it
+  /// together.
   double evaluate(const MicroBatch& batch);
-  /// Logits of one position, row by row [B, V], widened to fp64. Likewise.
+  /// Returns the logits of one position, row by row [B, V], widened to fp64. A collective like evaluate().
   std::vector<double> logits(const MicroBatch& batch, i64 position);
-  /// The same of the batch's last position, under a plan with a key/value cache, which holds the positions before `begin` of calls before
-  /// and takes in the batch's: rows as the plan has them, and as many positions as one of its pass_lengths.
+  /// Returns the logits of the batch's last position, under a plan with a key/value cache. The cache holds the positions before `begin`
+  /// from earlier calls and appends the batch's. The batch must have the plan's number of rows, and one of its pass_lengths as number of
+  /// positions.
   std::vector<double> next_logits(const MicroBatch& batch, i64 begin);
 
-  /// Memory in force that the CPU writes, for making micro-batches outside train_step: the device's, or beside a GPU the host's.
+  /// Returns a stream whose memory the CPU can write, for making micro-batches outside train_step: device memory on a CPU, host memory with
+  /// a GPU.
   const Stream& input_stream() const { return work_.streams().made; }
   ModelState& state() { return work_.state; }
-  /// To other pipeline ranks so far.
+  /// Returns the bytes sent to other pipeline ranks so far.
   i64 sent_bytes() const { return parts_.messages.bytes(); }
-  /// Of all that crossed the data-parallel ranks so far.
+  /// Returns the bytes of everything that crossed the data-parallel ranks so far.
   i64 exchanged_bytes() const { return parts_.meetings.bytes(); }
-  /// What all lists run so far were to move.
+  /// Returns the bytes that all lists run so far were planned to move.
   const TierBytes& planned_bytes() const { return planned_bytes_; }
   const Plan& plan() const { return plan_; }
-  /// Of the last step: its Program, the head and the tail that were run (null: none), and one Timing an instruction.
+  /// These describe the last step: its Program, the head and the tail that ran (null: none), and one Timing per instruction.
   const Program& last_program() const { return *program_; }
   const List* last_head() const { return head_; }
   const List* last_tail() const { return tail_; }
@@ -88,15 +92,15 @@ class Rank {
   Dispatcher dispatcher_;
   TierBytes planned_bytes_;
 
-  // Of the step under way.
+  // These members belong to the step that is running, or to the last one.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  Waiting waiting_ = Waiting::nothing;  // what of the last step's own update is still to be done
+  Waiting waiting_ = Waiting::nothing;  // which Steps of the last step's update are still to be done
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;
   std::optional<offload::StagingRing> snapshot_queue_;
-  std::optional<Snapshot> snapshot_;  // last: it reads the state
+  std::optional<Snapshot> snapshot_;  // last member, since it reads the state
 };
 
 }  // namespace spillway::parallel

@@ -1,4 +1,4 @@
-// Filling a rank's state before its first step.
+// Fills a rank's weights and optimizer state before its first step.
 #include <algorithm>
 
 #include "optim/tile_values.h"
@@ -7,7 +7,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Where the values of tiles come from, and what they become.
+// The sources of the values, and the format in which tiles store them.
 struct Filling {
   const nn::Sequential& model;
   const optim::StateFormat format;
@@ -21,7 +21,8 @@ struct Filling {
   void fill_factors(const Group& group, i64 tile, std::byte* state) const;
 };
 
-// Weights of which there is nothing else, and that are stored in their own type, are taken as they are. False where some are not.
+// Copies a tile's weights as raw bytes, for weights without optimizer state whose source stores them in the right dtype. Returns false if
+// some are stored otherwise.
 bool Filling::fill_stored(const Group& group, i64 tile, std::byte* weight) const {
   const i64 from = tile * kTileElems, width = size_of(format.weight);
   bool stored = true;
@@ -34,7 +35,7 @@ bool Filling::fill_stored(const Group& group, i64 tile, std::byte* weight) const
   return stored;
 }
 
-// `values` is a thread's own, from tile to tile.
+// `values` is the calling thread's scratch buffer, reused from tile to tile.
 void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const {
   if (state || !bytes || !fill_stored(group, tile, weight)) fill_values(group, tile, weight, state, values);
   const i64 from = tile * kTileElems, width = size_of(format.weight);
@@ -45,7 +46,7 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
   });
 }
 
-// Without a state (nothing is trained) the master goes no further than its weight.
+// If nothing is trained there is no state to fill: the master values are only converted to the weights.
 void Filling::fill_values(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const {
   values.resize(optim::kStateParts * kTileElems);
   const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
@@ -75,7 +76,7 @@ void Filling::fill_values(const Group& group, i64 tile, std::byte* weight, std::
   if (format.factors > 0 && state && moments) fill_factors(group, tile, state);
 }
 
-// All of the tile is one parameter's.
+// Fills Adafactor's row and column factors. The whole tile belongs to one parameter.
 void Filling::fill_factors(const Group& group, i64 tile, std::byte* state) const {
   const i64 from = tile * kTileElems;
   for_segments(group, from, from + 1, [&](i64, i64, const Segment* s) {

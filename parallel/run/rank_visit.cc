@@ -1,4 +1,4 @@
-// Looking at a parameter wherever it lies, without holding more of it than a few tiles.
+// Reads a parameter from whatever tier it is stored in, holding only a few tiles of it at a time.
 #include <algorithm>
 #include <array>
 

@@ -1,5 +1,5 @@
-// Which memory the model's parameters see as their weights: the slot that a moving group has come to, or where a resident one lies. The
-// compute lane reads what it was shown; whoever shows or hides a group comes before or after it in the Program.
+// Binds the model's parameters to the memory in which their weights currently lie: the slot that an offloaded group was copied to, or the
+// place of a resident group. The compute lane reads the bound memory; the Program orders every bind and unbind before or after it.
 #pragma once
 #include "nn/module.h"
 #include "parallel/state/model_state.h"
@@ -8,16 +8,16 @@ namespace spillway::parallel {
 
 class ShownWeights {
  public:
-  /// All outlive it.
+  /// The model, the plan and the state must outlive this object.
   ShownWeights(const nn::Sequential& model, const Plan& plan, ModelState& state) : model_(model), plan_(plan), state_(state) {}
 
-  /// `base`: of the group's flat layout.
+  /// Binds the group's parameters to memory at `base`, which has the group's flat layout.
   void show(u16 group, std::byte* base);
   void hide(u16 group);
-  /// What stays on the device, where its generation lies.
+  /// Binds every group that stays on the device to the memory of the generation that readers see.
   void show_resident();
   void hide_all();
-  /// Readers see the next generation.
+  /// Makes the next generation the one that readers see.
   void publish();
 
  private:

@@ -1,4 +1,4 @@
-// One optimizer step: what is asked of it, what its instructions read while it is under way, and what came of it. Values.
+// Data of one optimizer step: its settings, what its instructions read while it runs, and its result. Plain values.
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,53 +11,54 @@
 
 namespace spillway::parallel {
 
-/// Numbers of one optimizer step.
+/// Result of one optimizer step.
 struct StepResult {
-  double loss = 0;       // mean over all counted targets, before the update
+  double loss = 0;       // mean over all targets that contribute to the loss, before the update
   double grad_norm = 0;  // before clipping, of the unscaled gradients
   double loss_scale = 1;
-  i64 counted_targets = 0;      // of all ranks
-  i64 data_tokens = 0;          // likewise: trained on, without padding
-  bool skipped = false;         // the norm was not finite: no update
-  bool own_loss_finite = true;  // of this rank's samples, where it computes their loss
-  /// Where skipped: ids of this pipeline rank's parameters in whose tiles gradients are not finite, ascending. Backward comes to the last
-  /// of the model's first.
+  i64 counted_targets = 0;      // targets that contribute to the loss, of all ranks
+  i64 data_tokens = 0;          // tokens trained on, without padding, of all ranks
+  bool skipped = false;         // the norm was not finite, so there was no update
+  bool own_loss_finite = true;  // of this rank's samples, if it computes their loss
+  /// If skipped: ids, ascending, of this pipeline rank's parameters with gradient tiles that are not finite. The backward reaches the
+  /// parameter with the highest id first.
   std::vector<u32> not_finite;
   bool clipped = false;
-  bool redo = false;  // what was stepped inside the backward was in vain, and is stepped again
+  bool redo = false;  // the Steps done inside the backward are discarded and done again
 };
 
 struct StepSettings {
-  Update update;  // gradient_scale is filled in
+  Update update;  // gradient_scale is filled in by the rank
   double gradient_clipping = 1;
-  double loss_scale = 1;  // a power of two, on all ranks: gradients hold so many times what they are
+  double loss_scale = 1;  // a power of two, the same on all ranks; gradients are multiplied by it
   RandomKey random;
-  /// Set: an op whose result is not finite ends the step with Error(numbers) that names it (autograd/anomaly.h), and begins with this. What
-  /// flows back while `loss_scale` is above 1 is no such: the overflow is the scale's, and a smaller one is tried.
+  /// If set, an op whose result is not finite ends the step with Error(numbers), which names the op and begins with this text
+  /// (autograd/anomaly.h). Gradients are not checked while `loss_scale` is above 1: there an overflow is caused by the scale, and a smaller
+  /// scale is tried.
   std::optional<std::string> detect_anomaly;
-  /// Set: the time of each op of the blocks that it computes is added, until the step has ended. Of a CPU's.
+  /// If set, the time of each op of the blocks that this rank computes is added to it until the step has ended. CPU only.
   OpTimesOf* op_times = nullptr;
-  /// What a restart shall know of this step beside the state itself; asked for once the step's numbers are known.
+  /// Returns the text that a restart shall know of this step besides the state itself; called once the step's numbers are known.
   std::function<std::string(const StepResult&)> record;
 };
 
 enum class Steps { alone, beside_compute };
 
-/// What Steps apply, the generation they read, and the record that the next one is committed with.
+/// One update: what its Steps apply, the generation they read, and the record that is committed with the generation they write.
 struct UpdateUnderWay {
   Update update;
   u64 from = 0;
   std::string record;
 };
 
-/// Written between lists, but for the batch, which the data lane loads.
+/// The step that is running. It is written only while no list runs, except the batch, which the data lane loads.
 struct StepUnderWay {
   const std::function<StepBatch()>* load_batch = nullptr;
   StepBatch batch;
   StepSettings settings;
   Steps steps = Steps::alone;
   UpdateUnderWay own;       // this step's
-  UpdateUnderWay deferred;  // the step before's, where some of it waited
+  UpdateUnderWay deferred;  // the previous step's update, if some of it was deferred
 
   const UpdateUnderWay& of(const Instruction& i) const { return i.deferred ? deferred : own; }
 };

@@ -1,4 +1,5 @@
-// What a rank works with, made once and in this order, from the plan and the resources: each part of the rank does its instructions on it.
+// Everything that the parts of a rank work with: memory, state, device and other ranks. Made once from the plan and the resources, in the
+// order of the members.
 #pragma once
 #include "parallel/device/rank_device.h"
 #include "parallel/run/other_ranks.h"
@@ -21,7 +22,7 @@ struct Workplace {
   const RankStreams& streams() const { return device.streams; }
   const optim::StateFormat& format() const { return plan.scheduling.format; }
   const Sharding& sharding() const { return plan.scheduling.sharding; }
-  /// What an instruction itself reads from host memory and copies there.
+  /// Adds the bytes that an instruction itself reads from and writes to host memory to the traffic counters.
   void count_host(const Instruction& i) {
     constexpr auto kHost = static_cast<size_t>(Tier::host);
     state.traffic().read_bytes[kHost] += i.read_bytes[kHost];
