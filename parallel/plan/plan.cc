@@ -25,19 +25,19 @@ namespace {
 constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
-constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of them hold enough for several drives
+constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of the buffers hold enough to keep several drives busy
 constexpr i64 kPassBytes = 4 * kMiB;
-constexpr i64 kExchangeBytes = 32 * kMiB;  // some MiB a rank: long beside the start of an exchange
-constexpr i64 kQueueBuffers = 4;           // one filled, two waiting, one written
+constexpr i64 kExchangeBytes = 32 * kMiB;  // a few MiB per rank, which takes long compared with the start of an exchange
+constexpr i64 kQueueBuffers = 4;           // one is being filled, two are waiting, one is being written
 
-// Of one pipeline rank.
+// A request for the layout of one pipeline rank.
 struct Request : PlanRequest {
   std::vector<BlockOutput> outputs;
 };
 
-constexpr i64 kPassStep = 16;  // positions between two lengths of passes with a cache
+constexpr i64 kPassStep = 16;  // positions by which the allowed lengths of passes with a cache differ
 
-// Runs a pass at the end of a cache on the meta device.
+// Runs a pass at the end of a full cache on the meta device.
 WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
   Arena inputs, activations, kept;
   const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
@@ -69,11 +69,11 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
-// Text is generated alone.
+// Text is generated one row at a time.
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && !r.model->reads_images() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
-// Whatever the peak of a dry run follows from; where slots lie is nothing to it.
+// Returns a key of everything that decides the peak of a dry run. Offsets of slots do not matter and are left out.
 std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
   std::string all;
   const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
@@ -85,7 +85,7 @@ std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) 
   return all;
 }
 
-// Runs the computing instructions of a list on the meta device; returns the bytes the activations need.
+// Runs the computing instructions of a list on the meta device and returns the bytes that the activations need.
 i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations;
   const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
@@ -164,7 +164,7 @@ void size_chunks(Plan& plan) {
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
 }
 
-// For one at a time.
+// Sizes the memory for parameters that are stepped as a whole; they are stepped one at a time.
 void size_whole(Plan& plan) {
   const DType dtype = wide_dtype(plan.scheduling.format.weight);
   const bool matrices = is_of_matrices(plan.scheduling.format.rule);
@@ -192,7 +192,7 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-// Bytes of a tile of the group that a Step or a scan has through the ring.
+// Returns the bytes of one of the group's tiles that pass through the staging ring in a Step or a scan.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -207,7 +207,7 @@ void size_staging(Plan& plan, const PlanRequest& r) {
   if (!plan.uses(Tier::nvme) && !plan.on_gpu()) return;
   i64 tile_bytes = 0;
   for (const Group& g : plan.layout.groups) tile_bytes = std::max(tile_bytes, staged_tile_bytes(plan, g));
-  if (tile_bytes == 0) return;  // activations alone
+  if (tile_bytes == 0) return;  // only activations lie on nvme, and they are not staged
   plan.staging_buffers = r.staging_buffers;
   plan.staging_buffer_bytes = plan.chunk_tiles * tile_bytes;
   add_row(plan, "staging ring", {0, plan.staging_buffers * plan.staging_buffer_bytes, 0});
@@ -238,7 +238,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
-  // Samples of text; and the logits that are right or wrong about images.
+  // Generation runs for samples of text, and for the logits that decide whether an image is classified correctly.
   if (r.training || r.model->reads_images()) peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
 }
@@ -248,7 +248,7 @@ WorkBytes work_bytes(const Request& r, const List& train, const List& forward) {
   return dry_runs_with_cache(r, forward);
 }
 
-// A piece has a tile of each data-parallel rank, or more.
+// Sizes the buffers between ranks. A piece holds at least one tile of each data-parallel rank.
 void size_passes(Plan& plan) {
   const int ranks = plan.scheduling.sharding.ranks;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -263,8 +263,8 @@ void size_passes(Plan& plan) {
   add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
 }
 
-// The sums of squares of all tiles: in host memory, where those that other ranks tell come too, each after the loss of its rank; and on a
-// GPU as it makes them, with the losses of micro-batches, and once more where all of these come to the host.
+// Sizes the memory for the sums of squares of all tiles. Host memory holds them, and a second set to receive those of other ranks, each
+// rank's behind its loss. A GPU holds them as it computes them, with the losses of micro-batches, and host memory mirrors that buffer.
 void size_norm(Plan& plan) {
   constexpr i64 kEach = sizeof(double);
   plan.tile_sums = std::accumulate(plan.layout.model_tiles.begin(), plan.layout.model_tiles.end(), i64{0});
@@ -275,7 +275,7 @@ void size_norm(Plan& plan) {
   add_row(plan, "norm", {plan.sums_bytes, plan.norm_bytes + plan.sums_bytes, 0});
 }
 
-// What only a GPU needs: the host's memory for what passes between it and nvme.
+// Sizes what only a GPU needs: host memory for data that passes between it and nvme, and buffers between ranks.
 void size_gpu(Plan& plan) {
   if (!plan.on_gpu()) return;
   size_passes(plan);
@@ -300,8 +300,9 @@ void size_activations(Plan& plan, const Request& r) {
   if (r.cache_positions > 0) plan.input_bytes += round_up(r.micro_batch_size * r.cache_positions * size_of(DType::int32), kPage);
 }
 
-// As many blocks' gradients stay in their slots for their Steps as there is memory for anyway, whatever the overlap. Deferred Steps hold up
-// what comes to these slots, so before them it is the two blocks whose Steps the first fetched weights wait for in any case.
+// Chooses how many blocks' gradients stay in their slots until their Steps: as many as fit in the memory that is needed anyway, whatever
+// the overlap. Deferred Steps delay weights that are fetched into these slots, so when Steps are deferred at most two blocks stay: the
+// first fetched weights wait for the Steps of these two in any case.
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;
   if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
@@ -317,7 +318,7 @@ void choose_staying_blocks(PlanRequest& r) {
   const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // micro-batches between the first and the last are alike
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
-  while (blocks < most) {  // more need no less
+  while (blocks < most) {  // slab_bytes() does not decrease as blocks are added
     const i64 middle = (blocks + most + 1) / 2;
     if (slab_bytes(middle, few) <= least_bytes) {
       blocks = middle;
@@ -329,7 +330,7 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Both Programs of an adaptive overlap compute in one order, so the same slots and activations serve both.
+// Both Programs of an adaptive overlap compute in the same order, so the same slots and activation memory serve both.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;
@@ -338,7 +339,7 @@ void make_training(Plan& plan, const PlanRequest& r) {
   plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
 }
 
-// The request as it is for its pipeline rank alone, with what the model itself has to say.
+// Returns the request narrowed to its pipeline rank, with the sizes that follow from the model filled in.
 Request resolved(const PlanRequest& request) {
   Request r{request, {}};
   if (r.adaptive_overlap) r.scheduling.overlap = OptimizerOverlap::backward;
@@ -461,7 +462,7 @@ Plan size_plan(const PlanRequest& request) {
   return plan;
 }
 
-// All Steps of an update that one Program left may stand in the other's head.
+// Checks that all Steps of an update which one Program leaves can run in the other Program's head.
 void check_alike(const Program& speculating, const Program& deferring) {
   const auto gradients_of = [](const List& settle) {
     std::map<u16, Slot> slots;

@@ -1,4 +1,4 @@
-// What a plan's steps move: from its Programs, and over the link to a GPU.
+// Counts the bytes that a plan's steps move, from its Programs, and the bytes that cross the link to a GPU.
 #include "parallel/plan/plan.h"
 
 namespace spillway::parallel {
@@ -25,7 +25,8 @@ Plan::LinkBytes Plan::step_link_bytes(const Instruction& step) const {
   const i64 read_weights = format.update_reads_weight() ? weights : 0;
   LinkBytes link{weights + state, gradient + read_weights + state};
   if (!layout.groups[step.group].by_parameter) return link;
-  // Gathered first; of a matrix what is orthogonalized goes there and comes back.
+  // A parameter that is stepped as a whole is read once more, to gather its direction. A matrix to be orthogonalized also goes to the GPU
+  // and back.
   const bool matrix = is_of_matrices(format.rule);
   const i64 there = matrix ? step.tiles.count() * kTileElems * size_of(wide_dtype(format.weight)) : 0;
   link.to_gpu += there, link.from_gpu += gradient + state + (matrix ? there : read_weights);

@@ -1,4 +1,4 @@
-// What a plan's row of the optimizer state is called.
+// The name of a plan's row for the optimizer state.
 #pragma once
 #include <string>
 
@@ -6,7 +6,8 @@
 
 namespace spillway::parallel {
 
-/// "optimizer state (master, m, v)"; of a rule of matrices with those of the rest: "(momentum or m, v)", of Adafactor "(v or its means)".
+/// Returns for example "optimizer state (master, m, v)". For Muon it adds the arrays of the parameters that AdamW steps, "(momentum or m,
+/// v)"; for Adafactor it says "(v or its means)".
 std::string state_text(const optim::StateFormat& format);
 
 }  // namespace spillway::parallel
