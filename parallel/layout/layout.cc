@@ -8,7 +8,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Muon's matrix has all but the first dimension as its columns.
+// Muon treats a parameter as a matrix whose columns are all dimensions but the first.
 optim::Matrices matrices_of(const nn::Parameter& p, optim::Rule rule) {
   return is_of_matrices(rule) ? optim::Matrices{1, p.shape[0], p.elems() / p.shape[0]} : optim::matrices_of(p.shape);
 }
@@ -85,7 +85,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
-    // The groups of what this block alone uses, made on first need: trained, frozen, statistics, matrices.
+    // Groups of the parameters that only this block uses, created when first needed: trained, frozen, statistics, matrices.
     std::array<int, 4> own{-1, -1, -1, -1};
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;

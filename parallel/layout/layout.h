@@ -1,12 +1,17 @@
-// Where each parameter lies when it rests or moves. A block's parameters form one group with one flat layout (name -> offset, starts at 64
-// elements, gaps zero); a parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. A
-// group is cut at tile limits into buckets of bounded size: the unit of stepping. What a block does not train (frozen parameters) forms a
-// group of its own, of weights alone, without buckets; so do its running statistics, stepped by a rule of their own that keeps nothing of
-// them but a master, and, under a rule that steps matrices as a whole, its matrices: each from a tile of its own on, and a bucket. Under
-// one that steps every parameter as a whole all are; those of two and more dimensions, whose state is smaller, are a group beside the rest.
-// Buckets of a group are neighbours in memory whenever the group is resident, so a matrix cut over several buckets is still one matrix.
-// Immutable; a function of the model and the rule alone. Of several pipeline ranks each has a layout with the numbers of the whole model's:
-// blocks of other ranks use no groups, and groups that no block of its own uses are empty.
+// The layout: which parameters are stored together, and at which offset each lies.
+//
+// A block's parameters form one group with one flat layout (name -> offset; parameters start at multiples of 64 elements and gaps hold
+// zeros). A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. Groups are cut at
+// tile boundaries into buckets of bounded size, which are the unit of an optimizer Step. Buckets of a group are contiguous in memory
+// whenever the group is resident, so a matrix cut over several buckets is still one matrix.
+//
+// Some parameters of a block form a separate group. Frozen parameters have weights only and no buckets. Running statistics are stepped by a
+// rule of their own that keeps at most a master copy. Under a rule that steps matrices as a whole (Muon), so do the matrices; under one
+// that steps every parameter as a whole (Adafactor), so do the parameters of two or more dimensions, whose state is smaller. Each parameter
+// that is stepped as a whole starts at a tile boundary and is one bucket.
+//
+// A layout is immutable and depends on the model and the optimizer rule only. Each pipeline rank has a layout with the numbering of the
+// whole model: other ranks' blocks use no groups in it, and groups that none of its own blocks uses are empty.
 #pragma once
 #include <vector>
 
@@ -17,9 +22,9 @@
 
 namespace spillway::parallel {
 
-/// Elements of a tile: the unit of I/O, of the norm and of shard limits.
+/// Elements of a tile, which is the unit of I/O, of partial norms and of shard boundaries.
 constexpr i64 kTileElems = optim::kTileElems;
-/// Largest bucket; 64 MiB of fp32.
+/// Largest bucket, in elements: 64 MiB of fp32.
 constexpr i64 kMaxBucketElems = 1024 * kTileElems;
 /// Every parameter starts at a multiple of this many elements (256 bytes of fp32).
 constexpr i64 kSegmentAlignElems = 64;
@@ -27,9 +32,9 @@ constexpr i64 kSegmentAlignElems = 64;
 /// One parameter inside its group.
 struct Segment {
   u32 parameter = 0;
-  i64 begin = 0, elems = 0;       // in the group's flat layout; of what is not plain, words of its units
+  i64 begin = 0, elems = 0;       // place in the group's flat layout, in elements; for quantized parameters in stored words
   bool decay = false;             // weight decay applies
-  optim::Matrices matrices = {};  // of what is stepped as a whole and has two dimensions or more
+  optim::Matrices matrices = {};  // for parameters of two or more dimensions that are stepped as a whole
 };
 
 struct Bucket {
@@ -41,18 +46,18 @@ struct Bucket {
 
 struct Group {
   u16 id = 0, owner_block = 0;
-  std::vector<Segment> segments;  // ascending
+  std::vector<Segment> segments;  // in ascending order of their offsets
   std::vector<u16> buckets;
-  i64 elems = 0;          // whole tiles
+  i64 elems = 0;          // a multiple of the tile size
   std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
   bool frozen = false;
   bool statistics = false;
-  bool by_parameter = false;  // each is stepped as a whole
-  i64 factors = 0;            // that a tile of its state holds at least, under Adafactor
-  /// Of one of its buckets, when stepped by parameter.
+  bool by_parameter = false;  // each parameter is stepped as a whole
+  i64 factors = 0;            // under Adafactor: row and column factors that a tile of its state holds, at least
+  /// Returns the parameter that one of the group's buckets holds. Only for groups that are stepped by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
   bool tied() const { return uses.size() > 1; }
-  /// Empty ones are held by other pipeline ranks.
+  /// Returns false if only other pipeline ranks hold the group; it is then empty here.
   bool held() const { return elems > 0; }
 };
 
@@ -66,24 +71,25 @@ struct Layout {
   std::vector<Bucket> buckets;
   std::vector<Group> groups;
   std::vector<std::vector<GroupUse>> blocks;              // by block
-  std::vector<bool> backward_reads_weights;               // by block, as its module says
-  std::vector<bool> weight_gradients_read_weights;        // likewise, of a BackwardWeight
+  std::vector<bool> backward_reads_weights;               // by block, as its module says: its backward reads the weights
+  std::vector<bool> weight_gradients_read_weights;        // by block: its BackwardWeight reads the weights
   std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
   u16 first_trained_block = 0;                            // blocks before it have no backward
   u16 rank = 0;                                           // the pipeline rank whose layout it is
   std::vector<u16> rank_of;                               // by block: its pipeline rank
-  std::vector<i64> model_tiles;                           // by group, held here or not
+  std::vector<i64> model_tiles;                           // by group: its tiles in the whole model, whether held here or not
 
   bool here(u16 block) const { return rank_of[block] == rank; }
   bool has_last_block() const { return rank_of.back() == rank; }
-  /// Stepped and saved here. A tied weight is so by the rank of the first block that uses it; others have its values alone.
+  /// Returns true if this rank steps and saves the group. A tied weight is owned by the rank of the first block that uses it; other ranks
+  /// hold a copy of its values only.
   bool owns(const Group& group) const { return here(group.owner_block); }
-  /// The block's output goes to another pipeline rank.
+  /// Returns true if the block's output goes to another pipeline rank.
   bool crosses(u16 block) const { return block + 1u < rank_of.size() && rank_of[block] != rank_of[block + 1u]; }
-  /// It has parameters that are trained.
+  /// Returns true if the block has parameters that are trained.
   bool trains(u16 block) const;
   const Segment& segment(u32 parameter) const;
-  i64 elems() const;  // over all groups, gaps and padding counted
+  i64 elems() const;  // elements of all groups, including gaps and padding
   i64 trained_elems() const;
 };
 
@@ -93,10 +99,10 @@ struct LayoutOptions {
   i64 max_bucket_elems = kMaxBucketElems;
 };
 
-/// Throws Error(bug) when a block uses a parameter under a wrong use number.
+/// Returns the layout of a whole model. Throws Error(bug) if a block uses a parameter under a wrong use number.
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options = {});
 
-/// What pipeline rank `rank` holds of a whole model's layout, when block b is rank_of[b]'s.
+/// Returns the part of a whole model's layout that pipeline rank `rank` holds, if block b lies on rank_of[b].
 Layout restricted(Layout whole, std::vector<u16> rank_of, int rank);
 
 /// Calls body(begin, end, segment or nullptr for a gap) over [begin, end) of the group's flat layout, cut at segment limits, ascending.

@@ -1,5 +1,5 @@
-// Which tier each group's weights, gradients (by use) and optimizer state rest in, what becomes of each block's activations between forward
-// and backward, and what else shapes a Program. Values.
+// The placement: which tier (GPU, host memory, nvme) stores each group's weights, gradients and optimizer state, and what happens to each
+// block's activations between forward and backward. Also the other settings that shape a Program. Plain values.
 #pragma once
 #include <vector>
 
@@ -12,21 +12,24 @@ namespace spillway::parallel {
 
 using offload::Tier;
 
-/// What a block keeps between its forward and its backward (all its saved tensors, or its input alone, to run it again), and where.
+/// States what a block keeps between its forward and its backward, and in which tier: all its saved tensors, or only its input, from which
+/// the forward is run again (gradient checkpointing).
 struct ActivationPolicy {
   bool recompute = false;
   Tier tier = Tier::device;
   bool operator==(const ActivationPolicy&) const = default;
 };
 
-/// One tier a group, indexed by group id; one policy a block.
+/// Tiers by group id, and one activation policy per block.
 struct Placement {
   std::vector<Tier> parameters, gradients, optimizer;
   std::vector<ActivationPolicy> activations;
-  bool keeps_logits = false;  // the last block's, all of a micro-batch from its forward to its backward, where they do not spill
-  Tier cache = Tier::device;  // of keys and values, when text is generated with one: the device or the host
+  /// The last block keeps all logits of a micro-batch from forward to backward, if its activations are not offloaded.
+  bool keeps_logits = false;
+  Tier cache = Tier::device;  // tier of the key/value cache when text is generated with one: device or host
 
-  /// All that a Step of the group reads and writes lies on the device. `given`: its gradient comes in a slot, which lies there too.
+  /// Returns true if everything that a Step of the group reads and writes lies on the device. `given`: its gradient comes in a slot, which
+  /// lies there too.
   bool steps_on_device(u16 group, bool given) const {
     return parameters[group] == Tier::device && optimizer[group] == Tier::device && (given || gradients[group] == Tier::device);
   }
@@ -41,52 +44,56 @@ struct Placement {
   }
 };
 
-/// Where the optimizer's Step of a training step stands: after its backward; inside it, speculatively into the next generation; or in the
-/// next step's forward, each block's just before the block. A speculation is in vain where the norm turns out to be clipped: then all Steps
-/// of that update stand in the next step's forward.
+/// When the optimizer's Steps run: after the backward; inside the backward, writing speculatively into the next generation; or in the next
+/// step's forward, each block's just before the block. If the norm turns out to be clipped, a speculation is discarded and all Steps of
+/// that update run in the next step's forward.
 enum class OptimizerOverlap : u8 { none, backward, forward };
 
-/// Scheduling::deferred_sixteenths that leaves every Step to the next forward.
+/// The value of Scheduling::deferred_sixteenths that defers every Step to the next forward.
 constexpr int kAllSixteenths = 16;
 
-/// Micro-batch after micro-batch through all blocks, or (vertical) all micro-batches of a block before the next block, so that weights and
-/// accumulators that spill travel once a step.
+/// Order of computing: each micro-batch goes through all blocks before the next one, or (vertical) all micro-batches go through a block
+/// before the next block, so that offloaded weights and accumulators move once per step.
 enum class Order : u8 { micro_batch, vertical };
 
 struct Scheduling {
-  i64 micro_batches = 1;         // K
-  int prefetch = 1;              // blocks fetched ahead
-  optim::StateFormat format;     // of weights, gradients and state
-  bool round_gradients = false;  // to bf16, once: summed over micro-batches and uses, before the norm
-  bool reduce_each = false;      // gradients are summed over the ranks micro-batch by micro-batch (ZeRO 2 and 3), else once a step
+  i64 micro_batches = 1;      // micro-batches per step (K)
+  int prefetch = 1;           // number of blocks whose data is fetched ahead
+  optim::StateFormat format;  // dtypes of weights, gradients and state
+  /// Gradients are rounded to bf16 once, after they are summed over micro-batches and uses and before the norm.
+  bool round_gradients = false;
+  bool reduce_each = false;  // gradients are summed over the ranks after every micro-batch (ZeRO 2 and 3), else once a step
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  /// Overlap backward: so many sixteenths of what is stepped are left to the next forward (GroupResidency::deferred), for a drive that has
-  /// more to do than fits beside the backward. 0: none.
+  /// With overlap backward: share, in sixteenths, of the stepped elements whose Steps are deferred to the next forward
+  /// (GroupResidency::deferred). It helps a drive that has more to do than fits beside the backward. 0: none.
   int deferred_sixteenths = 0;
   Order order = Order::micro_batch;
   Sharding sharding;
   Pipeline pipeline;
-  bool copy_engines = false;       // the device copies to and from host memory beside its computing: a GPU
-  u16 staying_blocks = 1;          // whose gradients stay for their Steps; make_plan raises it where that takes no more memory
-  std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch keeps outside the device (make_plan fills it in)
-  std::vector<i64> output_bytes;   // by block: of what it hands on of one micro-batch to another pipeline rank (likewise)
+  bool copy_engines = false;  // the device copies to and from host memory while it computes, as a GPU does
+  /// Number of blocks whose gradients stay on the device for their Steps; make_plan raises it if that takes no more memory.
+  u16 staying_blocks = 1;
+  std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch saves outside the device (filled in by make_plan)
+  /// By block: size of its output for one micro-batch that goes to another pipeline rank (filled in by make_plan).
+  std::vector<i64> output_bytes;
 
-  /// Micro-batches between whose forward and backward of a block there is another one's, on one pipeline rank.
+  /// Returns how many micro-batches are between their forward and backward of a block at once, with one pipeline rank.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
-  /// The sums over the ranks are added up over the micro-batches, not the other way round.
+  /// Returns true if each micro-batch's gradients are summed over the ranks and these sums are added up over the micro-batches. Otherwise
+  /// each rank adds up its micro-batches first.
   bool sums_each() const { return reduce_each && sharding.ranks > 1 && micro_batches > 1; }
-  /// In which a group rests: running statistics, which every rule moves alike, keep a master at most; what a rule of matrices leaves is
-  /// AdamW's.
+  /// Returns the state format of a group. Running statistics keep at most a master copy under every rule. Parameters that Muon does not
+  /// handle use AdamW's format.
   optim::StateFormat format_of(const Group& group) const {
     if (group.statistics) return format.without_arrays();
     if (group.factors > 0) return format.factored(group.factors);
     return group.by_parameter ? format : format.beside_matrices();
   }
-  /// To bf16. What flows to running statistics is no gradient, and stays as it is.
+  /// Returns true if the group's gradients are rounded to bf16. Updates of running statistics are not gradients and are never rounded.
   bool rounds(const Group& group) const { return round_gradients && !group.statistics; }
-  /// Some Steps wait for the next forward even when clipping does not bite.
+  /// Returns true if some Steps are deferred to the next forward even when the norm is not clipped.
   bool defers() const { return overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && deferred_sixteenths > 0); }
-  /// Gradients come by their tier once a step, not once a micro-batch.
+  /// Returns true if gradients move to or from their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };
 

@@ -5,37 +5,38 @@
 namespace spillway::parallel {
 namespace {
 
-// Off the device from stage 1 on, where whole copies on every rank would only cost bytes.
+// Weights off the device are sharded from stage 1 on, because a whole copy on every rank would only cost bytes.
 bool weights_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
   const Sharding& s = scheduling.sharding;
   return s.ranks > 1 && (s.stage == 3 || (s.stage > 0 && placement.parameters[group] != Tier::device));
 }
 
-// What later micro-batches are added to before a sum over the ranks is whole at every stage.
+// An accumulator to which later micro-batches are added before it is summed over the ranks is whole at every stage.
 bool gradients_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
   const Sharding& s = scheduling.sharding;
   if (scheduling.sums_each()) return true;
   return s.splits_state() && scheduling.gradients_travel_once() && (s.stage > 1 || placement.gradients[group] != Tier::device);
 }
 
-// A CPU has no engine for copies beside its cores: between the device and host memory its computing threads copy, all of them, just when it
-// is needed.
+// A CPU has no copy engine beside its cores: its computing threads copy between device and host memory, all of them together, just when the
+// data is needed.
 bool moves_beside(const Scheduling& scheduling, Tier tier) { return tier == Tier::nvme || (scheduling.copy_engines && tier == Tier::host); }
 
 Residence residence(const Scheduling& scheduling, Tier tier, bool split, TileRange held) {
   return {tier, split, tier != Tier::device || split, moves_beside(scheduling, tier), held};
 }
 
-// Off the device, where they travel once, the others wait in their slots to be added to the first, and where that one stays for its Step
-// none rests. Uses on other pipeline ranks are received by the owner: into a slot, or on the device to where they would rest.
+// If gradients live off the device and move once per step, uses other than 0 stay in their slots until they are added to use 0. If use 0
+// itself stays on the device until its Step, nothing is stored. The owner receives uses of other pipeline ranks into a slot, or, if
+// gradients live on the device, into the stored accumulator.
 bool gradient_rests(const Layout& layout, const Scheduling& scheduling, const Group& group, u8 use, const GroupResidency& r) {
   if (!r.gradients.moves) return layout.here(group.uses[use]) || layout.owns(group);
   if (!scheduling.gradients_travel_once()) return layout.here(group.uses[use]);
   return use == 0 && layout.owns(group) && !r.gradient_stays;
 }
 
-// Two bytes where it is rounded and then nothing is added to it. What comes back to be added to, or rests whole on the device, keeps the
-// type it is summed in (and holds rounded values there).
+// A gradient takes two bytes per element if it is rounded and nothing is added to it afterwards. One that is added to later, or lies whole
+// on the device, keeps the dtype in which it is summed (there it holds rounded values).
 DType resting_gradient(const Scheduling& scheduling, const Group& group, u8 use, const Residence& gradients) {
   const bool rounded_apart = use == 0 && (gradients.tier != Tier::device || gradients.split) && scheduling.gradients_travel_once();
   return scheduling.rounds(group) && rounded_apart ? DType::bf16 : scheduling.format.gradient;
@@ -58,7 +59,7 @@ GroupResidency resolve(const Layout& layout, const Placement& placement, const S
   return r;
 }
 
-// Elements of each block that this rank steps, in whole groups, so that all data-parallel ranks come to the same.
+// Returns the elements of each block that this rank steps, counting whole groups so that all data-parallel ranks get the same numbers.
 std::vector<i64> stepped_elems(const Layout& layout) {
   std::vector<i64> elems(layout.blocks.size());
   for (const Group& g : layout.groups) {
@@ -89,7 +90,7 @@ std::vector<bool> deferred_blocks(const Layout& layout, int sixteenths) {
   return deferred;
 }
 
-// Weights that several pipeline ranks hold are deferred with the first block: they travel once, after all other Steps.
+// Weights that several pipeline ranks hold are deferred with the first block, because they travel once, after all other Steps.
 void defer(const Layout& layout, const Scheduling& scheduling, Residency& all) {
   const int sixteenths = scheduling.overlap == OptimizerOverlap::forward ? kAllSixteenths : scheduling.deferred_sixteenths;
   const std::vector<bool> blocks = deferred_blocks(layout, sixteenths);
@@ -116,8 +117,8 @@ TileRange held_gradients(const Placement& placement, const Scheduling& schedulin
   return gradients_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
 }
 
-// Those that are finished last, by the Backwards of the first trained blocks: their slots are needed no more, and their Steps are the next
-// to read them, in this step's tail or at the beginning of the next one's head.
+// True for the gradients that are finished last, by the Backwards of the first trained blocks. Nothing else needs their slots any more, and
+// their Steps are the next to read them, in this step's tail or at the start of the next one's head.
 bool stays_for_step(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
   const int block = group.owner_block - layout.first_trained_block;
   return !group.frozen && placement.gradients[group.id] == Tier::nvme && block < scheduling.staying_blocks;

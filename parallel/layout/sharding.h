@@ -1,7 +1,7 @@
-// Which part of a group's tiles each data-parallel rank holds and steps: ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
-// Training Trillion Parameter Models", 2020). Stage 0 splits nothing, 1 the optimizer state, 2 the gradients too, 3 the weights too. Parts
-// are whole tiles, contiguous in the group, and differ by one tile at most; the first ranks hold the larger ones. Of what is
-// stepped parameter by parameter they are whole parameters, and some ranks' may be empty. A value.
+// How a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
+// Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state, stage 2 the gradients too, stage 3 the weights
+// too. A shard is a contiguous range of whole tiles; shards of a group differ by at most one tile, and the first ranks hold the larger
+// ones. A group that is stepped parameter by parameter is sharded at parameter boundaries, so some shards may be empty. A value.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -15,19 +15,19 @@ using offload::TileRange;
 
 inline TileRange whole(const Group& group) { return {0, group.elems / kTileElems}; }
 
-/// In tiles of its group.
+/// Returns the bucket's tiles, numbered within its group.
 inline TileRange tiles_of(const Bucket& bucket) {
   const i64 begin = bucket.begin / kTileElems;
   return {begin, begin + bucket.tiles};
 }
 
-/// Empty ranges begin anywhere.
+/// Returns the common tiles; an empty result may begin anywhere.
 inline TileRange intersection(TileRange a, TileRange b) {
   const i64 begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The tile nearest to `tile` at which one of a group's parameters begins or the last one ends.
+/// Returns the tile nearest to `tile` at which one of the group's parameters begins or the last one ends.
 inline i64 nearest_cut(const Group& group, i64 tile) {
   i64 nearest = whole(group).end;
   for (const Segment& s : group.segments) {
@@ -39,22 +39,22 @@ inline i64 nearest_cut(const Group& group, i64 tile) {
 
 struct Sharding {
   int stage = 0;
-  int rank = 0, ranks = 1;  // data-parallel
+  int rank = 0, ranks = 1;  // the data-parallel rank and the number of such ranks
 
   bool splits_state() const { return ranks > 1 && stage >= 1; }
-  /// Of `tiles` tiles the part of rank r.
+  /// Returns rank r's part of an even split of `tiles` tiles.
   TileRange part(i64 tiles, int r) const {
     const i64 each = tiles / ranks, rest = tiles % ranks;
     const i64 begin = each * r + std::min<i64>(r, rest);
     return {begin, begin + each + (r < rest)};
   }
-  /// Of a group by parameter whole ones: cut where one ends that is nearest to the even part's end.
+  /// Returns rank r's shard of a group. A group that is stepped by parameter is cut at the parameter boundaries nearest to the even split.
   TileRange part(const Group& group, int r) const {
     const i64 tiles = whole(group).count();
     if (!group.by_parameter) return part(tiles, r);
     return {nearest_cut(group, part(tiles, r).begin), nearest_cut(group, part(tiles, r).end)};
   }
-  /// Of what lies in `each` (bytes or elements) a tile: where every rank's part begins, and the end.
+  /// Returns where each rank's shard begins, and the end, for data that takes `each` (bytes or elements) per tile.
   std::vector<i64> parts(const Group& group, i64 each) const {
     std::vector<i64> begins;
     for (int r = 0; r < ranks; ++r) begins.push_back(each * part(group, r).begin);
@@ -62,7 +62,7 @@ struct Sharding {
     return begins;
   }
   TileRange own(const Group& group) const { return part(group, rank); }
-  /// Of the optimizer state: what this rank holds and steps.
+  /// Returns the tiles whose optimizer state this rank holds and that it steps.
   TileRange stepped(const Group& group) const { return splits_state() ? own(group) : whole(group); }
   bool operator==(const Sharding&) const = default;
 };
