@@ -1,6 +1,6 @@
-// In which order a rank computes: which block on which micro-batch, forward or (a part of) backward, before memory and moving are planned.
-// It is the rank's row of the pipeline schedule. Blocks are passed in runs, the micro-batches that go through a block one after another;
-// what a run needs is fetched `prefetch` runs ahead. A value.
+// The order in which a rank computes: which block on which micro-batch, forward or (a part of) backward, before memory and copies are
+// planned. It follows the rank's row of the pipeline schedule. Consecutive micro-batches on the same block form a run, and what a run needs
+// is fetched `prefetch` runs ahead. A value.
 #pragma once
 #include <map>
 #include <vector>
@@ -16,7 +16,7 @@ struct Compute {
   u16 block = 0, micro_batch = 0;
 };
 
-/// What crosses pipeline ranks of one micro-batch: the block's output, or that output's gradient.
+/// Identifies data of one micro-batch that goes from one pipeline rank to another: a block's output, or the gradient of that output.
 struct Message {
   bool gradient = false;
   u16 block = 0, micro_batch = 0;
@@ -25,25 +25,26 @@ struct Message {
 
 class ComputingOrder {
  public:
-  /// Not training: one micro-batch forward.
+  /// Makes the order of a training step or, without training, of one forward pass over one micro-batch.
   ComputingOrder(const Layout& layout, const Scheduling& scheduling, bool training);
 
   i64 size() const { return std::ssize(order_); }
   const Compute& operator[](i64 position) const { return order_[static_cast<size_t>(position)]; }
-  /// The position at which what `position` needs is fetched.
+  /// Returns the position before which the data needed at `position` is fetched.
   i64 issue_at(i64 position) const;
-  /// Calls body(computing) for what is computed from `position` on and fetched there or before.
+  /// Calls body(computing) for the computing at `position` and for all later computing whose data is fetched at `position` or before.
   template <class Body>
   void for_due(i64 position, Body&& body) const {
     for (i64 i = position; i < size() && issue_at(i) <= position; ++i) body((*this)[i]);
   }
-  /// The next micro-batch passes the same block at once.
+  /// Returns true if the next micro-batch goes through the same block directly afterwards.
   bool goes_on(i64 position) const;
-  /// Places that micro-batch m % live(block) can have while it has passed the block forward and its input's gradient is still to come.
+  /// Returns how many slots the block needs if micro-batch m uses slot m % live(block) from its forward until its input's gradient is
+  /// computed.
   i64 live(u16 block) const;
-  /// Messages that are received before this position is computed. All ranks send and receive in one order, that of the schedule's times:
-  /// the first message that is not yet through is then always the next one of both its ranks, so that no ranks wait for each other in a
-  /// circle.
+  /// Returns the messages to receive before this position is computed. All ranks send and receive in one order, that of the schedule's
+  /// times, so the first message that is not yet delivered is always the next one for both its sender and its receiver, and ranks cannot
+  /// deadlock.
   const std::vector<Message>& received_at(i64 position) const { return received_at_[static_cast<size_t>(position)]; }
 
  private:
@@ -53,9 +54,9 @@ class ComputingOrder {
 
   const size_t prefetch_;
   std::vector<Compute> order_;
-  std::vector<double> ends_;    // of each position, in the schedule's time
-  std::vector<size_t> run_of_;  // of each position
-  std::vector<i64> run_begin_;  // of each run: its first position
+  std::vector<double> ends_;    // by position: when it ends, in the schedule's time
+  std::vector<size_t> run_of_;  // by position
+  std::vector<i64> run_begin_;  // by run: its first position
   std::vector<std::vector<Message>> received_at_;
 };
 

@@ -15,7 +15,7 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// `waiting`: the Steps that the head begins with; `left`: where the head before left gradients for them.
+  /// `waiting`: the Steps with which the head begins. `left`: the slots in which the previous head left gradients for them.
   Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
             Waiting waiting = Waiting::nothing, GroupSlots left = {})
       : training_(training),
@@ -77,7 +77,7 @@ class Generator {
     if (makes_weight_gradients(c.op) && (!order_.goes_on(position) || head_.scheduling.sums_each())) gradients_finished(c, id);
   }
 
-  // Where ranks sum gradients they do so while the next block computes: what comes after the sum is one block late.
+  // Ranks sum gradients while the next block computes, so what follows the sum is added one block later.
   void gradients_finished(const Compute& c, u32 backward) {
     const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches, each = head_.scheduling.sums_each();
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
@@ -89,16 +89,17 @@ class Generator {
     if (last || each) settle_gradients(c.block);
   }
 
-  // Weight parts of tied blocks may come in any order.
+  // The weight parts of tied blocks may come in any order, so their uses are counted.
   bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
 
-  // Of all blocks but `under_way`, whose sums have just been asked for; on one rank of that one too.
+  // Finishes the gradients of all blocks except `under_way`, whose sums over the ranks have only just begun; on a single rank also of that
+  // one.
   void settle_gradients(u16 under_way) {
     spread_stepped();
     while (!summed_.empty() && (head_.alone() || summed_.front().block != under_way)) settle_front();
   }
 
-  // Its next weight gradients take the place of the sums they join.
+  // Finishes earlier sums of this block first: its next weight gradients go into the accumulators that these sums occupy.
   void settle_sums_of(u16 block) {
     const auto waits = [&](const Summed& s) { return s.block == block; };
     while (std::ranges::any_of(summed_, waits)) settle_front();
@@ -119,16 +120,16 @@ class Generator {
     if (spreads(group)) unspread_.emplace_back(group, stepped);
   }
 
-  // Its Steps stand inside the backward.
+  // Returns true if the group's Steps run inside the backward.
   bool speculates(u16 group) const { return overlap_ == OptimizerOverlap::backward && !residency_[group].deferred; }
   bool is_among(Waiting waiting, u16 group) const {
     return !head_.frozen(group) && (waiting == Waiting::all || (waiting == Waiting::deferred && residency_[group].deferred));
   }
 
-  // Trained, and held by other pipeline ranks too.
+  // Returns true if the group is trained and other pipeline ranks hold it too.
   bool shared(const Group& group) const { return group.held() && !group.frozen && !uses_elsewhere(head_.layout, group).empty(); }
 
-  // After all other messages, in the same order on all ranks.
+  // Finishes the shared groups, after all other messages and in the same order on all ranks.
   void settle_shared() {
     for (const Group& g : groups()) {
       if (!shared(g)) continue;
@@ -140,7 +141,8 @@ class Generator {
     }
   }
 
-  // New weights from their owner to the pipeline ranks that share them, after all Steps of both. Those that have come here, and when.
+  // Sends new weights from their owner to the pipeline ranks that share them, after all Steps of both. Returns the groups that this rank
+  // receives and the instructions that receive them.
   template <class Among>
   std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list, bool deferred, const Among& among) const {
     std::vector<std::pair<u16, std::vector<u32>>> come;
@@ -177,12 +179,12 @@ class Generator {
     spread_stepped();
     std::vector<u32> after = gradients_.evictions();
     after.insert(after.end(), spread_by_.begin(), spread_by_.end());
-    // No speculative write outlives the choice of the tail.
+    // Speculative writes must have landed before the tail is chosen.
     if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
     head_.add({.op = Op::AgreeNorm, .after = std::move(after)});
   }
 
-  // The weights that the ranks have stepped, each its part, to all of them.
+  // All-gathers the weights that the ranks have stepped, each its part.
   u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped, bool deferred) const {
     Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
     gather.deferred = deferred;
@@ -199,7 +201,7 @@ class Generator {
     return step;
   }
 
-  // A Step for each bucket of the group in which this rank steps tiles; returns the last one's number, if there is one.
+  // Adds a Step for each bucket of the group in which this rank steps tiles. Returns the last one's index, if there is one.
   std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after, bool deferred) const {
     std::vector<u32> last;
     const TileRange own = residency_[group].stepped;
@@ -214,8 +216,8 @@ class Generator {
     return last;
   }
 
-  // The update of the step before is finished in this forward, block by block. Weights on nvme are there to be fetched once they have
-  // landed, which is waited for one block late, so that a block's writes run beside the next one's reads.
+  // The previous step's update is finished in this forward, block by block. Weights on nvme can be fetched once their writes have landed.
+  // That is waited for one block later, so that a block's writes run beside the next one's reads.
   void deferred_steps() {
     std::vector<u16> written;
     std::vector<u32> spread_by;
@@ -261,7 +263,7 @@ class Generator {
     }
   }
 
-  // By block, where there are any.
+  // Returns the groups with waiting Steps by the block that uses them first; blocks without any are left out.
   std::vector<std::vector<u16>> waiting_groups_by_first_use() const {
     std::vector<std::vector<u16>> all;
     for (const auto& block : head_.layout.blocks) {
@@ -274,7 +276,7 @@ class Generator {
     return all;
   }
 
-  // A list of its own. `deferred`: the update is the step before's.
+  // Returns a separate list of Steps and their Commit. `deferred`: the update is that of the previous step.
   List step_all(Waiting which, bool deferred) const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling, residency_};
     std::vector<u32> spread_by;
@@ -306,7 +308,8 @@ class Generator {
     }
   }
 
-  // What is being summed over the ranks, of the backward of this block; `finished`: of the group's last use and micro-batch.
+  // A gradient that is being summed over the ranks after the backward of this block. `finished`: it is the group's last use and
+  // micro-batch.
   struct Summed {
     GroupUse use;
     u16 block, micro_batch;
@@ -327,16 +330,17 @@ class Generator {
   ActivationMoves activations_;
   MessageMoves messages_;
   u32 last_compute_ = 0;
-  std::map<u16, size_t> finished_uses_;  // of a group, on this rank
+  std::map<u16, size_t> finished_uses_;  // by group: how many of its uses are finished on this rank
   std::deque<Summed> summed_;
-  std::vector<std::pair<u16, std::vector<u32>>> unspread_;  // groups stepped inside backward, and their last Steps
+  // Groups stepped inside the backward whose new weights are not gathered yet, and their last Steps.
+  std::vector<std::pair<u16, std::vector<u32>>> unspread_;
   std::vector<u32> spread_by_;
 };
 
 }  // namespace
 
-// A head leaves gradients in slots to the Steps of the next one. Which slots is known once they have been planned, in a head that finds
-// none; that a Step reads one at the beginning moves none of them.
+// A head leaves gradients in slots for the Steps of the next head. A first head, generated without them, shows which slots these are; Steps
+// that read them at the beginning do not change where slots lie.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
   Program program = Generator(layout, placement, scheduling, true).run();
   const auto head_after = [&](Waiting waiting) {

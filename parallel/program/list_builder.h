@@ -1,4 +1,5 @@
-// Where generated instructions come together: a list, and what each of them is generated from. Used while a Program is made, by one thread.
+// Collects generated instructions in a list, and holds the inputs that each of them is generated from. Used by one thread while a Program
+// is generated.
 #pragma once
 #include "parallel/layout/residency.h"
 #include "parallel/program/computing_order.h"
@@ -10,15 +11,16 @@ struct ListBuilder {
   const Layout& layout;
   const Placement& placement;
   const Scheduling& scheduling;
-  const Residency& residency;  // what these three come to
+  const Residency& residency;  // computed from the three members above
   List list;
 
-  /// Counts its bytes, drops what its lane's order says already, and returns its number.
+  /// Appends the instruction and returns its index. Fills in the bytes that it moves, and removes from `after` what the order of its lane
+  /// already implies.
   u32 add(Instruction instruction);
 
   bool frozen(u16 group) const { return layout.groups[group].frozen; }
   bool alone() const { return scheduling.sharding.ranks == 1; }
-  /// A backward that runs its Forward again reads what that reads.
+  /// Returns true if the computing reads its block's weights. A backward that recomputes its forward reads what the forward reads.
   bool reads_weights(const Compute& c) const {
     if (c.op == Op::BackwardWeight) return layout.weight_gradients_read_weights[c.block];
     return c.op == Op::Forward || layout.backward_reads_weights[c.block] || placement.activations[c.block].recompute;
@@ -32,7 +34,7 @@ struct ListBuilder {
   void count_bytes(Instruction& instruction) const;
 };
 
-/// Of a slot that holds a whole group, where these tiles lie.
+/// Returns the part of a whole group's slot in which these tiles lie.
 inline Slot part_of(const Slot& slot, TileRange tiles, i64 tile_bytes) {
   if (slot.bytes == 0) return {};
   return {slot.offset + tiles.begin * tile_bytes, tiles.count() * tile_bytes, slot.slab};

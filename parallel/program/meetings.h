@@ -1,4 +1,4 @@
-// Which instructions of a list need other ranks, and whom. Values.
+// Tells which instructions of a list need other ranks, and which ranks. Plain values.
 #pragma once
 #include <array>
 
@@ -8,8 +8,8 @@ namespace spillway::parallel {
 
 enum class Meeting : u8 {
   none,
-  message,     // one pipeline rank sends, another receives
-  data_ranks,  // all data-parallel ranks of the same stages
+  message,     // point to point: one pipeline rank sends and another receives
+  data_ranks,  // a collective of the data-parallel ranks of the same pipeline stages
   everybody,
 };
 
@@ -33,7 +33,8 @@ inline Meeting meeting_of(Op op) {
   }
 }
 
-/// On which ranks' devices meet: a rank is in one exchange a lane at a time, and those of several lanes must be able to run side by side.
+/// The lanes on which devices of different ranks exchange data. A rank is in at most one exchange per lane at a time, and exchanges of
+/// different lanes must be able to run concurrently.
 inline constexpr std::array kExchangeLanes = {Lane::data, Lane::send, Lane::receive};
 
 inline bool sends(Op op) { return op == Op::SendActivation || op == Op::SendGradient || op == Op::SendTied; }

@@ -18,7 +18,7 @@ std::optional<Message> MessageMoves::made_by(const Compute& c) const {
   return list_.layout.crosses(of) ? std::optional(Message{gradient, of, c.micro_batch}) : std::nullopt;
 }
 
-// An output goes to the rank of the block behind, its gradient comes from there.
+// A block's output goes to the rank of the next block, and the gradient of that output comes from there.
 Instruction MessageMoves::instruction(const Message& m, bool receives) const {
   Instruction i{
       .op = m.gradient ? (receives ? Op::ReceiveGradient : Op::SendGradient) : (receives ? Op::ReceiveActivation : Op::SendActivation),

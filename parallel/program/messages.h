@@ -1,5 +1,6 @@
-// What a list sends to other pipeline ranks and receives from them: outputs of blocks, their gradients, and of weights that blocks on
-// several ranks share the gradients of each use and the new weights. Beside moves.h, and called like its classes. One thread.
+// Adds to a list what a rank sends to and receives from other pipeline ranks: block outputs, their gradients, and, for weights that blocks
+// on several ranks share, the gradients of each use and the new weights. Works beside the classes of moves.h and is called like them. For
+// one thread.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,17 +15,19 @@ class MessageMoves {
  public:
   MessageMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
-  /// What comes before this position is computed.
+  /// Receives the messages that are due before this position is computed.
   void receive_due(i64 position);
-  /// Where what the block reads has come to, none when it was computed here; adds to `after` what it waits for.
+  /// Returns the slot that holds what the block reads from another rank; an empty slot if it was computed on this rank. Adds to `after` the
+  /// instruction that receives it.
   Slot input(const Compute& c, std::vector<u32>& after) const;
-  /// Where it puts what other ranks read, none when nobody does.
+  /// Takes a slot for the result that another rank reads; returns an empty slot if no rank does. Adds to `after` what must be done before
+  /// the slot is free.
   Slot output(const Compute& c, std::vector<u32>& after);
-  /// `id`: the computing instruction. What it read is free, what it put into its slot is sent.
+  /// Called when `id`, the computing instruction, was added: frees the slot that it read and sends the result in its slot.
   void computed(const Compute& c, u32 id);
 
  private:
-  /// What the computing reads or makes, if it crosses ranks.
+  /// The message that the computing reads or produces, if that crosses ranks.
   std::optional<Message> read_by(const Compute& c) const;
   std::optional<Message> made_by(const Compute& c) const;
   i64 bytes(const Message& m) const { return list_.scheduling.output_bytes.at(m.block); }
@@ -37,9 +40,9 @@ class MessageMoves {
   std::map<Message, u32> received_;
 };
 
-/// Uses of the group on other pipeline ranks, and on which.
+/// Returns the uses of the group by blocks of other pipeline ranks, and the rank of each.
 std::vector<std::pair<u8, u16>> uses_elsewhere(const Layout& layout, const Group& group);
-/// The other pipeline ranks that hold it, each once: on its owner all of them, on others the owner alone.
+/// Returns the pipeline ranks with which this rank shares the group, each once: on its owner all other holders, elsewhere the owner only.
 std::vector<u16> sharers(const Layout& layout, const Group& group);
 
 }  // namespace spillway::parallel

@@ -5,12 +5,12 @@
 namespace spillway::parallel {
 namespace {
 
-// A stay of a group's weights on the device: filled by one Fetch, given up after the last use.
+// A period in which a group's weights stay on the device: one Fetch fills the slot, and the slot is freed after the last use.
 struct Stay {
   i64 issue = 0, last = 0;  // positions in the computing order
 };
 
-// Adds whom `key` waits for, if anybody.
+// Appends to `after` the instructions that are recorded for `key`, if there are any.
 template <class Key>
 void wait_for(const std::map<Key, u32>& instructions, const Key& key, std::vector<u32>& after) {
   if (const auto found = instructions.find(key); found != instructions.end()) after.push_back(found->second);
@@ -20,7 +20,7 @@ void wait_for(const std::map<u16, std::vector<u32>>& instructions, u16 key, std:
     after.insert(after.end(), found->second.begin(), found->second.end());
 }
 
-// `own`: the lane of what moves beside computing.
+// Returns the lane of a copy: `own` if it runs beside computing, else the compute lane.
 Lane lane_of(const Residence& moved, Lane own) { return moved.beside ? own : Lane::compute; }
 
 }  // namespace
@@ -71,7 +71,7 @@ u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
   return list_.add(std::move(fetch));
 }
 
-// This rank's part to its place first, unless it is read where it rests.
+// Gathers a split group. This rank's shard is fetched into its place first, unless it is stored on the device and read there.
 u32 WeightMoves::gather(u16 group, std::vector<u32> after) {
   Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
   gather.tiles = list_.residency[group].weights.held;
@@ -113,7 +113,7 @@ void GradientMoves::fetch_due(i64 position) {
       if (!group.gradients.moves || slots_.count(key) || before_.count(key) || !evicted_.count(key)) continue;
       const bool each = list_.scheduling.sums_each();
       if (each && group.stepped.count() == 0) continue;
-      // From memory just when it is added to: whole accumulators by the backward, sums after it.
+      // An accumulator in host memory of a CPU is fetched just when it is added to: a whole accumulator for the backward, a sum after it.
       if (group.gradients.beside || (&c == &order_[position] && !each)) fetch(key);
     }
   });
@@ -157,7 +157,7 @@ u32 GradientMoves::finished(u16 group, u32 backward) {
   return r.gradients.beside ? evict(key, reduced, r.stepped) : left(key, reduced);
 }
 
-// The sum over the ranks, in place: of this rank's part, or of all where nothing is split.
+// Sums the accumulator over the ranks in place: only this rank's shard, or all of it if gradients are not sharded.
 void GradientMoves::exchange(const GroupUse& use, u32 after) {
   summed_[{use.group, use.use}] = after;
   if (list_.alone()) return;
@@ -251,8 +251,8 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   return left(key, list_.add(std::move(evict)));
 }
 
-// The accumulator's slot is free after this instruction. What leaves beside a GPU's computing has the next block's time for it: the one
-// after that takes its slot.
+// Frees the accumulator's slot after this instruction. If a GPU computes beside the copy, the copy may take as long as the next block's
+// computing: only the block after that one reuses the slot.
 u32 GradientMoves::left(Key key, u32 instruction) {
   const Scheduling& scheduling = list_.scheduling;
   if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {

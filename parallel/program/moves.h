@@ -1,6 +1,6 @@
-// What comes to the device and leaves it while a list is made: a class each for weights, gradient accumulators and activations adds their
-// Fetch, Release and Evict around each computing instruction, plans their slots, and knows where they lie at that moment. The Generator
-// calls them in the order of computing. One thread.
+// Plans the copies to and from the device while a list is generated. There is one class each for weights, gradient accumulators and
+// activations: it adds their Fetch, Release and Evict instructions around each computing instruction, plans their slots and knows where
+// they lie at that moment. The Generator calls them in the order of computing. For one thread.
 #pragma once
 #include <map>
 
@@ -10,19 +10,19 @@
 
 namespace spillway::parallel {
 
-/// Groups' weights. A group stays between two uses when it would have to be fetched again at once. From nvme, and from other ranks, it
-/// comes ahead of its use.
+/// Moves the weights of groups. A group stays on the device between two uses if it would otherwise be fetched again at once. Weights that
+/// come from nvme or from other ranks are fetched ahead of their use.
 class WeightMoves {
  public:
   WeightMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), slab_(slab) { plan_stays(order); }
 
-  /// What the coming computing instructions need and is fetched here.
+  /// Fetches the groups that the coming computing needs and whose turn is at this position.
   void fetch_due(i64 position);
-  /// What the instruction at this position was the last to need.
+  /// Releases the groups for which the instruction at this position was the last reader.
   void release_due(i64 position);
-  /// Where the group lies now, none when it always does; adds to `after` what a reader waits for.
+  /// Returns the slot in which the group lies now; an empty slot if it is always resident. Adds to `after` what a reader must wait for.
   Slot slot(u16 group, std::vector<u32>& after) const;
-  /// Overlap forward: the group's new weights are there after these instructions.
+  /// With deferred Steps: states that the group's new weights are complete after these instructions.
   void ready_after(u16 group, std::vector<u32> instructions) { ready_[group] = std::move(instructions); }
 
  private:
@@ -38,30 +38,32 @@ class WeightMoves {
   std::map<u16, std::vector<u32>> ready_;
 };
 
-/// Gradient accumulators, one a use of a group.
+/// Moves gradient accumulators, of which each use of a group has one.
 class GradientMoves {
  public:
   GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
-  /// The accumulators of a later micro-batch come back ahead of the backward that adds to them, at the earliest after they left.
+  /// Fetches accumulators ahead of the backward of a later micro-batch that adds to them, at the earliest after they were evicted.
   void fetch_due(i64 position);
-  /// Where weight gradients are written, none when it lies on the device; adds to `after` what it waits for.
+  /// Returns the slot into which weight gradients are written; an empty slot if the accumulator lies on the device. Adds to `after` what
+  /// the writer must wait for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
-  /// After a block's weight gradients of a run's last micro-batch: what moves goes to its tier, to come back for the next one; after the
-  /// `last` one, or after each, it is summed over the ranks.
+  /// Called after a block's weight gradients of a run's last micro-batch. An accumulator that moves is evicted to its tier, to be fetched
+  /// for the next micro-batch. After the `last` micro-batch, or after each one if sums_each(), it is summed over the ranks instead.
   void computed(const GroupUse& use, bool last, u32 backward);
-  /// Where each micro-batch's is: the sum joins those of the micro-batches before the next one's weight gradients; it rests until then,
-  /// unless it is the `last`.
+  /// Called if each micro-batch's gradients are summed over the ranks: adds the sum to that of the earlier micro-batches, before the next
+  /// weight gradients, and evicts it until then unless it is the `last`.
   void summed(const GroupUse& use, bool first, bool last);
-  /// Of a weight that another pipeline rank owns: the sums of this rank's uses go there.
+  /// Sends this rank's sums of a weight that another pipeline rank owns to that rank.
   void give(u16 group);
-  /// After the last gradients of all its uses and their sums over the ranks: tied uses, here or from other pipeline ranks, which waited in
-  /// their slots, are added and the sum reduced, then what moves goes to its tier, unless it stays for its Steps. To memory the Reduce
-  /// itself brings it. Returns the instruction after which the gradient rests.
+  /// Called after the last gradients of all uses of the group and their sums over the ranks. Adds up tied uses, from this or other pipeline
+  /// ranks, which waited in their slots, and reduces the sum to squares. Then evicts a gradient that moves to its tier, unless it stays for
+  /// its Steps; on a CPU the Reduce itself copies it to host memory. Returns the instruction after which the gradient is in its final
+  /// place.
   u32 finished(u16 group, u32 backward);
-  /// Where the finished gradient stays for its Steps, none when it rests in its tier.
+  /// Returns the slot in which the finished gradient stays for its Steps; an empty slot if it is stored in its tier.
   Slot staying(u16 group) const;
-  /// All that left the device, and what went to owners.
+  /// Returns the instructions that moved a gradient off the device or sent it to its owner.
   std::vector<u32> evictions() const;
 
  private:
@@ -80,34 +82,35 @@ class GradientMoves {
   const ComputingOrder& order_;
   SlabPlan& slab_;
   std::map<Key, Slot> slots_;   // where the accumulator lies now
-  std::map<Key, Slot> before_;  // where the sum over the micro-batches before lies, when each is summed over the ranks
+  std::map<Key, Slot> before_;  // the sum over the earlier micro-batches, if each is summed over the ranks
   std::map<Key, u32> fetched_, evicted_;
-  std::map<Key, u32> summed_;  // the instruction after which it is, over the micro-batches and the ranks
+  std::map<Key, u32> summed_;  // the instruction after which it is summed over micro-batches and ranks
   struct Leaving {
     Slot slot;
     u32 instruction = 0;
     i64 position = 0;
   };
-  std::vector<Leaving> leaving_;  // beside a GPU's computing, not given up yet
-  i64 position_ = 0;              // in the computing order
+  std::vector<Leaving> leaving_;  // copied out while a GPU computes; the slots are not free yet
+  i64 position_ = 0;              // the current position in the computing order
 };
 
-/// What blocks keep between forward and backward outside the device.
+/// Moves what blocks keep between forward and backward outside the device.
 class ActivationMoves {
  public:
   ActivationMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab, bool training)
       : list_(list), order_(order), slab_(slab), training_(training) {}
 
   void fetch_due(i64 position);
-  /// What the last block keeps is wanted at once, unless other micro-batches come between: it stays where it is. Blocks without a backward
-  /// keep nothing.
+  /// Returns the policy that applies to the block. The last block's activations stay on the device if its backward follows at once, that
+  /// is, unless other micro-batches come between. Blocks without a backward keep nothing.
   ActivationPolicy policy(u16 block) const;
-  /// Of the last block, as its placement has it; but logits that would go to another tier and back are made again sooner.
+  /// Returns true if the block is the last one and keeps its logits, as its placement says; but logits that would be offloaded and fetched
+  /// again are recomputed instead, which is faster.
   bool keeps_logits(u16 block) const;
-  /// Where a Forward puts, or a backward finds, what the block keeps; none when that stays on the device, as what a BackwardWeight needs
-  /// does.
+  /// Returns the slot into which a Forward puts, or in which a backward finds, what the block keeps; an empty slot if that stays on the
+  /// device. What a BackwardWeight needs always stays there.
   Slot slot(const Compute& c, std::vector<u32>& after);
-  /// After a Forward what goes on to nvme is evicted; after a backward (its first part) its slot is free.
+  /// After a Forward, evicts what goes on to nvme; after a backward (its input part), frees the slot.
   void computed(const Compute& c, u32 done);
 
  private:

@@ -1,4 +1,4 @@
-// Plans the slots of what moves through a slab. A slot taken where another one lay must wait for the instruction that gave it up:
+// Plans the slots that data in motion takes in a slab. A slot that reuses another one's memory must wait for the instruction that freed it:
 // take() names those instructions.
 #pragma once
 #include <algorithm>
@@ -14,7 +14,8 @@ class SlabPlan {
  public:
   explicit SlabPlan(Slab slab) : slab_(slab) {}
 
-  /// Slots begin at multiples of a page, as direct I/O wants. Adds to `after` whoever gave up memory under the new slot.
+  /// Takes a slot. Slots begin at multiples of a page, as direct I/O requires. Adds to `after` the instructions that freed memory under the
+  /// new slot.
   Slot take(i64 bytes, std::vector<u32>& after) {
     Allocation piece = arena_.allocate(round_up(bytes, kPage), "slot");
     const Slot slot{piece.offset(), bytes, slab_};
@@ -27,7 +28,7 @@ class SlabPlan {
     });
     return slot;
   }
-  /// The slot is free once `instruction` is done.
+  /// Frees the slot: its memory may be reused once `instruction` is done.
   void give_up(const Slot& slot, u32 instruction) {
     held_.erase(slot.offset);
     given_up_.emplace_back(slot, instruction);
