@@ -9,7 +9,7 @@
 namespace spillway::parallel {
 namespace {
 
-// A stage for each block: what the last round deals beyond the last block is not there.
+// Makes a stage of each block. The last round-robin round may assign stages beyond the last block; these are removed.
 Schedule vertical_schedule(const Pipeline& p, i64 micro_batches, u16 blocks) {
   Schedule s = generate_schedule(ScheduleKind::vertical, {p.ranks, micro_batches, (blocks + p.ranks - 1) / p.ranks});
   s.rank_of.resize(blocks);

@@ -1,6 +1,6 @@
-// How the blocks of a model are dealt to pipeline ranks, and in which order each of them computes: a setting, and the stages and the
-// schedule that follow from it. A stage is a run of neighbouring blocks; a rank holds one or several (chunks). One rank with one stage is a
-// pipeline too. Pure functions; values.
+// How the blocks of a model are divided among pipeline ranks, and in which order each rank computes: a setting, and the stages and the
+// schedule that follow from it. A stage is a run of neighbouring blocks; a rank holds one or several stages (chunks). One rank with one
+// stage is a pipeline too. Pure functions and plain values.
 #pragma once
 #include <memory>
 
@@ -11,22 +11,23 @@ namespace spillway::parallel {
 struct Pipeline {
   int rank = 0, ranks = 1;
   ScheduleKind kind = ScheduleKind::one_forward_one_backward;
-  i64 chunks = 1;                         // stages a rank holds
-  std::vector<u16> begins;                // by stage, its first block; empty: as many blocks for each
-  std::shared_ptr<const Schedule> table;  // instead of the kind's: from a file, executable
+  i64 chunks = 1;                         // number of stages that a rank holds
+  std::vector<u16> begins;                // by stage, its first block; empty: stages get equal numbers of blocks
+  std::shared_ptr<const Schedule> table;  // an executable schedule read from a file; replaces the one of `kind`
 };
 
 struct Stages {
-  Schedule schedule;         // without idle
-  std::vector<u16> begins;   // by stage, its first block; then the number of blocks
-  std::vector<u16> rank_of;  // by block
+  Schedule schedule;         // contains no idle slots
+  std::vector<u16> begins;   // by stage, its first block; the last entry is the number of blocks
+  std::vector<u16> rank_of;  // by block, the rank that holds it
 
   u16 first(u16 stage) const { return begins[stage]; }
   u16 end(u16 stage) const { return begins[stage + 1u]; }
 };
 
-/// `vertical`: breadth first, whatever the kind; each block is a stage then. Throws Error(usage) where there are fewer blocks than stages,
-/// begins that do not ascend from 0, or a table for other numbers.
+/// Returns the stages of a pipeline. `vertical`: the schedule is breadth-first, whatever the kind, and each block is a stage. Throws
+/// Error(usage) if there are fewer blocks than stages, if the begins do not ascend from 0, or if the table is for other numbers of ranks or
+/// micro-batches.
 Stages make_stages(const Pipeline& pipeline, bool vertical, i64 micro_batches, u16 blocks);
 
 }  // namespace spillway::parallel

@@ -14,7 +14,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1 + 1e-9;  // sums of the same seconds in another order
+constexpr double kRounding = 1 + 1e-9;  // tolerance, since the same seconds may be added in another order
 
 class Splitter {
  public:
@@ -38,10 +38,11 @@ class Splitter {
   double seconds(size_t a, size_t b) const { return seconds_[b] - seconds_[a]; }
   bool fits(size_t a, size_t b) const { return stage_bytes_ == 0 || bytes_[b] - bytes_[a] <= stage_bytes_; }
 
-  // The least that the blocks cost when the cost of a stage is `cost` and of several `together`; remembers where each stage begins.
+  // Returns the least total cost of the blocks, where `cost` is the cost of one stage and `together` combines the costs of several. Records
+  // where each stage begins.
   template <class Cost, class Together>
   double solve(const Cost& cost, const Together& together) {
-    std::vector<double> least(blocks_ + 1, kNever);  // of the first b blocks in s stages
+    std::vector<double> least(blocks_ + 1, kNever);  // by b: the first b blocks in s stages
     least[0] = 0;
     begin_.assign(stages_, std::vector<size_t>(blocks_ + 1, 0));
     for (size_t s = 0; s < stages_; ++s) {
@@ -67,8 +68,8 @@ class Splitter {
   const size_t blocks_, stages_;
   const i64 stage_bytes_;
   std::vector<double> seconds_{0};
-  std::vector<i64> bytes_{0};               // of the blocks before
-  std::vector<std::vector<size_t>> begin_;  // by stage, and the block that it ends before
+  std::vector<i64> bytes_{0};               // by block: sum over the blocks before it
+  std::vector<std::vector<size_t>> begin_;  // by stage and by the block before which it ends
 };
 
 }  // namespace

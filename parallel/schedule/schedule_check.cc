@@ -107,7 +107,7 @@ class Checker {
   }
 
   const Schedule& schedule_;
-  std::vector<u8> done_;  // [stage][micro-batch]: a bit a kind
+  std::vector<u8> done_;  // [stage][micro-batch]: one bit per kind of action
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr std::string_view kOverlap = ")OVERLAP_F_B";
-constexpr i64 kMostActionBytes = 20;  // of the longest cells, a comma behind each
+constexpr i64 kMostActionBytes = 20;  // length of the longest cells, each with its comma
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-// Cuts the piece before `mark` off the front of `text`; all of it when there is no mark.
+// Removes the text before `mark`, and the mark, from the front of `text` and returns it; removes all of it if there is no mark.
 std::string_view cut(std::string_view& text, char mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view piece = text.substr(0, end);
@@ -35,7 +35,7 @@ class Parser {
   Parser(std::string_view text, const std::string& name) : text_(text) { schedule_.name = name; }
 
   Schedule run() {
-    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // as spreadsheets begin a file
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // the UTF-8 byte order mark with which spreadsheets begin a file
     text_ = text_.substr(0, text_.find_last_not_of(" \t\r\n") + 1);
     if (text_.empty()) throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected a row a rank, got nothing", schedule_.name));
     while (!text_.empty()) parse_row(cut(text_, '\n'));
@@ -110,7 +110,7 @@ class Parser {
     return value;
   }
 
-  // The first row that names a stage holds it; the checker finds others that do.
+  // The first row that names a stage holds it. The checker refuses other rows that name it.
   void note(const Action& action) {
     schedule_.micro_batches = std::max<i32>(schedule_.micro_batches, action.micro_batch + 1);
     if (action.stage >= holders_.size()) holders_.resize(action.stage + size_t{1}, kNobody);

@@ -1,4 +1,4 @@
-// All but ZB-V are one pattern: a rank goes through the same forwards and backwards in the same order, some forwards ahead.
+// All schedules except ZB-V follow one pattern: a rank runs its forwards and backwards each in a fixed order, a number of forwards ahead.
 #include "parallel/schedule/schedule_generate.h"
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "vertical"};
 
-// M cut into groups that pass all chunks together: as many as P goes into M whole, sizes differing by one at most, the larger first (the
-// warm-up is reckoned for the first, and more warm-up never locks).
+// Cuts the M micro-batches into rounds that go through all chunks together. There are as many rounds as P fits into M; sizes differ by one
+// at most, larger ones first, because the warm-up is computed for the first round and too much warm-up never deadlocks.
 std::vector<i64> even_rounds(const PipelineShape& shape) {
   const i64 count = std::max<i64>(1, shape.micro_batches / shape.ranks);
   std::vector<i64> rounds(static_cast<size_t>(count), shape.micro_batches / count);
@@ -26,7 +26,7 @@ struct Turn {
   u16 stage = 0, micro_batch = 0;
 };
 
-// Round by round, a chunk after the other, in descending order for backwards.
+// Returns the order of stages and micro-batches: round by round, one chunk after another, in descending order for backwards.
 std::vector<Turn> turns(const PipelineShape& shape, const std::vector<i64>& rounds, i64 rank, bool descending) {
   std::vector<Turn> all;
   i64 first = 0;
@@ -40,7 +40,7 @@ std::vector<Turn> turns(const PipelineShape& shape, const std::vector<i64>& roun
   return all;
 }
 
-// Forwards ahead of the first pair of a forward and a backward.
+// Returns the number of forwards before the first pair of a forward and a backward.
 i64 warm_up(ScheduleKind kind, const PipelineShape& shape, i64 first_round, i64 rank) {
   const i64 behind = shape.ranks - 1 - rank, all = shape.micro_batches * shape.chunks;
   const i64 chunks_before_last = (shape.chunks - 1) * first_round;
@@ -55,7 +55,7 @@ class Row {
   explicit Row(std::optional<i64> weights_late) : weights_late_(weights_late) {}
 
   void forward(Turn t) { add(ActionKind::forward, t); }
-  // Whole, or its input part and the weight part of the backward that came `weights_late` before.
+  // Adds a whole backward, or its input part and the weight part of the backward that came `weights_late` earlier.
   void backward(Turn t) {
     add(weights_late_ ? ActionKind::backward_input : ActionKind::backward, t);
     owed_.push_back(t);
@@ -104,7 +104,7 @@ void check_chunks(ScheduleKind kind, i64 chunks) {
   }
 }
 
-// Each number before any product of them.
+// Checks each number before products of them, so that no product overflows.
 void check_shape(ScheduleKind kind, const PipelineShape& shape) {
   const std::pair<const char*, i64> numbers[] = {
       {"ranks", shape.ranks}, {"micro-batches", shape.micro_batches}, {"chunks a rank", shape.chunks}};

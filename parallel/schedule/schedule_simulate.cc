@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-// What other ranks wait for: a stage's output, or the gradient of its input.
+// A result for which other ranks wait: a stage's output, or the gradient of its input.
 struct Product {
   bool gradient = false;
   u16 stage = 0, micro_batch = 0;
@@ -77,7 +77,7 @@ class Simulator {
     }
   }
 
-  // Empty: one of the `count` actions of the next cell lacks something.
+  // Returns when the next cell can start; empty if one of its `count` actions still lacks an input.
   std::optional<double> can_start(size_t r, size_t count) {
     Rank& rank = ranks_[r];
     double start = rank.now;
@@ -127,7 +127,7 @@ class Simulator {
 
   [[noreturn]] void refuse_circle(size_t rank) const {
     std::vector<bool> seen(ranks_.size(), false);
-    while (!seen[rank]) {  // to a rank of the circle itself
+    while (!seen[rank]) {  // leads to a rank of the circle itself
       seen[rank] = true;
       if (const auto next = waits_on(rank)) rank = *next;
     }
@@ -145,7 +145,7 @@ class Simulator {
                                              at_cell(schedule_, static_cast<i64>(first), cell_of(schedule_.rows[first], r.next)), circle));
   }
 
-  // Empty: the one waited for has ended without it.
+  // Returns the rank for which this one waits; empty if that rank has ended without producing what is needed.
   std::optional<size_t> waits_on(size_t rank) const {
     const size_t other = schedule_.rank_of[ranks_[rank].waits_for->stage];
     return ranks_[other].waits_for ? std::optional(other) : std::nullopt;
@@ -153,7 +153,7 @@ class Simulator {
 
   const Schedule& schedule_;
   const ScheduleCosts& costs_;
-  std::vector<double> ends_[2];  // of outputs, of gradients: [stage][micro-batch]
+  std::vector<double> ends_[2];  // end times of outputs and of gradients: [stage][micro-batch]
   std::vector<Rank> ranks_;
   std::vector<size_t> awake_;
   ScheduleTimes times_;

@@ -5,7 +5,7 @@
 namespace spillway::parallel {
 namespace {
 
-// One leg of the V: its next forward, input and weight gradient. Micro-batches there are not only count.
+// One leg of the V: its next forward, input gradient and weight gradient. Micro-batches beyond the last one are counted but not added.
 struct Leg {
   ScheduleRow& row;
   i64 micro_batches, stage;
