@@ -13,20 +13,20 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kViewTiles = 64;  // tiles handed out at once where nothing has to be staged
+constexpr i64 kViewTiles = 64;  // tiles passed at once if nothing has to be staged
 constexpr size_t kReadAhead = 2;
 constexpr i64 kWindowBytes = 4 * kMiB;
-constexpr size_t kWindowsWritten = 2;  // at once
+constexpr size_t kWindowsWritten = 2;  // windows that are written at once
 
 size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
 
-// Whole tiles that are moved and checked together, and where they lie among the bytes of the range.
+// Whole tiles that are moved and verified together, and their place among the bytes of a range.
 struct Window {
   TileRange range;
   size_t begin = 0, bytes = 0;
 };
 
-// In memory, all at once.
+// Cuts a range into windows. A range in memory is a single window.
 std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
   const i64 tiles = blob.tier() == Tier::nvme ? std::max<i64>(1, kWindowBytes / blob.tile_bytes()) : std::max<i64>(1, range.count());
   std::vector<Window> all;
@@ -44,7 +44,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   if (plan.on_gpu()) queues_.emplace(Device::cuda(resources.gpu));
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
-  for (const Group& g : plan.layout.groups) {  // what a restart finds, before what may be otherwise then
+  for (const Group& g : plan.layout.groups) {  // first the blobs that a restart recovers, then those that may differ in a restart
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     optimizer_.emplace_back();
     weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
@@ -117,13 +117,13 @@ void ModelState::make_activations() {
 
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                                 bool persistent) {
-  if (tiles.count() == 0) tier = Tier::host;  // of a rank that holds none of it there may be no store
+  if (tiles.count() == 0) tier = Tier::host;  // a rank that holds none of it may have no store
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queues());
 }
 
-// All of it is asked for at once; what has come is checked while the rest is under way.
+// Requests all windows at once, and verifies those that have arrived while the others are being read.
 double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
   std::deque<Pending> reads;
   double moving_us = microseconds_of([&] {
@@ -139,7 +139,7 @@ double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byt
   return moving_us;
 }
 
-// A little at a time: a burst would hold up the writes of the optimizer's Steps, and with them their reads.
+// Writes a little at a time, because a burst would delay the writes of the optimizer's Steps, and with them their reads.
 double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
   std::deque<Pending> writes;
   double moving_us = 0;
@@ -164,7 +164,8 @@ void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, st
     if (e.code() != ErrorCode::io) throw;
     first = e.what();
   }
-  blob.read(range, generation, bytes, {.priority = offload::Priority::urgent}).wait();  // bytes that do not come are not known to be spoilt
+  // An I/O error here does not mean that the bytes are damaged.
+  blob.read(range, generation, bytes, {.priority = offload::Priority::urgent}).wait();
   try {
     blob.verify(range, generation, bytes);
   } catch (...) {
@@ -201,7 +202,7 @@ std::vector<TileRange> ModelState::chunks(u16 group) const {
   return all;
 }
 
-// That fit a buffer of the ring where they go through one.
+// Cuts tiles into pieces that fit a buffer of the ring, if they go through one.
 std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
   std::vector<TileRange> all;
@@ -209,7 +210,7 @@ std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   return all;
 }
 
-// A chunk of a group's weights and state: seen where they lie, or in a buffer of the ring.
+// A chunk of a group's weights and state, in place or in a buffer of the ring.
 struct ModelState::Piece {
   struct Part {
     offload::Blob* blob = nullptr;
@@ -219,7 +220,7 @@ struct ModelState::Piece {
   TileRange range;
   std::optional<offload::StagingRing::Lease> lease;
   Part weights, state;
-  Pending moving;  // after the lease: settled before it goes back
+  Pending moving;  // declared after the lease: these complete before the buffer is returned
 };
 
 bool ModelState::holds_state(u16 group, TileRange range) const {

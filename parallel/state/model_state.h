@@ -1,6 +1,7 @@
-// The weights, gradient accumulators and optimizer state of a model at rest: a blob for each group and kind in its tier; what lies on nvme
-// lies in one store, with checksums and generations that outlive the process. Whatever leaves memory goes through stamp and verify here.
-// Thread-safety: as Blob; publish(), scan(), fill() and commit() while no step's lanes run, commit() on the optimizer lane too.
+// Stores a model's weights, gradient accumulators and optimizer state: one blob per group and kind, in its tier. Data on nvme lies in one
+// store, with checksums and with generations that outlive the process. Everything that leaves memory is stamped with a checksum here, and
+// verified when it comes back. Thread safety: that of Blob; publish(), scan(), fill() and commit() are called while no step's lanes run,
+// and commit() also on the optimizer lane.
 #pragma once
 #include <functional>
 #include <map>
@@ -18,8 +19,8 @@ namespace spillway::parallel {
 
 class RankExchange;
 
-/// What a rank's memory comes from, and whom it talks to. From engine to durability needed only when the plan uses nvme; the folders belong
-/// to this run and rank alone.
+/// Where a rank's memory comes from, and with which ranks it communicates. The members from `engine` to `durability` are needed only if the
+/// plan uses nvme. The scratch folders must belong to this run and rank only.
 struct Resources {
   MemoryPool* device = nullptr;
   MemoryPool* host = nullptr;
@@ -28,77 +29,82 @@ struct Resources {
   std::vector<offload::StripePath> scratch;
   std::string run_id;
   offload::Durability durability = offload::Durability::checkpoint;
-  Communicator* data_ranks = nullptr;      // among the data-parallel ranks; null: there is one
-  Communicator* pipeline_ranks = nullptr;  // among the pipeline ranks; null: there is one
-  u64 newest_generation = ~u64{0};         // to be recovered from nvme
-  bool new_store = false;                  // nothing is: what is there is set aside
-  int gpu = 0;                             // whose memory `device` is, where a GPU computes
-  Tf32 tf32;                               // likewise
-  RankExchange* gpu_exchange = nullptr;    // likewise: over which GPUs talk to each other, where the plan has them do so
+  Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
+  Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
+  u64 newest_generation = ~u64{0};         // newest generation that may be recovered from nvme
+  bool new_store = false;                  // recover nothing: an existing store is set aside
+  int gpu = 0;                             // if a GPU computes: the one whose memory `device` is
+  Tf32 tf32;                               // if a GPU computes: its TF32 setting
+  RankExchange* gpu_exchange = nullptr;    // how GPUs exchange directly, if the plan has them do so
 };
 
 class ModelState {
  public:
-  /// Allocates everything that rests, or finds on nvme what a dead run of this id left (recovered()). What is new is undefined until
-  /// fill(). Errors: Error(refused) over a budget or without disk space; Error(data) for a store of a newer program.
+  /// Allocates everything that the plan stores, or finds on nvme what a run of this id that died has left (recovered()). New memory is
+  /// undefined until fill(). Throws Error(refused) over a budget or without disk space, and Error(data) for a store that a newer program
+  /// wrote.
   ModelState(const Plan& plan, const Resources& resources);
 
-  /// The record of the last commit of a dead run, when all weights and state lie on nvme and are there: nothing needs to be loaded.
+  /// Returns the record of the last commit of a run that died, if all weights and optimizer state lie on nvme and were found. Then nothing
+  /// needs to be loaded. Otherwise empty.
   const std::optional<std::string>& recovered() const { return recovered_; }
-  /// Why not; empty when recovered or when nothing lies on nvme.
+  /// Returns why nothing was recovered; empty if something was, or if nothing lies on nvme.
   std::string why_not_recovered() const;
-  /// NvmeStore::moved().
+  /// Returns NvmeStore::moved(): one line on which files opening the store moved, mostly empty.
   std::string store_moved() const { return store_ ? store_->moved() : ""; }
-  /// Reads all that was recovered: what is not as it was written, in words, and empty when it is all there. Damaged, it is no longer what a
-  /// restart finds. Errors: Error(io) for bytes that do not come.
+  /// Reads everything that was recovered. Returns a text that says what differs from what was written, empty if nothing does. A damaged
+  /// state is no longer found by a restart. Throws Error(io) if bytes cannot be read.
   std::string damage_of_recovered();
-  /// The recovered state is not wanted: fill() may write.
+  /// Discards the recovered state, so that fill() may write.
   void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
-  /// Of a use that rests.
+  /// Returns the accumulator of a use that is stored in a tier (Plan::gradient_rests).
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
-  /// Null of a group without a state (Plan::has_state).
+  /// Returns null for a group without optimizer state (Plan::has_state).
   offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }
-  /// On nvme: one tile a live micro-batch.
+  /// Returns the blob on nvme for a block's activations, which has one tile per live micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
-  /// Readers see this generation; a step writes the next. Where a blob has one slot they are the same bytes.
+  /// The generation that readers see; a step writes the next one. In a blob with one slot both are the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// As Blob's, whole ranges: waits, and checks what was read. They return the microseconds the bytes were under way.
+  /// Read or write a range of a blob as Blob does, but wait until done, verify what was read, and stamp what is written. Both return the
+  /// microseconds for which the bytes were being moved.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
-  /// Of what was read into `bytes`. What is not as it was written is read once more, into the same place, before it counts as spoilt; a
-  /// restart then goes on from the checkpoint if it was of what was committed, which nothing else touches: an I/O error does not either.
+  /// Verifies the checksums of what was read into `bytes`. Bytes that do not match are read once more, into the same place. If they still
+  /// do not match, throws; and if they belonged to a committed generation, the store is invalidated, so that a restart goes on from the
+  /// checkpoint. An I/O error alone does not invalidate it.
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
-  /// Of verify() since the last call: what was right only when read again, and how often; empty mostly.
+  /// Returns which bytes matched only when verify() read them again, and how often, since the last call; mostly empty.
   std::string take_rereads();
 
-  /// Every tile of `generation` has landed: a restart finds it with `record`. Nothing to do unless all of it lies on nvme.
+  /// Commits a generation, all of whose tiles have landed on nvme: a restart finds it, with `record`. Does nothing unless all weights and
+  /// optimizer state lie on nvme.
   void commit(u64 generation, std::string_view record);
 
-  /// All tiles of a group that are held here, in order, a few at a time: weight tiles and, where their state is held too, state tiles (else
-  /// empty). Seen in place, or
-  /// through the staging ring. fill() hands out memory to be written whole. For setting up, checkpoints and tests.
+  /// scan() passes all tiles of a group that this rank holds to `body`, in order and a few at a time: weight tiles, and state tiles where
+  /// this rank holds them too (else an empty span). They are seen in place or in the staging ring. fill() passes memory of the same layout,
+  /// all of which `body` must write. For loading, checkpoints and tests.
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
   void scan(u16 group, const Scan& body);
-  /// These ranges alone, none longer than a staging buffer where one is needed, of a generation that is still there.
+  /// Scans only these ranges, of a generation that still exists. If staging is needed, no range may be longer than a staging buffer.
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
-  /// Of these tiles the weights alone.
+  /// Scans only the weights of these tiles.
   void scan_weights(u16 group, TileRange tiles, const Scan& body);
   void fill(u16 group, const Fill& body);
 
-  /// Null where the CPU computes.
+  /// Returns the queues for copies to and from the GPU; null if the CPU computes.
   const offload::GpuCopyQueues* queues() const { return queues_ ? &*queues_ : nullptr; }
-  /// Plan::whole_bytes and whole_gpu_bytes, for the optimizer lane.
+  /// Memory of Plan::whole_bytes and whole_gpu_bytes, for parameters stepped as a whole. Used by the optimizer lane.
   std::byte* whole() const { return whole_.data(); }
   std::byte* whole_on_gpu() const { return whole_on_gpu_.data(); }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
   offload::Traffic& traffic() { return traffic_; }
-  /// Size of the store's files; 0 when nothing lies on nvme.
+  /// Returns the size of the store's files; 0 if nothing lies on nvme.
   i64 nvme_bytes() const { return store_ ? store_->bytes() : 0; }
 
  private:
@@ -119,7 +125,7 @@ class ModelState {
   std::optional<offload::GpuCopyQueues> queues_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
-  std::mutex store_mutex_;  // of commit, invalidate and rereads
+  std::mutex store_mutex_;  // guards commit, invalidate and the reread counters
   i64 rereads_ = 0;
   std::string last_reread_;
   std::optional<std::string> recovered_;

@@ -63,7 +63,7 @@ std::optional<Snapshot::Copy> Snapshot::before(const Bucket& bucket, TileRange r
   return taken;
 }
 
-// The piece is marked before there is room for it, so that nobody else takes it meanwhile.
+// Takes a piece. It is marked as taken before there is room for it, so that no other thread takes it meanwhile.
 std::optional<Snapshot::Copy> Snapshot::take(Lock& lock, size_t number, u64 from) {
   const u16 group = pieces_[number].group;
   const bool by_step = pieces_.staged(group) && from == pieces_.generation();
@@ -161,7 +161,7 @@ bool Snapshot::over() const {
   return over_;
 }
 
-// From here on the snapshot's own thread.
+// The functions from here on run on the snapshot's own thread.
 void Snapshot::run(const Save& save) {
   std::exception_ptr error;
   try {
@@ -180,7 +180,7 @@ void Snapshot::run(const Save& save) {
   changed_.notify_all();
 }
 
-// The disk is shared with training: after each piece the save rests as long as the piece took, unless somebody waits for it.
+// The disk is shared with training: after each piece the save pauses for as long as the piece took, unless someone waits for it.
 void Snapshot::deliver(const Visit& visit) {
   Lock lock(mutex_);
   while (left_ > 0) {
@@ -209,7 +209,7 @@ void Snapshot::visit_copy(Lock& lock, const Visit& visit) {
   lock.lock();
 }
 
-// False when there was no room to read it into: the queue has something first.
+// Returns false if there was no room to read the piece into; then the queue has a piece that comes first.
 bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   constexpr double kBrieflyS = 1e-3;
   const SnapshotPieces::Piece& piece = pieces_[number];
@@ -231,8 +231,8 @@ bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   return visited;
 }
 
-// What is in memory backwards, as the Steps after backward come forwards, and what is frozen; then what the Steps left behind, as they
-// will come again.
+// Returns the next piece to read in place. Pieces in memory and frozen ones come first, from the last to the first, because the Steps after
+// the backward go the other way; then those that the Steps left behind, in the order in which Steps will reach them again.
 std::optional<size_t> Snapshot::next_in_place() {
   for (; unwalked_ > 0; --unwalked_) {
     const u16 group = pieces_[unwalked_ - 1].group;

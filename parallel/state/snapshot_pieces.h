@@ -1,5 +1,6 @@
-// The pieces of one generation of the state, and where their bytes lie: chunks of a bucket's tiles, as the Stepper works by them, and the
-// like of frozen weights. Some have no state. Which pieces may be touched when is the Snapshot's to know. Thread-safe.
+// The pieces of one generation of the state, and where their bytes lie. A piece is a chunk of a bucket's tiles, the unit in which the
+// Stepper works, or a chunk of frozen weights. Some pieces have no optimizer state. The Snapshot decides when a piece may be touched.
+// Thread-safe.
 #pragma once
 #include <limits>
 
@@ -15,31 +16,31 @@ class SnapshotPieces {
   };
   using Bytes = std::span<std::byte>;
 
-  /// Of the state's generation now.
+  /// Lists the pieces of the state's current generation.
   SnapshotPieces(const Plan& plan, ModelState& state);
 
   u64 generation() const { return generation_; }
   size_t size() const { return pieces_.size(); }
   const Piece& operator[](size_t number) const { return pieces_[number]; }
-  /// The piece that is this chunk of the bucket.
+  /// Returns the number of the piece that is this chunk of the bucket.
   size_t number(const Bucket& bucket, TileRange range) const;
 
-  /// Of what every rank steps each saves its part.
+  /// Returns true if this rank saves the piece. If several ranks step the same tiles, each saves its part of them.
   bool saved(size_t number) const;
-  /// No Step passes it.
+  /// Returns true if no Step touches the group.
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
-  /// Some of it lies on nvme: a Step of this generation reads it into the staging ring.
+  /// Returns true if some of the group lies on nvme, so that a Step of this generation reads it into the staging ring.
   bool staged(u16 group) const;
-  /// All of it lies where the CPU sees it; else it is copied to be seen.
+  /// Returns true if the CPU can address all of the group; otherwise pieces are copied before they are read.
   bool visible(u16 group) const;
-  /// The generation whose Step is the first to write where the piece lies.
+  /// Returns the generation from which the first Step starts that overwrites the piece's bytes.
   u64 written_over_by(u16 group) const;
   size_t weight_bytes(size_t number) const { return bytes(number, state_.weights(pieces_[number].group)); }
   size_t state_bytes(size_t number) const;
-  /// Where it lies in memory, of a visible one.
+  /// Return the piece's bytes in memory; the group must be visible().
   std::span<const std::byte> weights(size_t number) const;
   std::span<const std::byte> state(size_t number) const;
-  /// Copies it from wherever it lies, checked.
+  /// Copies the piece from whatever tier it lies in, and verifies its checksums.
   void read(size_t number, Bytes weights, Bytes state);
 
  private:
@@ -51,7 +52,7 @@ class SnapshotPieces {
   ModelState& state_;
   const u64 generation_;
   std::vector<Piece> pieces_;
-  std::vector<size_t> first_;  // by bucket
+  std::vector<size_t> first_;  // by bucket: number of its first piece
 };
 
 }  // namespace spillway::parallel

@@ -49,7 +49,8 @@ void Stepper::go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span
   while (!ahead.empty()) finish_one();
 }
 
-// Of the ring's buffers one is computed on; the rest is shared between what is read ahead and, the larger part, what is written behind.
+// One of the ring's buffers is being computed on. The others are shared between reading ahead and writing behind, which gets the larger
+// part.
 size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
 
 Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient, Pass pass) {
@@ -81,10 +82,10 @@ Stepper::Operand Stepper::given(Chunk& chunk, const Bucket& bucket, std::span<st
   return {nullptr, tile_bytes, bytes, bytes, false, true, false};
 }
 
-// Of the chunk's buffer of the ring.
+// Returns the next free bytes in the chunk's buffer of the ring; acquires the buffer first if there is none.
 std::span<std::byte> Stepper::staging(Chunk& chunk, i64 bytes, i64& used_bytes) {
   if (!chunk.lease) {
-    // Reads ahead and the chunk at hand hold leases too: what is left may be written behind.
+    // Chunks that are read ahead and the one being computed hold leases too; only the remaining buffers may hold writes.
     while (writing_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
       waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
       writing_.pop_front();
@@ -114,7 +115,7 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
 void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& u, u64 from,
                           std::span<std::byte> gradient) {
   for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
-    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece of it is filled from what a Step reads
+    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece is filled from what such a Step reads
   const Group& group = plan_.layout.groups[bucket.group];
   offload::Blob& weights = state_.weights(group.id);
   offload::Blob* state = state_.optimizer(group.id);
@@ -138,8 +139,8 @@ optim::StateFormat Stepper::format_of(const Group& group) const {
   return format;
 }
 
-// A running statistic r, to which the micro-batches' own were summed up in s, becomes r + momentum (s / count - r): sgd, in which the
-// mean's distance is the gradient with a weight decay of -1.
+// Running statistics: a statistic r, for which the micro-batches' own values are summed in s, becomes r + momentum (s / count - r). That is
+// SGD with s / count as gradient, a weight decay of -1 and a learning rate of -momentum.
 Stepper::AllScalars Stepper::scalars_of(const Bucket& bucket, const Update& u) const {
   const double count = static_cast<double>(plan_.scheduling.micro_batches * plan_.scheduling.sharding.ranks);
   const Group& group = plan_.layout.groups[bucket.group];
@@ -192,7 +193,8 @@ void Stepper::verify(const Operand& o, const Chunk& chunk, i64 tile) {
   if (o.staged && o.read) state_.verify(*o.blob, {at, at + 1}, chunk.from, o.of(tile, o.old));
 }
 
-// One tile, while its bytes are in the cache: checked, copied for a snapshot, updated, stamped. Neither threads nor chunks change a bit.
+// Updates one tile while its bytes are in the cache: verifies, copies for a snapshot, updates, stamps. The numbers of threads and chunks
+// change no bit.
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) { return o.of(tile, all); };

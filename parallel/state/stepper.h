@@ -1,10 +1,11 @@
-// The optimizer's Step: a bucket's update from one generation into the next, streamed in chunks of tiles. What lies in memory is updated
-// where it lies (in place where there is one slot); what lies on nvme flows through the staging ring: some chunks read ahead, one computed,
-// the others written behind. What lies on a GPU altogether is updated there, on the queue of the stream in force; what lies there in part
-// flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the optimizer
-// lane; the update itself is spread over the threads of the stream in force.
-// What its rule steps as a whole goes by twice: its direction is gathered of gradient and state (and weight) in planned memory and made
-// there (stepper_matrices.cc), then its tiles move along it.
+// Runs the optimizer's Step: updates a bucket from one generation into the next, streamed in chunks of tiles. Data in memory is updated
+// where it lies (in place if there is one slot). Data on nvme flows through the staging ring: some chunks are read ahead, one is computed,
+// the others are written behind. If everything lies on a GPU, the GPU updates it, on the queue of the current stream; if only some of it
+// does, that flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the
+// optimizer lane; the update itself runs on the threads of the current stream.
+//
+// A parameter that its rule steps as a whole is gone over twice: first its direction is gathered from gradient and state (and weight) in
+// planned memory and computed there (stepper_matrices.cc), then its tiles move along it.
 #pragma once
 #include <deque>
 
@@ -17,23 +18,23 @@
 
 namespace spillway::parallel {
 
-/// Of some parameters.
+/// Learning rate and weight decay of some parameters, which differ from those of the rest.
 struct OwnRates {
   double learning_rate = 0;
-  std::optional<double> weight_decay;  // of all of them; empty: the settings', where it applies
-  i64 updates_before = 0;              // applied before they were trained: their own number is Update::t less these
+  std::optional<double> weight_decay;  // for all these parameters; empty: the settings' decay, where it applies
+  i64 updates_before = 0;              // updates applied before these parameters were trained; their own number is Update::t minus this
 };
 
-/// What one update needs beside the bytes.
+/// Everything that one update needs besides the bytes.
 struct Update {
-  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // of the format's rule
-  double learning_rate = 0;                                                            // instead of theirs
-  std::vector<OwnRates> own_rates;                                                     // of parameters with rates of their own
-  std::vector<u16> own_rates_of;  // by parameter which of them, from 1; 0, or no entry: none
-  i64 t = 1;                      // number of this applied update
+  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the rule in the state format
+  double learning_rate = 0;                                                            // replaces the one in the settings
+  std::vector<OwnRates> own_rates;                                                     // for parameters with rates of their own
+  std::vector<u16> own_rates_of;  // by parameter: number of its entry in own_rates, from 1; 0, or no entry: none
+  i64 t = 1;                      // number of this applied update, from 1
   double gradient_scale = 1;      // clip factor / loss scale
-  double average_decay = 0;       // of the average, where the format has one
-  RandomKey random;               // of the stochastic rounding of bf16 and int8 moments
+  double average_decay = 0;       // decay of the weight average, if the format has one
+  RandomKey random;               // key for the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -41,29 +42,29 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// These tiles of the bucket's group, from generation `from` into from + 1. `gradient`: of what this rank steps of the group, where it
-  /// did not leave memory; empty: from its blob. Returns the microseconds it waited for transfers.
+  /// Updates these tiles of the bucket's group from generation `from` into from + 1. `gradient`: the gradient of all tiles that this rank
+  /// steps of the group, if it stayed in memory; if empty, it is read from its blob. Returns the microseconds that it waited for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
-  /// A step of this bucket is put on the queue of the stream in force altogether. `given`: its gradient is handed in.
+  /// Returns true if a step of this bucket is only put on the queue of the current stream. `given`: its gradient is passed to step().
   bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
-  /// A step of this group's buckets ends with copies on the state's queue to the GPU, unless all of it is only queued.
+  /// Returns true if a step of this group ends with copies on the state's queue to the GPU, unless only_queues().
   bool writes_gpu(u16 group) const {
     const offload::Blob* state = state_.optimizer(group);
     return state_.weights(group).on_gpu() || (state && state->on_gpu());
   }
-  /// Until the writes of this group's steps have landed.
+  /// Waits until the writes of this group's steps have landed.
   void land(u16 group);
-  /// Until all have.
+  /// Waits until all writes have landed.
   void drain();
-  /// Whom to let copy what a Step passes; null: nobody. Between steps.
+  /// Sets the snapshot that copies what a Step passes; null for none. Called between steps.
   void keep_for(Snapshot* snapshot) { snapshot_ = snapshot; }
 
  private:
   struct Operand {
-    offload::Blob* blob = nullptr;  // null: of memory handed in, or of nothing
+    offload::Blob* blob = nullptr;  // null for memory that was passed in, or for no data
     i64 tile_bytes = 0;
-    std::span<std::byte> old, next;                      // the same where it is updated in place
-    bool staged = false, read = false, written = false;  // in the ring; an input, an output
+    std::span<std::byte> old, next;                      // the same span if updated in place
+    bool staged = false, read = false, written = false;  // lies in the ring; is an input; is an output
     std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {
       return all.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
     }
@@ -72,25 +73,25 @@ class Stepper {
     optim::Scalars<double> decayed, plain;
   };
   struct AllScalars {
-    std::vector<Scalars> rates;  // of what has no rates of its own, then of each that are
+    std::vector<Scalars> rates;  // for parameters without rates of their own, then for each entry of own_rates
     optim::Scalars<double> statistics;
-    const std::byte* direction = nullptr;  // of a matrix that is stepped as a whole
+    const std::byte* direction = nullptr;  // direction of a parameter that is stepped as a whole
   };
   struct Chunk {
-    TileRange range;  // within the group
-    u64 from = 0;     // generation
+    TileRange range;  // tiles within the group
+    u64 from = 0;     // generation that is read
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
-    Pending reads;  // after the lease: settled before it goes back
+    Pending reads;  // declared after the lease: these complete before the buffer is returned
   };
   size_t read_ahead() const;
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
   static const optim::Scalars<double>& scalars_for(const Segment& segment, const AllScalars& scalars, const Update& update);
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
-  // Of what a Step of the group reads and writes.
+  // Returns the format of what a Step of the group reads and writes.
   optim::StateFormat format_of(const Group& group) const;
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
-  // Chunk by chunk, the next ones under way. `finish` takes each in order once its reads have come.
+  // Goes over the tiles chunk by chunk, with the next chunks being read meanwhile. `finish` gets each chunk in order once it has been read.
   enum class Pass : u8 { direction, update };
   void go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span<std::byte> gradient, Pass pass,
                const std::function<void(Chunk)>& finish);
@@ -100,15 +101,15 @@ class Stepper {
   void step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
-  // Adafactor's says by how much, too: all of the scalars' step sizes are multiplied by it.
+  // Computes the direction. Adafactor also determines a factor for the step, by which all step sizes in `scalars` are multiplied.
   const std::byte* direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& update, u64 from,
                                 std::span<std::byte> gradient);
   optim::AdafactorStep adafactor_step(const optim::StateFormat& format, const Segment& segment) const;
-  // Before a tile of the group.
+  // Returns the bytes of the direction that lie before a tile of the group.
   i64 direction_bytes(const Bucket& bucket, i64 tile) const;
   void gather_direction(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   void gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
-  // Of what was read into the ring.
+  // Verifies the checksum of a tile that was read into the ring.
   void verify(const Operand& operand, const Chunk& chunk, i64 tile);
   void update_all(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   void update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& update, Snapshot::Copy* copy);
@@ -120,10 +121,10 @@ class Stepper {
   struct Written {
     u16 group = 0;
     offload::StagingRing::Lease lease;
-    Pending writes;  // after the lease: settled before it goes back
+    Pending writes;  // declared after the lease: these complete before the buffer is returned
   };
   std::deque<Written> writing_;
-  double waited_us_ = 0;  // of the step under way
+  double waited_us_ = 0;  // microseconds that the current step has waited for transfers
 };
 
 }  // namespace spillway::parallel

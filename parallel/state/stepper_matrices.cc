@@ -1,5 +1,5 @@
-// The direction in which a rule moves what it steps as a whole: a pass over gradient and state before the pass that updates. It is
-// gathered in host memory by the CPU's threads, beside a GPU too, which multiplies matrices.
+// Computes the direction in which a rule moves a parameter that it steps as a whole. This takes a pass over gradient and state before the
+// pass that updates. The CPU's threads gather the direction in host memory, with a GPU too, which then does the matrix products.
 #include <algorithm>
 
 #include "device/stream.h"
@@ -63,7 +63,7 @@ void Stepper::gather_direction(const Bucket& bucket, const Chunk& chunk, const A
     const i64 elems = std::min(kTileElems, matrix.begin + matrix.elems - (chunk.range.begin + tile) * kTileElems);
     optim::direction_tile(format, chunk.gradients.of(tile, chunk.gradients.old).data(), chunk.state.of(tile, chunk.state.old).data(), elems,
                           scalars, nesterov, out);
-    std::fill(out + elems, out + kTileElems, T(0));  // behind the matrix
+    std::fill(out + elems, out + kTileElems, T(0));  // padding after the matrix
   };
   Stream::current().run(chunk.range.count(), [&](i64 tile, int) {
     for (const Operand* o : {&chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
