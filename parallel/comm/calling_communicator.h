@@ -1,4 +1,5 @@
-// A Communicator for whom every collective is a Call (collective.h): what the implementations share of the interface.
+// A base class of Communicator that turns every collective into a Call (collective.h), so that implementations share that part of the
+// interface.
 #pragma once
 #include <utility>
 

@@ -41,7 +41,7 @@ void check_dtype(const Call& call, int rank) {
     wrong(call, rank, fmt::format("expected whole elements of {}, got an address or a size between two", to_string(call.dtype)));
 }
 
-// Sizes of the two buffers where a whole is dealt.
+// Checks the sizes of the two buffers of an operation that partitions a whole.
 void check_dealt(const Call& call, int rank) {
   const i64 bytes = reduces(call.what) ? size_of(call.dtype) : 1, part = part_of(call.parts, rank) * bytes, all = call.parts.back() * bytes;
   const bool gives_all = call.what == Collective::reduce_scatter;

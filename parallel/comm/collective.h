@@ -1,5 +1,6 @@
-// One member's call of a collective as data: what it is, the buffers this member brings, and how the whole is dealt. Every communicator
-// checks calls here, so that a wrong one fails with the same words behind threads, MPI and NCCL. Values; no threads.
+// One member's call of a collective as data: the operation, the buffers of this member, and how the whole is partitioned. Every
+// communicator checks calls with the functions of this file, so a wrong call fails with the same message behind threads, MPI and NCCL.
+// Plain values; starts no threads.
 #pragma once
 #include <span>
 #include <string>
@@ -14,25 +15,26 @@ std::string_view to_string(Collective what);
 
 struct Call {
   Collective what = Collective::barrier;
-  std::span<const std::byte> gives = {};  // of this member; in place: the same as `gets`
-  std::span<std::byte> gets = {};
-  Parts parts = {};  // of the whole, where it is dealt
+  std::span<const std::byte> gives = {};  // this member's input; the same memory as `gets` for in-place operations
+  std::span<std::byte> gets = {};         // this member's output
+  Parts parts = {};                       // how the whole is partitioned, if the operation partitions one
   DType dtype = DType::uint8;
   Reduction reduction = Reduction::sum;
-  int root = 0;   // broadcast
-  int color = 0;  // split
+  int root = 0;   // broadcast: the member whose bytes are sent
+  int color = 0;  // split: members of equal color form a group
 };
 
 inline i64 part_of(const Parts& parts, int member) { return parts[static_cast<size_t>(member) + 1] - parts[static_cast<size_t>(member)]; }
 
-/// Throws Error(bug) when the call of member `rank` of `size` is wrong whatever the others call: parts that do not ascend or do not fit
-/// the buffers, a root that is no member, a type that the operation does not know, an address that is not a whole element's.
+/// Throws Error(bug) if the call of member `rank` of `size` is wrong whatever the others call: partition boundaries that do not ascend or
+/// do not fit the buffers, a root that is not a member, a dtype that the operation does not support, or an address that is not aligned to
+/// whole elements.
 void check_call(const Call& call, int rank, int size);
 
-/// Why these calls, one a member, are not one collective: "expected …, got …"; empty when they are.
+/// Returns why these calls, one per member, are not one collective, as "expected …, got …"; empty if they are one.
 std::string disagreement(std::span<const Call> calls);
 
-/// Throws Error(bug) unless `peer` is a member.
+/// Throws Error(bug) unless `peer` is a member of the group.
 void check_peer(const char* op, int peer, int size);
 
 }  // namespace spillway::parallel

@@ -1,19 +1,23 @@
-// Ranks talking to each other: collectives, messages, and the end of a rank. One Communicator is one rank's end of one group of ranks;
-// behind it are threads of one process (local), sockets or MPI. Everything is asynchronous: a call returns at once, its buffers belong to
-// the communicator until its Event. All members call the same collectives in the same order; messages match by (sender, tag) in the order
-// sent, whatever collectives run. One thread at a time calls an end; different ends, of the same group too, are independent.
+// Communication between ranks: collectives, point-to-point messages, and what happens when a rank ends. A Communicator is one rank's
+// endpoint in one group of ranks; ranks are threads of one process (local) or processes connected by sockets or MPI. All operations are
+// asynchronous: a call returns at once, and its buffers belong to the communicator until its Event. All members must call the same
+// collectives in the same order. Messages match by (sender, tag) in the order sent, whatever collectives run. An endpoint is called by one
+// thread at a time; different endpoints, also of the same group, are independent.
 //
-// A call that is wrong by itself (parts that do not fit the buffers, a type that the operation does not know) throws Error(bug) at once and
-// counts as none. Calls of several members that are not one collective fail on all of them with Error(bug); the next may be right again.
+// A call that is wrong by itself (parts that do not fit the buffers, a dtype that the operation does not support) throws Error(bug) at once
+// and does not count as a call. If the calls of several members are not the same collective, it fails on all of them with Error(bug); the
+// next collective may succeed again.
 //
-// A member that dies, or does not come within the time-out, makes the Event of every operation that needs it fail with Error(peer) naming
-// its rank, the operation and how long it was waited for; never a hang. After that the group, and every group split from it, is of no use:
-// every later call fails alike, with a failed Event (split throws). The time-out counts from the moment from which the member is needed, or
-// from its last call in any of these groups if that is later: who is heard of is late, not dead. Who said that it works alone is heard of
-// until its next call, for kLongestWork time-outs at the most. What all members have come to by then may still be carried to its end.
+// If a member dies, or does not call an operation within the time-out, the Event of every operation that needs it fails with Error(peer),
+// which names its rank, the operation and the time waited; an operation never hangs. After that, the group and every group split from it
+// are unusable: every later call fails in the same way, with a failed Event (split throws). The time-out counts from the moment at which
+// the member is needed, or from its last call in any of these groups if that is later, because a member that still makes calls is late, not
+// dead. A member that called works_alone() counts as alive until its next call, for at most kLongestWork time-outs. Operations that all
+// members have entered by then may still be completed.
 //
-// An end that is destroyed is a member that left. It takes part to the end in what all came to; if somebody waits for it, then or later, it
-// has died. Its events stay good; its buffers are its own again.
+// Destroying an endpoint means that the member leaves. It still takes part in every operation that all members have entered. If another
+// member waits for it, then or later, it counts as dead. The events it has returned stay valid, and its buffers belong to their owner
+// again.
 #pragma once
 #include <functional>
 #include <memory>
@@ -26,8 +30,8 @@
 
 namespace spillway::parallel {
 
-/// How a whole is dealt to the members: member r's part is [begins[r], begins[r + 1]), ascending from 0. Parts may be empty and unequal.
-/// In bytes where bytes move, in elements where they are summed.
+/// How a whole is partitioned among the members: member r's part is [begins[r], begins[r + 1]), ascending from 0. Parts may be empty and
+/// unequal. Boundaries count bytes for operations that copy, and elements for operations that sum.
 using Parts = std::vector<i64>;
 
 enum class Reduction : u8 { sum, max };
@@ -38,36 +42,38 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Every part from its member to all. `mine` may be its own place in `all`.
+  /// Sends every member's part to all members. `mine` may be its own place in `all`.
   virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Parts bytes) = 0;
-  /// Member r gets the sum over members of part r: elements of f32 or f64 added in that type in a fixed order (ordered_sum.h), the same
-  /// bits for every communicator. `mine` may be its own place in `all`; the rest of `all` stays as it was. Addresses are whole elements'.
+  /// Gives member r the sum over all members of part r. Elements are f32 or f64, added in that type in a fixed order (ordered_sum.h), so
+  /// every communicator gives the same bits. `mine` may be its own place in `all`; the rest of `all` is unchanged. Addresses must be
+  /// aligned to whole elements.
   virtual Event reduce_scatter(std::span<const std::byte> all, std::span<std::byte> mine, DType dtype, Parts elems) = 0;
-  /// In place, the same bits on every member: f32, f64 (sums ordered as above) or i64 (sums modulo 2^64). A NaN is the maximum.
+  /// Reduces in place, to the same bits on every member. Types are f32, f64 (summed in the order above) and i64 (summed modulo 2^64). A NaN
+  /// counts as the maximum.
   virtual Event all_reduce(std::span<std::byte> values, DType dtype, Reduction reduction) = 0;
-  /// To all from `root`, in place.
+  /// Sends the root's bytes to all members, in place.
   virtual Event broadcast(std::span<std::byte> bytes, int root) = 0;
   virtual Event barrier() = 0;
 
-  /// A message needs no meeting: send may be done before its receive is posted, or only then. Sizes must be equal: a receive of another
-  /// size fails on both sides with Error(bug).
+  /// Messages need no rendezvous: a send may complete before its receive is posted, or only afterwards. Both sizes must be equal; otherwise
+  /// both sides fail with Error(bug).
   virtual Event send(std::span<const std::byte> bytes, int to, int tag) = 0;
   virtual Event receive(std::span<std::byte> bytes, int from, int tag) = 0;
 
-  /// The members of equal `color`, in order of their rank here, as a group of their own; waits for all members. The groups run at the same
-  /// time, beside this one too.
+  /// Returns the group of the members of equal `color`, in order of their rank here; waits for all members. The new groups run concurrently
+  /// with each other and with this one.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  /// This rank cannot go on: what waits for somebody and all that comes later fails on every member with Error(peer) quoting `what`, in the
-  /// groups split from this one too. From any thread.
+  /// Declares that this rank cannot go on. Everything that waits for another rank, and all later calls, fail on every member with
+  /// Error(peer) quoting `what`, also in groups split from this one. May be called from any thread.
   virtual void abort(const std::string& what) noexcept = 0;
 
-  /// What this rank does until its next call, in any of these groups, needs nobody and may take long, such as reading a model: the others
-  /// wait for it.
+  /// Announces that until its next call in any of these groups this rank does long work, such as reading a model, that needs no other rank.
+  /// The others wait for it.
   virtual void works_alone() = 0;
 };
 
-/// In time-outs: how long a rank may work alone.
+/// Longest time that a rank may work alone, in time-outs.
 constexpr double kLongestWork = 60;
 
 }  // namespace spillway::parallel

@@ -1,5 +1,5 @@
-// The plug-in libspillway_mpi.so: MPI as a wire, and the only file that knows it. MPI's calls come from one thread at a time (SERIALIZED):
-// the one that opens, then the world's. MPI is one for a process, begun once and ended with it.
+// The plug-in libspillway_mpi.so: a wire over MPI, and the only file that includes MPI. MPI is called by one thread at a time (SERIALIZED):
+// first the thread that opens it, then the world's. A process initializes MPI once and finalizes it at its end.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -16,7 +16,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kLargestBytes = i64{1} << 30;  // of one call: MPI counts in int
+constexpr i64 kLargestBytes = i64{1} << 30;  // largest size of one MPI call, which counts in int
 constexpr i64 kPageBytes = 4096;
 constexpr int kLetterTag = 0;
 constexpr int kTriesToCancel = 1000;
@@ -29,8 +29,8 @@ void check(int status, const char* call) {
   throw Error(ErrorCode::io, std::string("[mpi] expected ") + call + " to succeed, got " + text);
 }
 
-// MPI from the first opening to the end of the process. A world that its ranks could not leave together leaves MPI without its end, which
-// mpirun then tells of.
+// Holds MPI from the first opening to the end of the process. If the ranks could not close a world together, MPI is not finalized, and
+// mpirun reports that.
 class Session {
  public:
   void begin() {
@@ -164,7 +164,8 @@ class MpiWire final : public Wire {
     }
   }
 
-  // The window's pieces are aligned to 8 bytes alone: each begins at the next page, the same for all who see it.
+  // Allocates the shared window. MPI aligns its pieces to 8 bytes only, so each piece's memory begins at the next page, at the same bytes
+  // for all processes.
   void share_memory(int ranks_per_node) {
     MPI_Comm shared;
     check(MPI_Comm_split_type(letters_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &shared), "MPI_Comm_split_type");
@@ -185,10 +186,10 @@ class MpiWire final : public Wire {
       memory_[static_cast<size_t>(rank)] = {aligned, static_cast<size_t>(process_memory_bytes())};
     }
     std::fill_n(memory_of(rank_).begin(), process_memory_bytes(), std::byte{});
-    check(MPI_Barrier(node_), "MPI_Barrier");  // nobody looks before all are zero
+    check(MPI_Barrier(node_), "MPI_Barrier");  // nobody may read before all memory is zero
   }
 
-  // Number in the node, number in all.
+  // Returns the ranks of this node: from rank in the node to rank in the world.
   std::map<int, int> ranks_of_node() const {
     int count = 0;
     check(MPI_Comm_size(node_, &count), "MPI_Comm_size");

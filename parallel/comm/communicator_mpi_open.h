@@ -1,6 +1,6 @@
-// Ranks that are processes started by MPI. What needs MPI is a plug-in, libspillway_mpi.so, opened when asked for: the program starts where
-// there is no MPI. Within a node data passes through shared memory, between nodes from place to place; the sums have the bits of every
-// communicator (ordered_sum.h). MPI is called by one thread.
+// Communicators whose ranks are processes started by MPI. The code that needs MPI is a plug-in, libspillway_mpi.so, which is opened on
+// demand, so the program starts where MPI is not installed. Within a node data passes through shared memory; between nodes it is sent
+// directly from buffer to buffer. Sums have the same bits as with every communicator (ordered_sum.h). One thread makes all MPI calls.
 #pragma once
 #include <memory>
 
@@ -10,13 +10,15 @@ namespace spillway::parallel {
 
 struct MpiOptions {
   double timeout_s = 60;
-  /// Ranks r with equal r / this count as a node, where they are one: to try the way between nodes on one machine. 0: nodes as they are.
+  /// If above 0, ranks r with equal r / ranks_per_node count as one node, provided that they share one. With it, the transport between
+  /// nodes can be tested on one machine. 0: the real nodes.
   int ranks_per_node = 0;
 };
 
-/// This process's end of the group of all processes that mpirun or srun started; all of them call this, in the same order if often. Its
-/// destruction, with that of all groups split from it, waits for the others'. Error(usage) that names what was tried when the plug-in or
-/// Open MPI's libraries are missing; what MPI itself fails at ends the process, as MPI does.
+/// Returns this process's endpoint in the group of all processes that mpirun or srun started. All of them must call this, and in the same
+/// order if more than once. The destructors of this endpoint and of all groups split from it wait for those of the other processes. Throws
+/// Error(usage), which names what was tried, if the plug-in or Open MPI's libraries are missing. A failure inside MPI ends the process, as
+/// is usual with MPI.
 std::unique_ptr<Communicator> open_mpi_communicator(const MpiOptions& options = {});
 
 }  // namespace spillway::parallel

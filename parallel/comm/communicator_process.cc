@@ -47,7 +47,7 @@ class ProcessCommunicator final : public CallingCommunicator {
     check_call(call, rank(), size());
     return post([group = group_, call = std::move(call)](const Event& event) { group->call(call, event); });
   }
-  // What is thrown before anybody keeps the event must not leave its owner waiting.
+  // Posts a command. If it throws before the event is stored anywhere, the event fails, so that its owner does not wait forever.
   Event post(std::function<void(const Event&)> command) {
     Event event;
     world_->post([command = std::move(command), event] {

@@ -1,4 +1,4 @@
-// The end of a group of processes over a wire.
+// A communicator whose ranks are processes connected by a wire (wire.h).
 #pragma once
 #include <memory>
 
@@ -7,10 +7,10 @@
 
 namespace spillway::parallel {
 
-/// What a wire's shared memory must have for each rank.
+/// Returns the bytes of shared memory that a wire must provide for each rank.
 i64 process_memory_bytes();
 
-/// This process's end of the group of all. See open_mpi_communicator for its end.
+/// Returns this process's endpoint in the group of all ranks of the wire. Its destruction is described at open_mpi_communicator().
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Wire> wire, double timeout_s);
 
 }  // namespace spillway::parallel

@@ -53,13 +53,13 @@ Exchange Exchanges::at(i64 index) const {
   return x;
 }
 
-// The index-th piece of [begin, begin + bytes), empty beyond its end.
+// Returns the index-th piece of [begin, begin + bytes); it is empty beyond the end.
 Exchanges::Range Exchanges::chunk(i64 begin, i64 bytes, i64 index, i64 step_bytes) const {
   const i64 first = std::min(bytes, index * step_bytes), last = std::min(bytes, first + step_bytes);
   return {begin + first, last - first};
 }
 
-// A member's part goes to all; in a broadcast all is the root's part.
+// Sends a member's part to all. In a broadcast the whole is the root's part.
 void Exchanges::everyone_gets(Exchange& x, i64 index) const {
   const bool broadcast = call_.what == Collective::broadcast;
   for (int r = 0; r < size_; ++r) {
@@ -87,7 +87,7 @@ void Exchanges::summed_parts(Exchange& x, i64 index) const {
   x.result_elems = mine.bytes / size;
 }
 
-// Of the index-th piece of the whole, which has a slot for each member.
+// Returns a member's slice of the index-th piece of the whole; a piece has a slot for each member.
 Exchanges::Range Exchanges::slice(i64 index, int member) const {
   const Range piece = chunk(0, std::ssize(call_.gets), index, slot_bytes_ * size_);
   return chunk(piece.begin, piece.bytes, member, slot_bytes_);

@@ -1,6 +1,6 @@
-// A collective between processes as a list of exchanges of bounded size, which every member derives for itself from its own call: what it
-// gives each member, what it gets from each, and the sum it makes of that. Values; no threads. The staging of a member is a half of its
-// shared memory, the same size for all; members of other nodes send and receive the same bytes without it.
+// Splits a collective between processes into a list of exchanges of bounded size. Every member derives the list from its own call: what it
+// gives to each member, what it gets from each, and which sum it makes of that. The staging of a member is a half of its shared memory
+// area, of equal size for all; members on other nodes send and receive the same bytes without staging. Plain values; starts no threads.
 #pragma once
 #include <vector>
 
@@ -11,26 +11,26 @@ namespace spillway::parallel {
 struct Exchange {
   struct Given {
     const std::byte* from = nullptr;
-    i64 bytes = 0, at = 0;  // `at`: in my staging
+    i64 bytes = 0, at = 0;  // `at`: offset in this member's staging
   };
   struct Gotten {
-    std::byte* to = nullptr;  // null: an operand of the reduction
-    i64 bytes = 0, at = 0;    // `at`: in that member's staging
+    std::byte* to = nullptr;  // null: the bytes are an operand of the reduction
+    i64 bytes = 0, at = 0;    // `at`: offset in that member's staging
   };
-  // By member, my own too: what I give myself needs no staging.
+  // Indexed by member, including this one; what it gives to itself needs no staging.
   std::vector<Given> gives;
   std::vector<Gotten> gets;
-  // Where there is something to reduce: all members' gets, in order.
+  // Used if there is something to reduce: the operands are all members' gets, in order.
   std::byte* result = nullptr;
   i64 result_elems = 0;
 };
 
 class Exchanges {
  public:
-  /// Of the call of member `rank` of `size`.
+  /// Derives the exchanges from the call of member `rank` of `size`.
   Exchanges(const Call& call, int rank, int size, i64 staging_bytes);
 
-  /// The same on all members.
+  /// Returns the number of exchanges, which is the same on all members.
   i64 count() const { return count_; }
   Exchange at(i64 index) const;
 
@@ -47,7 +47,7 @@ class Exchanges {
 
   const Call& call_;
   int rank_, size_;
-  i64 whole_bytes_, slot_bytes_;  // of a staging half; of the part of it that is for one member
+  i64 whole_bytes_, slot_bytes_;  // bytes of a half of the staging; bytes of the slot in it for one member
   i64 count_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// A group's members as errors name them, and why a group is of no use, in the same words behind every communicator. Values.
+// Names the members of a group, and says why a group is unusable, in the same words behind every communicator. Plain values.
 #pragma once
 #include <exception>
 #include <string>
@@ -12,12 +12,12 @@ namespace spillway::parallel {
 
 class GroupNames {
  public:
-  /// `world_ranks`: the members' numbers in the group of all `world_size` ranks.
+  /// `world_ranks`: the members' ranks in the group of all `world_size` ranks.
   GroupNames(std::vector<int> world_ranks, int world_size) : world_ranks_(std::move(world_ranks)), world_size_(world_size) {}
 
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
-  /// "rank 1", or "rank 1 (rank 5 of all)" in a part of all.
+  /// Returns "rank 1"; in a group of only some ranks, "rank 1 (rank 5 of all)".
   std::string name(int rank) const;
   std::string names(const std::vector<int>& ranks) const;
 
@@ -33,7 +33,8 @@ class GroupNames {
 
 std::string name_of_message(int from, int to, int tag);
 std::string in_parent(const std::string& cause);
-/// Error(peer): what fails because of the group. `waited_s` < 0: it was called when the group had failed already.
+/// Returns an Error(peer) for an operation that failed because of the group. `waited_s` < 0 means that it was called after the group had
+/// failed.
 std::exception_ptr peer_error(const std::string& op, const std::string& cause, double waited_s);
 std::exception_ptr bug_error(const std::string& op, const std::string& wrong);
 std::string wrong_size(i64 sent_bytes, i64 awaited_bytes);

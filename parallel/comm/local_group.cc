@@ -48,7 +48,7 @@ std::vector<int> LocalGroup::Meeting::missing() const {
   return ranks;
 }
 
-// Members come in order, so it is the first.
+// Removes a collective that all members have called. It is the first in the queue, because members make their calls in order.
 std::shared_ptr<LocalGroup::Moving> LocalGroup::complete(const Meeting& meeting) {
   meetings_.pop_front();
   ++begun_;

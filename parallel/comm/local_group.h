@@ -1,7 +1,7 @@
-// Where the threads of one process meet as ranks: what all ends of a group share. Calls and messages are matched here; the last who comes
-// hands the transfers to the movers. Thread-safe. Not for users: see communicator_local.h.
+// The state that the endpoints of one group of threads share. Calls of a collective and messages are matched here; the last member that
+// arrives hands the transfers to the movers. Thread-safe. Internal; users see communicator_local.h.
 //
-// Movers, events, the world and other groups are called without the group's lock.
+// Movers, events, the world and other groups are called without holding the group's lock.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,11 +14,11 @@ namespace spillway::parallel {
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  /// `world_ranks`: the members' numbers in the world, which outlives every call.
+  /// `world_ranks`: the members' ranks in the world. The world must outlive all calls.
   LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
 
   int size() const { return names_.size(); }
-  /// The next collective of member `rank`.
+  /// Makes member `rank`'s next call of a collective.
   Event call(int rank, Call call);
   Event send(int rank, std::span<const std::byte> bytes, int to, int tag);
   Event receive(int rank, std::span<std::byte> bytes, int from, int tag);
@@ -27,26 +27,27 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     std::shared_ptr<LocalGroup> group;
     int rank;
   };
-  /// Waits for all members.
+  /// Splits the group by color; waits for all members.
   Place split(int rank, int color);
 
-  /// Member `rank` calls no more. Breaks the group when it is waited for, or waits itself; returns when nothing of its is moved any more.
+  /// Called when member `rank` makes no more calls. Breaks the group if another member waits for it or if it has operations waiting.
+  /// Returns once none of its data is being moved.
   void leave(int rank) noexcept;
   void give_up(int rank, const std::string& what) noexcept;
   void works_alone(int rank) { world_.works_alone(names_.world_rank(rank)); }
-  /// Breaks the group when somebody has waited for a member for too long; else the first moment at which that may be so.
+  /// Breaks the group if a member has been waited for too long; otherwise returns the earliest time at which that may be so.
   Clock::time_point check(Clock::time_point now);
 
  private:
-  // A collective that some members have called.
+  // A collective that some members have called, and others have not.
   struct Meeting {
     Clock::time_point since = Clock::now();
     std::vector<Call> calls;
-    std::vector<std::optional<Event>> events;  // of those who came
-    std::vector<Place> places;                 // split
+    std::vector<std::optional<Event>> events;  // of the members that have called
+    std::vector<Place> places;                 // results, if it is a split
     std::vector<int> missing() const;
   };
-  // One end of a message.
+  // A send or a receive that waits for its counterpart.
   struct Message {
     bool is_send;
     const std::byte* from;
@@ -59,10 +60,10 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     int from, to, tag;
     auto operator<=>(const Address&) const = default;
   };
-  // An operation to which all came.
+  // An operation that all its members have entered.
   struct Moving {
     std::vector<int> members;
-    std::vector<Event> events;  // of these members
+    std::vector<Event> events;  // by the order of `members`
   };
   struct Failure {
     std::string op;
@@ -93,13 +94,13 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   LocalWorld& world_;
   const GroupNames names_;
-  mutable std::mutex mutex_;           // of all below
-  std::vector<bool> gone_;             // members that left
-  std::optional<std::string> broken_;  // why
-  std::vector<i64> called_;            // collectives, by member
-  i64 begun_ = 0;                      // collectives to which all came
+  mutable std::mutex mutex_;           // guards all members below
+  std::vector<bool> gone_;             // members that have left
+  std::optional<std::string> broken_;  // why the group is broken
+  std::vector<i64> called_;            // by member: number of collectives called
+  i64 begun_ = 0;                      // number of collectives that all members have entered
   std::deque<std::shared_ptr<Meeting>> meetings_;
-  std::map<Address, std::deque<Message>> messages_;  // those of one address are all sends or all receives
+  std::map<Address, std::deque<Message>> messages_;  // the messages of one address are either all sends or all receives
   std::vector<std::shared_ptr<Moving>> moving_;
   std::vector<std::weak_ptr<LocalGroup>> children_;
 };

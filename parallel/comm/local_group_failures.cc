@@ -1,4 +1,5 @@
-// A group's end before its time: a member that left, gave up, or does not come. What waits fails; what all came to is carried to its end.
+// The premature end of a group: a member left, gave up, or does not call in time. Waiting operations fail; operations that all members have
+// entered are completed.
 #include <algorithm>
 
 #include "parallel/comm/local_group.h"
@@ -17,7 +18,8 @@ std::vector<int> LocalGroup::gone_among(const std::vector<int>& ranks) const {
   return gone;
 }
 
-// Whoever calls something, in whichever group, is late but alive: time counts from its last sign of life.
+// Returns why a missing member is too late, if one is. A member that makes calls in any group is late but alive: its time counts from its
+// last call.
 std::optional<std::string> LocalGroup::late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                                   Clock::time_point now, Clock::time_point& next) const {
   std::vector<int> late;
@@ -53,14 +55,14 @@ Clock::time_point LocalGroup::check(Clock::time_point now) {
   return next;
 }
 
-// Something waits for it, or it has left something waiting.
+// Returns true if another member waits for this one, or if it has left an operation waiting.
 bool LocalGroup::is_needed(int rank) const {
   return !meetings_.empty() ||
          std::any_of(messages_.begin(), messages_.end(), [&](const auto& m) { return m.first.from == rank || m.first.to == rank; });
 }
 
 void LocalGroup::leave(int rank) noexcept {
-  Pending mine;  // settled at the end; whoever needs the result has its event
+  Pending mine;  // waited for at the end; an owner that needs a result has its event
   Lock lock(mutex_);
   gone_[static_cast<size_t>(rank)] = true;
   const bool needed = is_needed(rank);

@@ -8,8 +8,8 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr double kLongestTimeout_s = 1e8;                   // years; more would overflow the clock
-constexpr Clock::duration kLate = std::chrono::seconds(1);  // no machine is so busy
+constexpr double kLongestTimeout_s = 1e8;                   // more would overflow the clock
+constexpr Clock::duration kLate = std::chrono::seconds(1);  // delay of this thread that even a busy machine does not cause
 
 Clock::duration timeout_of(const LocalOptions& options) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(options.timeout_s, kLongestTimeout_s)));
@@ -46,14 +46,15 @@ void LocalWorld::works_alone(int rank) {
   heard_until(rank, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_ * kLongestWork));
 }
 
-// Looking twice in a time-out is exact: what begins to wait after a look is known at the next one, before its time is over. The first look
-// is meant for the time the world begins, which a thread that is stopped before it takes its own would not know.
+// Checks the groups twice per time-out, so that no expiry is missed: a wait that begins after one check is known at the next, before it
+// expires. The first check is scheduled for the world's creation time, because this thread may be suspended before it can read the clock
+// itself.
 void LocalWorld::watch_all(Clock::time_point next) {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     lock.unlock();
     const Clock::time_point now = Clock::now();
-    // Who was stopped himself, and all ranks with him, cannot tell who is late.
+    // If this thread was suspended, all ranks were probably suspended too, so none of them counts as late.
     if (now > next + std::max(timeout_ / 4, kLate)) {
       for (int r = 0; r < size(); ++r) heard_until(r, std::max(last_heard(r), Clock::now()));
     }

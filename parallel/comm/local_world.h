@@ -1,5 +1,5 @@
-// What all groups share that were split from one group of threads: the threads that move data, when each rank was last heard of, and one
-// thread that looks whether somebody has been waited for too long. Thread-safe. Not for users: see communicator_local.h.
+// The state that all groups split from one group of threads share: the threads that move data, the time of each rank's last call, and one
+// thread that checks whether a rank has been waited for too long. Thread-safe. Internal; users see communicator_local.h.
 #pragma once
 #include <chrono>
 
@@ -15,7 +15,7 @@ class LocalGroup;
 class LocalWorld {
  public:
   LocalWorld(int ranks, const LocalOptions& options);
-  /// Nothing may be under way in any group.
+  /// No operation may be in progress in any group.
   ~LocalWorld();
   LocalWorld(const LocalWorld&) = delete;
   LocalWorld& operator=(const LocalWorld&) = delete;
@@ -24,11 +24,11 @@ class LocalWorld {
   Movers& movers() { return movers_; }
   Clock::duration timeout() const { return timeout_; }
 
-  /// This group's members are watched until it ends.
+  /// Watches this group's members for time-outs until the group is destroyed.
   void watch(const std::shared_ptr<LocalGroup>& group);
-  /// A rank, by its number in the world, called something in whichever group: it lives.
+  /// Records that a rank, given by its number in the world, made a call in some group, so it is alive.
   void heard_from(int rank) { heard_until(rank, Clock::now()); }
-  /// It will call something after work for which the others wait.
+  /// Records that a rank does long work for which the others wait, until its next call.
   void works_alone(int rank);
   Clock::time_point last_heard(int rank) const { return Clock::time_point(Clock::duration(last_heard_[static_cast<size_t>(rank)])); }
 

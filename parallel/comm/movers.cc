@@ -9,11 +9,12 @@
 namespace spillway::parallel {
 namespace {
 
-// Tens of microseconds of one core: long beside taking a piece, short beside a small message that waits behind it.
+// A piece takes tens of microseconds of one core: long compared with taking a piece, short compared with a small message that waits behind
+// it.
 constexpr i64 kPieceBytes = 256 * kKiB;
-// Done in about the time that a thread takes to wake.
+// Transfers up to this size are done in about the time that a thread takes to wake up, so the caller does them.
 constexpr i64 kInPlaceBytes = 64 * kKiB;
-// More work often follows at once: look around this many times, some 20 us, before sleeping.
+// More work often follows at once, so a thread polls this many times, for some 20 us, before it sleeps.
 constexpr int kSpins = 1000;
 
 struct Piece {
@@ -40,10 +41,10 @@ std::vector<Piece> cut(const std::vector<Transfer>& transfers) {
 
 struct Movers::Job {
   std::vector<Transfer> transfers;
-  std::vector<Stores> stores;  // of each transfer
+  std::vector<Stores> stores;  // by transfer
   std::vector<Piece> pieces;
   std::function<void()> done;
-  size_t next = 0;  // piece to be taken: the mutex's
+  size_t next = 0;  // the next piece to be taken; guarded by the mutex
   std::atomic<size_t> left{0};
 
   Job(std::vector<Transfer> all, std::function<void()> after)
@@ -92,7 +93,7 @@ void Movers::move(std::vector<Transfer> transfers, std::function<void()> done) {
   wake_.notify_all();
 }
 
-// Comes and goes with the lock held; false when it is time to go.
+// Waits until there is work; returns false if the thread must end. Called with the lock held and returns with it held.
 bool Movers::wait_for_work(Lock& lock) {
   if (queue_.empty() && !stop_) {
     lock.unlock();

@@ -1,6 +1,6 @@
-// The threads that carry transfers out for ranks of one process. All of them serve all ranks and groups: the work is cut into pieces and
-// any thread takes the next one, so that also what concerns one rank alone (a reduction to its root) goes at the speed of all, and nothing
-// that a thread does ever waits for a rank. What is too small to be worth a thread's waking is done by whoever asks for it. Thread-safe.
+// A pool of threads that carries out transfers for all ranks and groups of one process. Work is cut into pieces and any thread takes the
+// next piece, so that an operation that concerns one rank only (a reduction to its root) still runs at the speed of all threads. No thread
+// ever waits for a rank. The caller carries out transfers that are too small to be worth waking a thread. Thread-safe.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -17,14 +17,14 @@ namespace spillway::parallel {
 
 class Movers {
  public:
-  /// At least one.
+  /// `threads` must be at least 1.
   explicit Movers(int threads);
-  /// Nothing may be under way.
+  /// No transfer may be in progress.
   ~Movers();
   Movers(const Movers&) = delete;
   Movers& operator=(const Movers&) = delete;
 
-  /// Returns at once; `done` is called by any thread, perhaps before the return, when all is in its place.
+  /// Starts the transfers and returns at once. When all are done, some thread calls `done`, possibly before this returns.
   void move(std::vector<Transfer> transfers, std::function<void()> done);
 
  private:
@@ -36,8 +36,8 @@ class Movers {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> queue_;  // those with pieces nobody has taken
-  std::atomic<bool> has_work_{false};       // queue_ is not empty, or stop_: to be looked at without the mutex
+  std::deque<std::shared_ptr<Job>> queue_;  // jobs with pieces that no thread has taken
+  std::atomic<bool> has_work_{false};       // true if queue_ is not empty or stop_ is set; readable without the mutex
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

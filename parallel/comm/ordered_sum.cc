@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "parallel/comm/ordered_sum.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// These must be included after foreach_target.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -29,7 +29,7 @@ T sum_of_one(const T* const* ranks, i64 count, i64 i) {
   return total;
 }
 
-// Four vectors side by side: enough additions in flight, and whole cache lines for stores that pass the caches.
+// Four vectors side by side keep enough additions in flight, and fill whole cache lines for stores that pass the caches.
 template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
 struct Four {
   V a, b, c, d;

@@ -1,7 +1,7 @@
-// The one order in which numbers of several ranks are added, whoever carries them: inside groups of 8 consecutive ranks in rank order,
-// ((r0 + r1) + r2) + …, then the groups' sums in order, each addition rounded in the elements' own type. So the sum has the same bits for
-// every communicator and every cut of the elements into pieces, and groups of 8 may be summed where they lie (one node) before they travel.
-// Thread-safe: no state.
+// The one order in which numbers of several ranks are added, whichever communicator carries them. Within groups of 8 consecutive ranks they
+// are added in rank order, ((r0 + r1) + r2) + …, then the groups' sums in order, each addition rounded in the elements' own type. So a sum
+// has the same bits for every communicator and for every cut of the elements into pieces, and groups of 8 on one node may be summed before
+// their sums travel. Thread-safe: no state.
 #pragma once
 #include <span>
 
@@ -11,11 +11,12 @@ namespace spillway::parallel {
 
 inline constexpr i64 kSumGroupRanks = 8;
 
-/// Where the sum is written: into the caches, or past them for results that nobody reads soon (never for one that is its own operand).
+/// How the sum is written: through the caches, or past them if nobody reads the result soon (not allowed if the result is one of its
+/// operands).
 enum class Stores : u8 { cached, past_caches };
 
-/// sum[i] = of ranks[0][i], ranks[1][i] … for i in [begin, end); one pass over all ranks, at least one. `sum` may be one of `ranks`.
-/// Addresses are those of whole elements.
+/// Computes sum[i] = the ordered sum of ranks[0][i], ranks[1][i] … for i in [begin, end), in one pass over all ranks, of which there is at
+/// least one. `sum` may be one of `ranks`. Addresses must be aligned to whole elements.
 void ordered_sum(std::span<const float* const> ranks, float* sum, i64 begin, i64 end, Stores stores = Stores::cached);
 void ordered_sum(std::span<const double* const> ranks, double* sum, i64 begin, i64 end, Stores stores = Stores::cached);
 

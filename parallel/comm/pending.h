@@ -1,4 +1,5 @@
-// Asynchronous work on memory that must not be given back before the work is done, also when an error unwinds the stack.
+// Holds events of asynchronous work and waits for them on destruction, so that memory in use is not released before the work is done, even
+// when an exception unwinds the stack.
 #pragma once
 #include <vector>
 
@@ -19,7 +20,7 @@ class Pending {
   ~Pending() { settle(); }
 
   void add(Event event) { events_.push_back(std::move(event)); }
-  /// Rethrows the first error, after all are done.
+  /// Waits until all are done, then rethrows the first error.
   void wait() {
     const std::vector<Event> all = events_;
     settle();
@@ -31,7 +32,7 @@ class Pending {
     for (const Event& e : events_) {
       try {
         e.wait();
-      } catch (...) {  // whoever needs the result has called wait()
+      } catch (...) {  // errors are reported by wait(), which a caller that needs the result has called
       }
     }
     events_.clear();

@@ -1,4 +1,5 @@
-// One exchange of a collective: what members of this node need goes into my staging, what others need is sent; then theirs is taken.
+// Runs one exchange of a collective: data for members of this node goes into this member's staging and data for others is sent; then theirs
+// is collected.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -9,8 +10,9 @@
 
 namespace spillway::parallel {
 
-// The beginning of an area: how many exchanges its owner has published, and how many it has taken everything from. Then two halves; the
-// n-th exchange uses half n mod 2, and may do so when all have taken everything from the one before the last.
+// The layout of a member's area. It begins with two counters: how many exchanges its owner has published, and from how many it has taken
+// all data. Two halves follow: the n-th exchange uses half n mod 2, and may do so once all members have taken all data from the exchange
+// before the previous one.
 struct ProcessGroup::Staging {
   std::byte* area;
 
@@ -25,7 +27,7 @@ ProcessGroup::Staging ProcessGroup::staging(int member) const {
 
 bool ProcessGroup::is_near(int member) const { return !world_.wire().memory_of(names_.world_rank(member)).empty(); }
 
-// The members who have not taken everything from the half of the staging that comes next.
+// Returns the members that have not taken all data from the half of the staging that is used next.
 std::vector<int> ProcessGroup::slow_readers() const {
   std::vector<int> members;
   for (int r = 0; r < size(); ++r) {
@@ -57,7 +59,7 @@ void ProcessGroup::publish() {
   run.since = Clock::now();
 }
 
-// `last`: what was put into the staging before; what goes to all lies there once.
+// Gives a member its bytes. `last` is what was put into the staging before: data that goes to all members is put there only once.
 void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange::Given& last) {
   if (is_near(member)) {
     if (given.from == last.from && given.at == last.at) return;
@@ -68,7 +70,7 @@ void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange
   }
 }
 
-// The members whose bytes are not there yet, or to whom mine are on their way.
+// Returns the members whose bytes have not arrived yet, or to which this member's bytes are still being sent.
 std::vector<int> ProcessGroup::lacking() {
   Running& run = *running_;
   std::vector<int> members;

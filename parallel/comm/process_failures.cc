@@ -1,4 +1,5 @@
-// A group's end before its time, as local_group_failures.cc has it for threads: who notices tells the others, so that all fail alike.
+// The premature end of a group of processes, as in local_group_failures.cc for threads. The member that notices tells the others, so that
+// all fail alike.
 #include <algorithm>
 #include <iterator>
 
@@ -19,7 +20,8 @@ bool ProcessGroup::refuses(const std::string& op, const Event& event) const {
 
 void ProcessGroup::give_up(const std::string& what) { break_up(names_.gave_up(rank_, what)); }
 
-// What has not begun fails. What all came to goes on, as long as those it needs do: each tells up to which exchange it will.
+// Breaks the group. Collectives that have not begun fail. One that all members have entered goes on as long as the members that it needs
+// do: each member tells the others up to which exchange it takes part.
 void ProcessGroup::break_up(const std::string& cause) {
   if (broken_ || has_left_) return;
   broken_ = cause;
@@ -42,7 +44,7 @@ void ProcessGroup::fail(const std::string& cause) {
 i64 ProcessGroup::end_of_running() const { return exchanges_ + (running_ ? running_->exchanges.count() - running_->index : 0); }
 
 void ProcessGroup::fail_waiting(const std::string& cause) {
-  // The one that runs stays where it is: its exchanges refer to it.
+  // The running collective stays in the queue, because its exchanges refer to it.
   const auto begin = queue_.begin() + (running_ ? 1 : 0);
   std::vector<Operation> waiting(std::make_move_iterator(begin), std::make_move_iterator(queue_.end()));
   queue_.erase(begin, queue_.end());
@@ -69,7 +71,7 @@ void ProcessGroup::fail_moving(Moving& moving, const std::string& cause) {
   moving.event.fail(peer_error(moving.name, cause, seconds_since(moving.since)));
 }
 
-// Of those needed for something that has not begun.
+// Breaks the group if a member has left that is needed for an operation that has not begun.
 void ProcessGroup::break_if_gone(const std::vector<int>& needed) {
   std::vector<int> gone;
   for (const int r : needed) {
@@ -99,7 +101,7 @@ void ProcessGroup::lose(int world_rank, const std::string& how) {
   }
 }
 
-// Of those whose bytes the running exchange lacks: who takes no part in it will not send them.
+// Fails the running exchange if a member whose bytes it lacks does not take part in it and so will never send them.
 void ProcessGroup::fail_if_stopped(const std::vector<int>& lacking) {
   std::vector<int> stopped;
   for (const int r : lacking) {
@@ -159,7 +161,7 @@ void ProcessGroup::has_left() {
   leaving_->set();
 }
 
-// What all came to is carried to its end; what waits, or is waited for, ends the group.
+// Lets this member leave. Operations that all members have entered are completed first. An operation that still waits breaks the group.
 void ProcessGroup::may_leave() {
   if (!leaving_ || has_left_ || running_ || !moving_.empty()) return;
   if (!queue_.empty() || !offered_.empty() || !awaited_.empty() || !offers_to_me_.empty() || !coming_.empty()) {

@@ -43,7 +43,8 @@ void ProcessGroup::impossible(const char* what) {
   throw Error(ErrorCode::peer, std::string("[communicator] expected letters as this program writes them, got ") + what);
 }
 
-// A member's calls come one after the other. The first area is the whole's, and nobody's to split into.
+// Records a member's call, which must be the next one in its order. The first area belongs to the group of all ranks and cannot be used for
+// a split.
 void ProcessGroup::came(int from, const ProcessLetter& letter) {
   constexpr i64 kEach = ProcessWorld::kAreaBytes, kEnd = ProcessWorld::kAreas * kEach;
   const auto member = static_cast<size_t>(from);
@@ -154,7 +155,8 @@ void ProcessGroup::finish() {
   running_.reset();
 }
 
-// All members come to the same numbers: groups are numbered by color from the first number that none of them has used.
+// Makes the group of this member's color. All members compute the same numbers: groups are numbered by color, from the first number that
+// none of the members has used.
 std::shared_ptr<ProcessGroup> ProcessGroup::make_group(const std::vector<ComingCall>& calls) {
   i64 next = 0;
   std::map<int, std::vector<int>> members;

@@ -1,6 +1,7 @@
-// A group of ranks that are processes, as one of them sees it. Collectives go one after the other: each member tells the others what it
-// calls, and when all agree they run the same list of exchanges (exchange.h). Members of a node read each other's staging in shared memory,
-// others send and receive. A message is offered, then taken, then sent. Only the world's thread calls this. Not for users.
+// A group of ranks that are processes, as seen by one of them. Collectives run one after the other: each member tells the others what it
+// calls, and when all agree they run the same list of exchanges (exchange.h). Members on one node read each other's staging in shared
+// memory, others send and receive. A message is first offered, then accepted, then sent. Only the world's thread calls this class.
+// Internal.
 #pragma once
 #include <deque>
 #include <optional>
@@ -14,33 +15,33 @@ namespace spillway::parallel {
 
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  /// `areas`: where each member's staging lies in its shared memory.
+  /// `areas`: by member, the offset of its staging in its shared memory.
   ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> world_ranks, std::vector<i64> areas);
 
-  int rank() const { return rank_; }  // these two: any thread
+  int rank() const { return rank_; }  // rank() and size() may be called from any thread
   int size() const { return names_.size(); }
 
-  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // called before the event
+  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // called before the event is set
   void call(Call call, Event event, Split split = {});
   void send(std::span<const std::byte> bytes, int to, int tag, Event event);
   void receive(std::span<std::byte> bytes, int from, int tag, Event event);
   void give_up(const std::string& what);
-  /// `gone` is set when nothing of this rank's is moved any more.
+  /// Sets `gone` once none of this rank's data is being moved.
   void leave(Event gone);
 
   void read(int world_rank, const ProcessLetter& letter);
-  /// That process is no more: what it has not given yet, it never will. Of others' ranks too.
+  /// Handles the end of a process: what it has not sent yet will never arrive. The process may also be a rank that is not in this group.
   void lose(int world_rank, const std::string& how);
-  /// The world failed: nothing moves any more, and nobody is waited for.
+  /// Called when the world failed: nothing moves any more, and nobody is waited for.
   void fail(const std::string& cause);
-  /// One step of whatever can take one; whether anything could.
+  /// Advances every operation that can proceed by one step. Returns true if any could.
   bool advance();
-  /// Fails the group when somebody has been waited for too long.
+  /// Breaks the group if a member has been waited for too long.
   void check(Clock::time_point now);
   bool is_waiting() const { return !queue_.empty() || !offered_.empty() || !awaited_.empty() || !moving_.empty(); }
-  /// Something to which all came is on its way.
+  /// Returns true if an operation that all its members have entered is in progress.
   bool is_moving() const { return running_.has_value() || !moving_.empty(); }
-  /// Left by all: may be forgotten.
+  /// Returns true if all members have left, so that the group may be destroyed.
   bool is_over() const;
   i64 area() const { return areas_[static_cast<size_t>(rank_)]; }
 
@@ -56,27 +57,27 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
     int peer;
     Wire::Ticket ticket;
   };
-  // The front of the queue, once all came.
+  // The collective at the front of the queue, once all members have called it.
   struct Running {
     Exchanges exchanges;
     i64 index = 0;
     bool published = false;
     Exchange now = {};
-    std::vector<Traveling> traveling = {};              // to and from members on other nodes
-    std::vector<std::vector<std::byte>> operands = {};  // of members on other nodes
+    std::vector<Traveling> traveling = {};              // sends and receives in progress with members on other nodes
+    std::vector<std::vector<std::byte>> operands = {};  // operands from members on other nodes
     Clock::time_point since = Clock::now();
   };
   struct Address {
     int peer, tag;
     auto operator<=>(const Address&) const = default;
   };
-  struct Offered {  // by this rank
+  struct Offered {  // sends that this rank has offered
     Address to;
     std::span<const std::byte> bytes;
     Event event;
     Clock::time_point since = Clock::now();
   };
-  struct Offer {  // by another
+  struct Offer {  // a send that another member has offered
     i64 bytes, serial;
   };
   struct Awaited {
@@ -90,7 +91,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
     Event event;
     Clock::time_point since = Clock::now();
   };
-  struct Staging;  // a member's area
+  struct Staging;  // a member's area of shared memory
 
   // process_group.cc
   bool advance_collective();
@@ -141,9 +142,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   const int rank_;
   std::deque<Operation> queue_;
   std::optional<Running> running_;
-  i64 calls_ = 0, exchanges_ = 0;                                 // made; taken part in
-  std::map<i64, std::vector<std::optional<ComingCall>>> coming_;  // by number of the collective, by member
-  std::vector<i64> came_;                                         // by member: its calls
+  i64 calls_ = 0, exchanges_ = 0;                                 // number of calls made; number of exchanges taken part in
+  std::map<i64, std::vector<std::optional<ComingCall>>> coming_;  // by number of the collective, then by member
+  std::vector<i64> came_;                                         // by member: number of its calls
   i64 offers_ = 0;
   std::map<i64, Offered> offered_;  // by serial number
   std::map<Address, std::deque<Offer>> offers_to_me_;
@@ -151,8 +152,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
   std::vector<bool> left_;                 // by member
-  std::map<int, std::string> lost_;        // how, by member: it left as a process that ended
-  std::vector<std::optional<i64>> stops_;  // by member: the first exchange it takes no part in
+  std::map<int, std::string> lost_;        // by member: how its process ended
+  std::vector<std::optional<i64>> stops_;  // by member: the first exchange in which it does not take part
   std::optional<Event> leaving_;
   bool has_left_ = false;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

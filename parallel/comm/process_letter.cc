@@ -8,7 +8,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kMostGroups = i64{1} << 40;  // of a run: their numbers stay far from where they would wrap
+constexpr i64 kMostGroups = i64{1} << 40;  // groups of a run at most, so that their numbers cannot overflow
 
 void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
   const auto* begin = static_cast<const std::byte*>(from);
@@ -19,7 +19,7 @@ void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
   throw Error(ErrorCode::peer, std::string("[communicator] expected a letter of this program's, got one with ") + what);
 }
 
-// Every count is held against what is there before anything is made of it.
+// Reads fields, and checks every count against the bytes that are left before using it.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -33,7 +33,7 @@ class Reader {
     take(&value, sizeof value);
     return value;
   }
-  // Of so many things of `each` bytes.
+  // Reads a count of things of `each` bytes.
   size_t count(size_t each) {
     const i64 n = number();
     if (n < 0 || static_cast<u64>(n) > left_.size() / each) reject("a count beyond its end");
@@ -81,7 +81,7 @@ ProcessLetter ProcessLetter::of(std::span<const std::byte> bytes) {
   ProcessLetter letter;
   letter.kind = kind_up_to(reader.number(), Kind::alive);
   for (i64* field : {&letter.group, &letter.a, &letter.b, &letter.c}) *field = reader.number();
-  const size_t words = reader.count(1), text = reader.count(1);  // of what follows both
+  const size_t words = reader.count(1), text = reader.count(1);  // both counts precede the data that they count
   if (words > bytes.size() / sizeof(i64)) reject("a count beyond its end");
   letter.words.resize(words);
   letter.text.resize(text);

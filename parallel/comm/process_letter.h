@@ -1,5 +1,5 @@
-// The letters that ranks in processes write each other: who came to which collective, what is sent, who left. Values; the layout is that of
-// one build on one kind of machine, as ranks of one run are.
+// The control messages ("letters") that ranks in processes send each other: who called which collective, which data is offered, who left.
+// Plain values. The binary layout is that of one build on one kind of machine, since all ranks of a run use the same build.
 #pragma once
 #include <span>
 #include <string>
@@ -11,11 +11,11 @@ namespace spillway::parallel {
 
 struct ProcessLetter {
   enum class Kind : i64 {
-    came,    // a: number of the collective; words: the call
-    offers,  // a: tag, b: bytes, c: serial number of the sender's
-    takes,   // a: serial number, b: bytes awaited; where they differ from those offered both sides fail
-    left,    // a: the first exchange that the member takes no part in
-    broken,  // a: the same; text: why; words: the ranks that nobody waits for any more
+    came,    // a member called a collective. a: its number; words: the call
+    offers,  // a member offers a message. a: tag, b: bytes, c: the sender's serial number
+    takes,   // a receiver accepts it. a: serial number, b: bytes expected; if these differ from the offer, both sides fail
+    left,    // a member left. a: the first exchange in which it does not take part
+    broken,  // the group is broken. a: as for `left`; text: why; words: ranks that nobody waits for any more
     alive,
   };
   Kind kind = Kind::alive;
@@ -23,21 +23,22 @@ struct ProcessLetter {
   std::vector<i64> words = {};
   std::string text = {};
 
-  /// Of memory, about.
+  /// Returns the approximate size in memory, in bytes.
   i64 bytes() const { return i64{sizeof *this} + std::ssize(words) * i64{sizeof(i64)} + std::ssize(text); }
   std::vector<std::byte> to_bytes() const;
-  /// Error(peer): it is none, in whatever way.
+  /// Parses a letter. Throws Error(peer) if the bytes are not a valid one.
   static ProcessLetter of(std::span<const std::byte> bytes);
 };
 
-/// A member's call as the others see it: buffers have a size and no address. Beside it what a split needs of everyone.
+/// A member's call of a collective as other members see it: buffers have a size but no address. It also carries what a split needs from
+/// every member.
 struct ComingCall {
   Call call;
-  i64 next_group = 0;  // the first number that no group of the member's has had
-  i64 area = 0;        // where in the member's shared memory the new group's staging may lie; -1: nowhere
+  i64 next_group = 0;  // the first group number that the member has not used
+  i64 area = 0;        // offset of the new group's staging in the member's shared memory; -1: there is no room
 
   std::vector<i64> to_words() const;
-  /// Error(peer).
+  /// Throws Error(peer) if the words are not a valid call.
   static ComingCall of(const std::vector<i64>& words);
 };
 

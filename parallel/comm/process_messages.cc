@@ -1,4 +1,5 @@
-// Messages between processes: the sender offers, the receiver takes when it has room of that size, then the bytes travel.
+// Messages between processes: the sender offers a message, the receiver accepts it once it has posted a receive, and then the bytes are
+// sent.
 #include <iterator>
 
 #include "parallel/comm/process_group.h"
@@ -21,7 +22,8 @@ void ProcessGroup::receive(std::span<std::byte> bytes, int from, int tag, Event 
   awaited_[address].push_back({bytes, std::move(event)});
 }
 
-// The receiver posts its receives in the order of its letters, and the sender sends in their order: one tag for a group is enough.
+// One wire tag per group is enough: the receiver posts its receives in the order in which it accepts offers, and the sender sends in that
+// order.
 bool ProcessGroup::advance_messages() {
   bool moved = false;
   for (auto it = awaited_.begin(); it != awaited_.end() && !broken_;) {
@@ -59,7 +61,7 @@ void ProcessGroup::take(const Address& from, const Offer& offer, const Awaited& 
 
 void ProcessGroup::taken(int from, i64 serial, i64 awaited_bytes) {
   const auto found = offered_.find(serial);
-  if (found == offered_.end()) return;  // failed meanwhile
+  if (found == offered_.end()) return;  // it has failed in the meantime
   if (found->second.to.peer != from) impossible("a message taken by whom it is not for");
   Offered offered = found->second;
   offered_.erase(found);

@@ -24,7 +24,7 @@ Clock::duration duration_of(double seconds) {
 
 ProcessWorld::ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s)
     : wire_(std::move(wire)), timeout_s_(timeout_s), last_heard_(static_cast<size_t>(wire_->size()), Clock::now()) {
-  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * kAreaBytes);  // the first is the whole's
+  for (i64 k = kAreas - 1; k > 0; --k) free_areas_.push_back(k * kAreaBytes);  // the first area belongs to the group of all ranks
   std::vector<int> all(static_cast<size_t>(wire_->size()));
   std::iota(all.begin(), all.end(), 0);
   whole_ = add_group(0, all, std::vector<i64>(all.size(), 0));
@@ -55,7 +55,7 @@ i64 ProcessWorld::take_area() {
   return area;
 }
 
-// The counters start at 0 for the next group. All members have left the last.
+// Frees an area whose group all members have left. The counters start at 0 for the next group.
 void ProcessWorld::give_area_back(i64 area) {
   const std::span<std::byte> memory = wire_->memory_of(wire_->rank());
   std::fill_n(memory.begin() + area, 2 * kLineBytes, std::byte{});
@@ -75,7 +75,7 @@ std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<in
   return group;
 }
 
-// Whatever is thrown here ends what this rank does with the others, and not the process: every call from then on fails in these words.
+// Runs the world's thread. An exception here ends this rank's communication, but not the process: every later call fails with its message.
 void ProcessWorld::run() {
   try {
     while (!turn()) continue;
@@ -88,7 +88,7 @@ void ProcessWorld::run() {
   refuse_until_closed();
 }
 
-// True: over.
+// Does one round of work; returns true when the world is closed.
 bool ProcessWorld::turn() {
   bool moved = run_commands();
   moved |= read_letters();
@@ -100,7 +100,7 @@ bool ProcessWorld::turn() {
   return false;
 }
 
-// Once buffers are their owners' again the wire must not move: it is left as it is until its end.
+// Fails all groups. Their buffers then belong to their owners again, so nothing may move any more: the wire is not used again.
 void ProcessWorld::fail(const std::string& what) {
   const std::string how = "this rank's communicator failed: " + what;
   tell_of_failure(how);
@@ -108,7 +108,7 @@ void ProcessWorld::fail(const std::string& what) {
   for (const auto& [number, group] : groups_) group->fail(how);
 }
 
-// The wire may be what failed: then the others learn it from this rank's end.
+// Tells the other ranks. If it is the wire that failed, they learn it from the end of this rank.
 void ProcessWorld::tell_of_failure(const std::string& how) {
   try {
     for (const auto& [number, group] : groups_) group->give_up(how);
@@ -126,7 +126,7 @@ void ProcessWorld::refuse_until_closed() {
     lock.unlock();
     for (const auto& command : commands) try {
         command();
-      } catch (...) {  // its event knows
+      } catch (...) {  // its event has the error
       }
     lock.lock();
   }
@@ -158,7 +158,7 @@ bool ProcessWorld::read_letters() {
   return any;
 }
 
-// Who writes what cannot be is nobody's rank any more.
+// Handles a letter. A rank that sends an invalid one is given up.
 void ProcessWorld::hear(int from, const std::function<ProcessLetter()>& letter) {
   try {
     deliver(from, letter());
@@ -207,7 +207,7 @@ void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
 
 bool ProcessWorld::advance_groups() {
   bool moved = false;
-  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a step may add one
+  std::vector<std::shared_ptr<ProcessGroup>> groups;  // copied, since a step may add a group
   for (const auto& [number, group] : groups_) groups.push_back(group);
   for (const auto& group : groups) moved |= group->advance();
   std::erase_if(groups_, [&](const auto& entry) {
@@ -218,16 +218,16 @@ bool ProcessWorld::advance_groups() {
   return moved;
 }
 
-// Several looks in a time-out; a sign of life where there was one.
+// Checks for late members several times per time-out, and sends a sign of life if this rank made a call.
 void ProcessWorld::look_after_time() {
   const Clock::time_point now = Clock::now();
-  // Who was stopped himself cannot tell who is late.
+  // If this thread was suspended itself, it cannot tell who is late.
   if (now - std::exchange(last_turn_, now) > duration_of(timeout_s_ / 2)) std::fill(last_heard_.begin(), last_heard_.end(), now);
   if (now < next_look_) return;
   next_look_ = now + duration_of(timeout_s_ / 20);
   for (const auto& [number, group] : groups_) {
     group->check(now);
-    called_ |= group->is_moving();  // who moves lives, however long it takes
+    called_ |= group->is_moving();  // a rank whose operations progress is alive, however long they take
   }
   called_ |= now < works_until_;
   if (!called_ || now < next_beat_) return;

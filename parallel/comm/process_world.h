@@ -1,6 +1,6 @@
-// What all groups of a process's rank share: the wire, and the one thread that ever touches it. That thread carries commands out, reads
-// letters, moves every group a step, copies and sums; it looks around without rest while something is under way, then ever more rarely.
-// post() is thread-safe; the rest is for that thread. Not for users: see communicator_mpi_open.h.
+// The state that all groups of one process share: the wire, and the only thread that touches it. That thread executes posted commands,
+// reads letters, advances every group, copies and sums. It polls without pause while operations are in progress, and ever more rarely
+// otherwise. post() is thread-safe; all other functions are for that thread. Internal; users see communicator_mpi_open.h.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -23,37 +23,38 @@ class ProcessGroup;
 class ProcessWorld {
  public:
   ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s);
-  /// When all ends are destroyed here: waits until they are elsewhere too, for the time-out and no less than 10 s.
+  /// Called when all endpoints are destroyed in this process. Waits until they are destroyed in the other processes too, for the time-out
+  /// but at least 10 s.
   ~ProcessWorld();
   ProcessWorld(const ProcessWorld&) = delete;
   ProcessWorld& operator=(const ProcessWorld&) = delete;
 
   void post(std::function<void()> command);
-  /// The group of all.
+  /// Returns the group of all ranks.
   std::shared_ptr<ProcessGroup> whole() const { return whole_; }
 
   Wire& wire() { return *wire_; }
   void tell(int rank, const ProcessLetter& letter) { wire_->post(rank, letter.to_bytes()); }
   double timeout_s() const { return timeout_s_; }
   Clock::time_point last_heard(int rank) const { return last_heard_[static_cast<size_t>(rank)]; }
-  /// It was silent for longer than the time-out: nobody waits for it any more.
+  /// Stops waiting for a rank that was silent for longer than the time-out.
   void give_up(int rank);
   const std::vector<i64>& silent() const { return silent_; }
-  /// This rank's user called something.
+  /// Records that this rank's user made a call.
   void called();
-  /// It will call something after work for which the others wait.
+  /// Records that this rank's user does long work for which the others wait, until its next call.
   void works_alone();
-  /// Something was thrown here: all that was under way has failed, and the wire is not touched any more.
+  /// Returns true after an exception in this thread: all operations in progress have failed, and the wire is not touched any more.
   bool has_failed() const { return has_failed_; }
 
-  /// A piece of this rank's shared memory for a group's staging: two lines for counters, which are 0, and two halves of kStagingBytes. -1
-  /// when there is none left.
+  /// Returns the offset of a free area of this rank's shared memory for a group's staging; -1 if none is free. An area has two cache lines
+  /// for counters, which are 0, and two halves of kStagingBytes each.
   i64 take_area();
   void give_area_back(i64 area);
   static constexpr i64 kLineBytes = 64;
-  static constexpr i64 kStagingBytes = 512 * kKiB;  // stays in the second-level cache on its way; long beside the wait for a flag
+  static constexpr i64 kStagingBytes = 512 * kKiB;  // fits the second-level cache, and takes long compared with waiting for a flag
   static constexpr i64 kAreaBytes = 2 * kLineBytes + 2 * kStagingBytes;
-  static constexpr i64 kAreas = 16;  // groups of one rank at a time
+  static constexpr i64 kAreas = 16;  // groups that a rank may be in at a time
 
   i64 next_group() const { return next_group_; }
   void groups_numbered_up_to(i64 next) { next_group_ = std::max(next_group_, next); }
@@ -79,13 +80,13 @@ class ProcessWorld {
   std::unique_ptr<Wire> wire_;
   const double timeout_s_;
   std::vector<Clock::time_point> last_heard_;
-  std::map<int, std::string> gone_;  // how, by rank
-  std::vector<i64> silent_;          // ranks given up
+  std::map<int, std::string> gone_;  // by rank: how its process ended
+  std::vector<i64> silent_;          // ranks that are not waited for any more
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
-  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;  // for groups that are not yet made here, by number
-  std::map<int, i64> early_bytes_;                                   // by sender
+  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;  // by group number: letters for groups that do not exist here yet
+  std::map<int, i64> early_bytes_;                                   // by sender: size of its early letters
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false, has_failed_ = false;
   int idle_ = 0;
@@ -93,8 +94,8 @@ class ProcessWorld {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::function<void()>> commands_;  // the mutex's
-  bool closing_ = false;                         // the mutex's
+  std::vector<std::function<void()>> commands_;  // guarded by the mutex
+  bool closing_ = false;                         // guarded by the mutex
   std::thread thread_;
 };
 

@@ -1,6 +1,5 @@
-// Where a rank stands: all ranks are a rectangle of data-parallel ranks by pipeline ranks. Neighbours in number are data-parallel ranks of
-// the same stages, who have most to tell each other: world rank = pipeline rank * data + data rank. Values; split_mesh is called by all
-// ranks together.
+// The position of a rank in the mesh of data-parallel by pipeline ranks. Neighbouring ranks are data-parallel ranks of the same stages,
+// because these communicate most: world rank = pipeline rank * data + data rank. Plain values; split_mesh is a collective of all ranks.
 #pragma once
 #include <memory>
 
@@ -18,12 +17,12 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-/// A rank's ends of its two groups: those who hold the same stages, and those who pass each other activations.
+/// A rank's endpoints in its two groups: the ranks that hold the same stages, and the ranks of its pipeline.
 struct MeshEnds {
   std::unique_ptr<Communicator> data_ranks, pipeline_ranks;
 };
 
-/// Throws Error(usage) if the world is not of the mesh's size.
+/// Splits the world into the groups of the mesh. Throws Error(usage) if the world does not have the mesh's size.
 MeshEnds split_mesh(Communicator& world, const Mesh& mesh);
 
 }  // namespace spillway::parallel

@@ -1,4 +1,4 @@
-// One rank's end of a group that several of its threads call: one at a time, and what each of them calls is in order.
+// Lets several threads of one rank use its endpoint in a group: calls are made one at a time, and each thread's calls keep their order.
 #pragma once
 #include <mutex>
 
@@ -8,7 +8,7 @@ namespace spillway::parallel {
 
 class SharedEnd {
  public:
-  /// Null: there is one rank, and nobody calls. The communicator outlives it.
+  /// `ranks` may be null if there is only one rank and nothing is called. The communicator must outlive this object.
   explicit SharedEnd(Communicator* ranks) : ranks_(ranks) {}
 
   Event send(std::span<const std::byte> bytes, int to, int tag) {

@@ -11,8 +11,8 @@
 namespace spillway::parallel {
 namespace {
 
-// What is read or summed once and then written to several targets has to stay in the first caches: a sum, read again at once, in the first;
-// a copy in the second, because each piece that passes the caches ends with a wait for its last stores.
+// Data that is read or summed once and written to several targets must stay in the caches: a sum, which is read again at once, in the first
+// level; a copy in the second, because each piece that is written past the caches ends with a wait for its last stores.
 constexpr i64 kSumTileBytes = 16 * kKiB, kCopyTileBytes = 128 * kKiB;
 
 template <class T>
@@ -47,7 +47,7 @@ void copy(const std::byte* from, std::byte* to, i64 bytes, Stores stores) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// f(begin, end) for the tiles of [begin, end); one, where nothing has to stay in the caches.
+// Calls f(begin, end) for tiles of [begin, end); for a single one if nothing has to stay in the caches.
 template <class F>
 void for_tiles(const Transfer& t, i64 begin, i64 end, i64 tile_bytes, F f) {
   const i64 step = t.to.size() == 1 ? end - begin : tile_bytes / size_of(t.dtype);
@@ -87,7 +87,7 @@ Transfer reduced(std::span<const Call> calls, i64 begin, i64 elems, std::vector<
   return t;
 }
 
-// Every member's part, for the collectives that deal a whole.
+// Returns the transfers of collectives that partition a whole: one for every member's part.
 std::vector<Transfer> dealt(std::span<const Call> calls) {
   std::vector<Transfer> all;
   for (size_t r = 0; r < calls.size(); ++r) {

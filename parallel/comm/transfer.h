@@ -1,5 +1,6 @@
-// What a collective or a message comes down to where every buffer can be read: a place copied to others, or the same place of several
-// ranks reduced into others. One pass: what is read is written to all its targets while it is in the caches. Values; thread-safe.
+// The copies and reductions that carry out a collective or message when every member's buffers can be read directly: a range copied to
+// others, or the same range of several ranks reduced into others. Each makes one pass: what is read is written to all targets while it is
+// in the caches. Plain values; thread-safe.
 #pragma once
 #include <span>
 #include <vector>
@@ -9,10 +10,12 @@
 
 namespace spillway::parallel {
 
-/// Results this large are not read again before other data has passed through the second-level cache.
+/// Size from which results are written past the caches: other data passes through the second-level cache before such a result is read
+/// again.
 constexpr i64 kPastCachesBytes = 2 * kMiB;
 
-/// One `from`: a copy. Several: a reduction in this order. A target may be one of the sources; else nothing overlaps.
+/// A copy if `from` has one entry; a reduction in the order of `from` if it has several. A target may be one of the sources; otherwise
+/// nothing may overlap.
 struct Transfer {
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;
@@ -20,15 +23,15 @@ struct Transfer {
   DType dtype = DType::uint8;
   Reduction reduction = Reduction::sum;
 
-  /// Where the results go: past the caches when they are larger than what caches are for, and not their own operands.
+  /// Returns how to write the results: past the caches if they are large and none of them is also an operand.
   Stores stores() const;
 };
 
-/// All that moves for a collective, from the calls of all members; they agree.
+/// Returns all transfers of a collective, given the calls of all members, which must agree.
 std::vector<Transfer> transfers_of(std::span<const Call> calls);
 
-/// Elements [begin, end) of it. Sums of f32 and f64 as ordered_sum.h says, of i64 modulo 2^64; a maximum is the first of equal ones, and a
-/// NaN wins. Error(bug) for the reduction of another type.
+/// Carries out elements [begin, end) of a transfer. Sums of f32 and f64 follow ordered_sum.h, sums of i64 are modulo 2^64. A maximum is the
+/// first of equal values, and a NaN wins. Throws Error(bug) for a reduction of another dtype.
 void carry_out(const Transfer& transfer, i64 begin, i64 end, Stores stores);
 
 }  // namespace spillway::parallel

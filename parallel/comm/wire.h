@@ -1,6 +1,6 @@
-// What processes need of each other to be ranks: bytes to and from any of them, and memory that those of one node share. The communicator
-// of processes (process_world.h) knows only this; MPI is behind it in communicator_mpi.cc, sockets and shared memory
-// in socket_wire.h. One thread at a time.
+// The transport that processes need to be ranks: bytes to and from any rank, and memory that the ranks of one node share. The communicator
+// of processes (process_world.h) knows only this interface; it is implemented with MPI in communicator_mpi.cc and with sockets and shared
+// memory in socket_wire.h. Used by one thread at a time.
 #pragma once
 #include <optional>
 #include <span>
@@ -13,9 +13,9 @@ namespace spillway::parallel {
 
 class Wire {
  public:
-  /// Streams of bytes that do not mix.
+  /// Separate streams of bytes between two ranks.
   enum class Channel : u8 { collective, message };
-  /// Something under way.
+  /// Identifies a send or receive in progress.
   using Ticket = u64;
   static constexpr i64 kTags = 1 << 20;
   struct Letter {
@@ -23,7 +23,7 @@ class Wire {
     std::vector<std::byte> bytes;
   };
 
-  /// A rank whose process is no more, and how that shows.
+  /// A rank whose process has ended, and how this was noticed.
   struct Gone {
     int rank;
     std::string how;
@@ -33,31 +33,33 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Memory of `rank` that this process sees too, the same size for all and zero at first; empty where `rank` is on another node.
+  /// Returns the shared memory of `rank`, which this process can access too; its size is the same for all ranks and it is zero at first.
+  /// Empty if `rank` is on another node.
   virtual std::span<std::byte> memory_of(int rank) = 0;
 
-  /// Bytes of any count. Those of one sender, channel and tag (below kTags) arrive in the order sent. The buffer stays until
-  /// is_done.
+  /// Start to send or receive any number of bytes. Those of one sender, channel and tag (below kTags) arrive in the order sent. The buffer
+  /// must stay valid until is_done().
   virtual Ticket send(Channel channel, std::span<const std::byte> bytes, int to, int tag) = 0;
   virtual Ticket receive(Channel channel, std::span<std::byte> bytes, int from, int tag) = 0;
-  /// True, once, when the buffer is free, or filled.
+  /// Returns true, once, when the buffer has been sent or filled.
   virtual bool is_done(Ticket ticket) = 0;
-  /// Given up: a receive fills its buffer no more, unless it is being filled by a sender that hangs in the middle.
+  /// Gives up a send or receive. A receive then leaves its buffer alone, except that a sender that hangs in the middle may still be filling
+  /// it.
   virtual void drop(Ticket ticket) = 0;
 
-  /// Short letters: those of one sender arrive in the order posted.
+  /// Sends a short letter. Letters of one sender arrive in the order posted.
   virtual void post(int to, std::vector<std::byte> letter) = 0;
-  /// The next that arrived, if any.
+  /// Returns the next letter that has arrived, if any.
   virtual std::optional<Letter> next_letter() = 0;
-  /// Whose end was seen since the last call, without a farewell; every letter of theirs has been given out before. A wire that cannot see
-  /// that has none.
+  /// Returns the ranks whose processes were seen to end without a farewell since the last call. Every letter of theirs has been returned by
+  /// next_letter() before. Empty for a wire that cannot detect this.
   virtual std::vector<Gone> gone() { return {}; }
-  /// Nothing is awaited of that rank any more, by close() neither. False: this wire cannot do without it.
+  /// Stops waiting for that rank, also in close(). Returns false if this wire cannot go on without it.
   virtual bool give_up(int) { return false; }
-  /// Nothing posted is left here.
+  /// Returns true if every posted letter has left this process.
   virtual bool all_posted() = 0;
 
-  /// All ranks, after nothing is under way any more.
+  /// Closes the wire. Called by all ranks when no operation is in progress any more.
   virtual void close() = 0;
 };
 
