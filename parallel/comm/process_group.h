@@ -71,7 +71,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
     int peer, tag;
     auto operator<=>(const Address&) const = default;
   };
-  struct Offered {  // sends that this rank has offered
+  struct Offered {  // a send that this rank has offered
     Address to;
     std::span<const std::byte> bytes;
     Event event;

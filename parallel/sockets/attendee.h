@@ -1,4 +1,5 @@
-// A rank as the others come to know it before they are linked, and what it says when it comes: lines of text (greeting.h). Values.
+// The address data of a rank before connections exist, and the lines of text (greeting.h) in which ranks exchange it at the rendezvous.
+// Plain values.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,13 +9,13 @@
 
 namespace spillway::parallel {
 
-/// -1 for what is no number.
+/// Returns the number; -1 if the text is not one.
 int to_number(const std::string& text);
-/// "rank 3", "ranks 1, 2".
+/// Returns names such as "rank 3" or "ranks 1, 2".
 std::string rank_names(const std::vector<int>& ranks);
 
 struct Attendee {
-  std::string host, node, near_name, far_host;  // ranks with one `node` share memory
+  std::string host, node, near_name, far_host;  // ranks with the same `node` share memory
   int far_port = 0;
   static constexpr size_t kWords = 5;
 
@@ -22,7 +23,7 @@ struct Attendee {
   static Attendee of(const Words& words, size_t at);
 };
 
-/// What rank 0 compares with its own.
+/// A rank's first statement to rank 0, which compares build and size with its own.
 struct Introduction {
   std::string build;
   int rank = 0, size = 0;
@@ -30,17 +31,17 @@ struct Introduction {
   static constexpr size_t kWords = 3 + Attendee::kWords;
 
   Words to_words() const;
-  /// Empty: it is none.
+  /// Parses an introduction; empty if the words are not one.
   static std::optional<Introduction> of(const Words& words);
 };
 
-/// Who all are, by rank, and a word that no other meeting has had: the links of this one are known by proofs of it.
+/// The data of all ranks, by rank, and a word that no other rendezvous has used: connections of this run are recognized by proofs of it.
 struct Roster {
   std::string session;
   std::vector<Attendee> all;
 
   Words to_words() const;
-  /// Empty: it is none of so many ranks.
+  /// Parses a roster; empty if the words are not a roster of that many ranks.
   static std::optional<Roster> of(const Words& words, int size);
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t aligned(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// Of the notes in one segment, the build's.
+// Returns the build ID found in the notes of one segment; empty if there is none.
 std::string find_build(const char* note, size_t left) {
   while (left >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) header;
@@ -31,7 +31,7 @@ std::string find_build(const char* note, size_t left) {
   return "";
 }
 
-// A place in the object that this code is part of: the program, or the library that a program or Python loaded.
+// An address in the object that contains this code: the program, or the library that a program or Python loaded.
 const char kHere = 0;
 
 bool holds_this(const dl_phdr_info& object) {

@@ -1,4 +1,4 @@
-// Which build of the program this is: what the linker wrote into it, in hexadecimal digits; empty where it wrote nothing. Thread-safe.
+// Returns the build ID that the linker wrote into this program or library, in hexadecimal digits; empty if it wrote none. Thread-safe.
 #pragma once
 #include <string>
 

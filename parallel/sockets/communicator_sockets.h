@@ -1,6 +1,6 @@
-// Ranks that are processes, without MPI: those of one node share memory and talk through Unix-domain sockets, those of different nodes talk
-// through TCP. A process that ends is known at once, one that hangs after the time-out. The sums have the bits of every communicator
-// (ordered_sum.h).
+// Communicators whose ranks are processes, without MPI. Processes on one node share memory and talk through Unix-domain sockets; processes
+// on different nodes talk through TCP. A process that ends is noticed at once, one that hangs after the time-out. Sums have the same bits
+// as with every communicator (ordered_sum.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -11,21 +11,25 @@ namespace spillway::parallel {
 
 struct SocketOptions {
   int rank = 0, size = 1;
-  /// Where they meet: unix:NAME (one node), tcp:HOST:PORT with the host of rank 0, or file:PATH that all nodes see (meeting_place.h).
+  /// The rendezvous: unix:NAME (one node), tcp:HOST:PORT with the host of rank 0, or file:PATH that all nodes can read (meeting_place.h).
   std::string place;
-  /// Tells this run from others that meet there; the same for all. A file makes its own.
+  /// A secret, the same for all ranks, that tells this run from others at the same rendezvous. Ignored for a file, which carries a token of
+  /// its own.
   std::string token = {};
   double timeout_s = 60;
-  /// For all to come together; 0: the time-out.
+  /// Time for all ranks to arrive; 0: the time-out.
   double meeting_s = 0;
-  /// For the first word of who listens at the place: then another try is made, for the place may have become another one's.
+  /// Time for the first answer of the process that listens at the rendezvous. After it another attempt is made, because the address may
+  /// belong to another process by then.
   double first_answer_s = 10;
-  /// Ranks r with equal r / this count as a node: to try the way between nodes on one machine. 0: nodes as they are.
+  /// If above 0, ranks r with equal r / ranks_per_node count as one node, so that the transport between nodes can be tested on one machine.
+  /// 0: the real nodes.
   int ranks_per_node = 0;
 };
 
-/// This process's end of the group of all, when all have come. Its destruction, with that of all groups split from it, waits for the
-/// others'. Error(peer) that names who did not come within the time-out, Error(usage) for what cannot go together (meeting.h).
+/// Returns this process's endpoint in the group of all ranks, once all have arrived. The destructors of this endpoint and of all groups
+/// split from it wait for those of the other processes. Throws Error(peer), which names the ranks that did not arrive in time, and
+/// Error(usage) for ranks that do not belong together (meeting.h).
 std::unique_ptr<Communicator> open_socket_communicator(const SocketOptions& options);
 
 }  // namespace spillway::parallel

@@ -12,9 +12,9 @@ namespace {
 constexpr std::string_view kMagic = "SPILLWAY";
 constexpr size_t kHeaderBytes = kMagic.size() + sizeof(u32);
 constexpr int kNamedStrangers = 3;
-constexpr double kPatience_s = 10;  // for the words of one who came
+constexpr double kPatience_s = 10;  // time for a process to send its words after it has connected
 
-// What is still missing of a frame that begins so; 0: nothing; empty: no frame begins so.
+// Returns how many bytes are still missing of the frame that begins with `bytes`; 0 if it is complete, empty if this is not a frame.
 std::optional<size_t> missing(const std::string& bytes, u32 most) {
   if (!kMagic.starts_with(std::string_view(bytes).substr(0, kMagic.size()))) return std::nullopt;
   if (bytes.size() < kHeaderBytes) return kHeaderBytes - bytes.size();
@@ -68,7 +68,7 @@ Reception::Reception(std::vector<Descriptor> listeners, size_t most, size_t most
   for (Descriptor& one : listeners) doors_.push_back({std::move(one)});
 }
 
-// False: there is nobody who could.
+// Closes one unfinished connection to make room; returns false if there is none that may be closed.
 bool Reception::give_way() {
   auto one = std::ranges::find_if(coming_, [](const Coming& c) { return c.memo.empty(); });
   if (one == coming_.end()) one = std::ranges::find_if(coming_, [](const Coming& c) { return c.until != kAwaited; });
@@ -95,7 +95,8 @@ void Reception::accept_all() {
   for (Door& door : doors_) accept_some(door);
 }
 
-// No more than may wait: what they said is read before the next come. Where there is no descriptor for another, one gives way.
+// Accepts only as many connections as may be open: their words are read before more are accepted. If no descriptor is free for another one,
+// an unfinished one is closed.
 void Reception::accept_some(Door& door) {
   const size_t share = std::max<size_t>(most_ / 2 / doors_.size(), 1);
   for (size_t accepted = 0; accepted < share && door.let_in < most_a_second_;) {
@@ -118,7 +119,7 @@ void Reception::drop_late() {
   });
 }
 
-// Never more than belongs to the frame: what follows it is somebody else's to read.
+// Reads no more than the bytes of the frame; what follows it is read by others.
 std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   for (;;) {
     const std::optional<size_t> more = missing(one.bytes, kMostGreetingBytes);
@@ -153,7 +154,7 @@ std::optional<Reception::Visitor> Reception::read_all() {
   return std::nullopt;
 }
 
-// Until there is something to do, but not at doors that let nobody in before the next second.
+// Waits until there is something to do. Doors that may not accept more in this second are left out until the next.
 void Reception::wait(Deadline deadline) const {
   std::vector<pollfd> all;
   for (const Door& door : doors_) {

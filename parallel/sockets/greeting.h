@@ -1,5 +1,5 @@
-// The first words between processes that meet: a magic word, then a few lines of text. Whoever says anything else is a stranger, and
-// whoever says nothing holds nobody up. Not thread-safe.
+// The first messages between processes at the rendezvous: a magic word and a few lines of text. A process that sends anything else is
+// treated as a stranger, and one that sends nothing delays nobody. Not thread-safe.
 #pragma once
 #include <list>
 #include <optional>
@@ -10,51 +10,53 @@
 
 namespace spillway::parallel {
 
-/// Lines without line breaks.
+/// Lines of text without line breaks.
 using Words = std::vector<std::string>;
 
 bool send_words(const Descriptor& socket, const Words& words, Deadline deadline);
-constexpr u32 kMostGreetingBytes = 4096;  // of who has not yet proved who it is
+constexpr u32 kMostGreetingBytes = 4096;  // limit for a process that has not proved yet that it knows the secret
 constexpr u32 kMostWordsBytes = 16u << 20;
-/// Empty, and `why` says so: the end of the connection, silence until the deadline, a stranger, more bytes than `most`.
+/// Receives words. Returns nothing, and sets `why`, if the connection ends, nothing comes before the deadline, the sender is a stranger, or
+/// it sends more than `most` bytes.
 std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, std::string& why, u32 most = kMostGreetingBytes);
 
-/// Takes in who connects: this user's processes alone where the kernel knows whose they are, so many at a time, and short greetings. Crowds
-/// wait outside, in the system's queue at each door: no more than `most_a_second` are let in there, and with the usual number a queue that
-/// is full is empty a second later. Doors take turns.
+/// Accepts connections and reads short greetings from them. Where the kernel tells whose process connects, only this user's are accepted.
+/// Crowds wait in the system's queue of each listening socket ("door"): each accepts at most `most_a_second` connections, and with the
+/// default a full queue is empty a second later. Doors take turns.
 class Reception {
  public:
   static constexpr size_t kMostASecond = 4096;
-  /// `most` may be there at a time without having said all, or as many as there are descriptors for: who has said nothing yet gives way
-  /// before who has begun to prove who it is, the oldest of them first.
+  /// At most `most` connections, or as many as there are descriptors for, may be open without a complete greeting. If there are more, the
+  /// oldest is closed that has said nothing yet; only if there is none, one that has begun to prove itself.
   Reception(std::vector<Descriptor> listeners, size_t most, size_t most_a_second = kMostASecond);
 
   struct Visitor {
     Descriptor socket;
     Words words;
-    std::string memo;  // of come_again() or await()
+    std::string memo;  // as passed to come_again() or await()
   };
-  /// The next who has said something; empty at the deadline.
+  /// Returns the next visitor with complete words; empty at the deadline.
   std::optional<Visitor> next(Deadline deadline);
-  /// Its next words come with this memo.
+  /// Waits for the visitor's next words, which next() returns with this memo.
   void come_again(Descriptor socket, std::string memo);
-  /// Where this process connected itself: an answer comes with this memo, without words when there will be none. However long it takes.
+  /// Waits for an answer on a connection that this process opened, for however long it takes. next() returns it with this memo, or without
+  /// words if the connection ended.
   void await(Descriptor socket, std::string memo);
-  /// For an error's text: "; 10.0.0.7:4123 connected, which speaks something else"; "" when nobody did.
+  /// Returns text for an error message, such as "; 10.0.0.7:4123 connected, which speaks something else"; "" if there were no strangers.
   std::string strangers() const;
   void note_stranger(const Descriptor& socket, const std::string& what);
-  /// Nobody can connect any more.
+  /// Closes all listening sockets and connections.
   void close() { doors_.clear(), coming_.clear(); }
 
  private:
   struct Door {
     Descriptor listener;
-    size_t let_in = 0;  // in this second
+    size_t let_in = 0;  // connections accepted in the current second
   };
   struct Coming {
     Descriptor socket;
     std::string memo;
-    Deadline until;  // kAwaited: of await()
+    Deadline until;  // kAwaited for those of await()
     std::string bytes = {};
   };
   static constexpr Deadline kAwaited = Deadline::max();

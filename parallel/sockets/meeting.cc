@@ -18,7 +18,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr const char* kProtocol = "3";
-constexpr double kVerdict_s = 5;  // what the others give rank 0 beyond its own time-out
+constexpr double kVerdict_s = 5;  // time beyond rank 0's own time-out that the others wait for its answer
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -33,7 +33,7 @@ std::string host_name() {
   return name;
 }
 
-// What ranks of one node have in common: the kernel, and the network namespace that names abstract sockets.
+// Returns a text that is equal for ranks of one node: they have the same kernel and the network namespace that names abstract sockets.
 std::string node_key(const SocketOptions& options) {
   std::error_code none;
   const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", none);
@@ -41,8 +41,8 @@ std::string node_key(const SocketOptions& options) {
   return fmt::format("{} {} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network, part);
 }
 
-// What both ends prove to each other that they know: the host first, then the guest with what it says, then the host with what it answers.
-// Both bring a word that they never used before, so that what was heard once proves nothing the next time.
+// The mutual proof that both ends know the secret: first the host, then the guest together with what it says, then the host together with
+// its answer. Both contribute a random word (nonce) that they never used before, so a recorded proof is worthless the next time.
 struct Handshake {
   const Secret& secret;
   std::string of_guest, of_host;
@@ -55,7 +55,7 @@ struct Handshake {
     words.push_back(secret.proof_of(said(by, words)));
     return words;
   }
-  // The words without the proof; empty when it proves nothing.
+  // Returns the words without the proof; empty if the proof is wrong.
   std::optional<Words> proved(const char* by, Words words) const {
     if (words.empty()) return std::nullopt;
     const std::string proof = words.back();
@@ -65,12 +65,12 @@ struct Handshake {
 };
 constexpr const char *kHello = "hello", *kHost = "host", *kGuest = "guest", *kAnswer = "answer", *kElsewhere = "elsewhere";
 
-// All ranks may come at once, and some strangers.
+// Returns a limit for open connections: all ranks may connect at once, and some strangers.
 size_t most_coming(const SocketOptions& options) { return 2 * static_cast<size_t>(options.size) + 128; }
 
 std::string in_time(const SocketOptions& options) { return "within " + format_duration(options.meeting_s); }
 
-// Rank 0 at the place.
+// Rank 0, which waits at the place for the others.
 class Host {
  public:
   Host(const SocketOptions& options, const Introduction& me, const std::string& token, MeetingPlace& place)
@@ -112,7 +112,7 @@ class Host {
     return ranks;
   }
 
-  // The memo is what both brought.
+  // The memo of a connection holds the nonces of both ends.
   Handshake handshake(const std::string& nonces) const {
     const size_t middle = nonces.find(' ');
     return {secret_, nonces.substr(0, middle), nonces.substr(middle + 1)};
@@ -185,7 +185,7 @@ class Host {
   std::vector<std::optional<Guest>> all_;
 };
 
-// The others. Rank 0 may not be there yet, or another run may still be.
+// A rank other than 0. Rank 0 may not listen yet, or another run may still listen at the place.
 class Guest {
  public:
   Guest(const SocketOptions& options, const Introduction& me, const MeetingPlace& place) : options_(options), me_(me), place_(place) {}
@@ -247,7 +247,7 @@ class Guest {
                                                                                                     : ErrorCode::peer;
   }
 
-  // Ranks of rank 0's node are reached where rank 0 was.
+  // Ranks on rank 0's node are reached at the address at which rank 0 was reached.
   static Roster with_addresses(Roster roster, const Descriptor& socket) {
     for (Attendee& one : roster.all) {
       if (one.node == roster.all.front().node) one.far_host = SocketAddress::of_other_end(socket).host();
@@ -261,7 +261,7 @@ class Guest {
   std::string why_ = "nobody listens";
 };
 
-// Where this rank's peers will connect.
+// Opens the sockets at which other ranks will connect to this one.
 Reception open_own_doors(const SocketOptions& options, bool far, Attendee& who) {
   std::vector<Descriptor> listeners;
   int error = 0;

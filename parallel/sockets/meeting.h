@@ -1,5 +1,6 @@
-// How ranks that are processes come together: rank 0 waits at a place, each tells it who and where it is, and when all have come each is
-// told of all; then everyone is linked with everyone. Strangers, other builds, other runs and who does not come are named. Not thread-safe.
+// The rendezvous of ranks that are processes. Rank 0 waits at a known place and each rank sends it its address data. When all have arrived,
+// rank 0 sends each of them the data of all, and every rank connects with every other. Errors name strangers, other builds, other runs and
+// ranks that did not arrive. Not thread-safe.
 #pragma once
 #include <vector>
 
@@ -7,8 +8,9 @@
 
 namespace spillway::parallel {
 
-/// By rank. `memory_bytes`: what ranks of a node share, each. Error(peer) naming who did not come within the time-out, on all who came;
-/// Error(usage) for a place that cannot be, two of one rank, and unequal programs.
+/// Returns the connections by rank. `memory_bytes`: shared memory that each rank provides to the ranks of its node. Throws Error(peer) on
+/// all ranks that arrived, naming those that did not arrive in time. Throws Error(usage) for an impossible place, two processes with the
+/// same rank, or different builds.
 std::vector<Neighbour> meet(const SocketOptions& options, i64 memory_bytes);
 
 }  // namespace spillway::parallel

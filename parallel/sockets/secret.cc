@@ -41,7 +41,7 @@ Secret::Secret(const std::string& token) : key_(crypto_auth_KEYBYTES, '\0') {
   crypto_generichash(reinterpret_cast<unsigned char*>(key_.data()), key_.size(), bytes_of(token), token.size(), nullptr, 0);
 }
 
-// Each word with its length before it: no two lists of words are one text.
+// Each word is preceded by its length, so that different lists of words never give the same text.
 std::string Secret::proof_of(const std::vector<std::string>& words) const {
   std::string text;
   for (const std::string& word : words) text += std::to_string(word.size()) + ":" + word;

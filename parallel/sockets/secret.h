@@ -1,21 +1,21 @@
-// What the ranks of a run know and nobody else does: each proves that it knows it without saying it. HMAC-SHA-512-256 of libsodium
-// (https://doc.libsodium.org, crypto_auth). Values; thread-safe.
+// A secret that only the ranks of a run know: each proves that it knows it without sending it. Proofs are HMAC-SHA-512-256 of libsodium
+// (https://doc.libsodium.org, crypto_auth). Plain values; thread-safe.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace spillway::parallel {
 
-/// 128 random bits as 32 hexadecimal digits.
+/// Returns 128 random bits as 32 hexadecimal digits.
 std::string random_bits();
-/// It has the form of some.
+/// Returns true if the text has the form of random_bits().
 bool are_random_bits(const std::string& text);
 
 class Secret {
  public:
-  /// `token`: of any length; it is as good as it is hard to guess.
+  /// `token` may have any length; the secret is as strong as the token is hard to guess.
   explicit Secret(const std::string& token);
-  /// Of these words in this order: 64 hexadecimal digits that only who knows the token can make.
+  /// Returns a proof of these words in this order: 64 hexadecimal digits that only a process that knows the token can compute.
   std::string proof_of(const std::vector<std::string>& words) const;
   bool proves(const std::string& proof, const std::vector<std::string>& words) const;
 

@@ -26,7 +26,7 @@ namespace {
 SharedMemory SharedMemory::make(i64 bytes) {
   Descriptor file(memfd_create("spillway", MFD_CLOEXEC));
   if (!file) refused("memfd_create", bytes, errno);
-  // Reserved now: what lacks later is a SIGBUS in the middle.
+  // The memory is reserved now; otherwise a shortage would end the process with SIGBUS at a later access.
   if (const int error = posix_fallocate(file.get(), 0, bytes); error != 0) refused("allocation", bytes, error);
   return of(std::move(file), bytes);
 }

@@ -35,7 +35,7 @@ void set_for_speed(int fd, int family) {
   if (family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// One try after the other until all is through: `once` gives what it moved, as recv and send do.
+// Repeats until all bytes are transferred. `once` returns how many bytes it moved, as recv and send do.
 template <class Once>
 bool move_all(const Descriptor& socket, short events, size_t count, Deadline deadline, Once once) {
   for (size_t done = 0; done < count;) {
@@ -49,7 +49,7 @@ bool move_all(const Descriptor& socket, short events, size_t count, Deadline dea
   return true;
 }
 
-// One byte that carries a descriptor.
+// A message of one byte that carries a descriptor.
 struct Parcel {
   char byte = 'd';
   iovec piece{&byte, 1};
@@ -198,7 +198,7 @@ Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::str
     set_for_speed(made.get(), address.family());
     return made;
   }
-  // Of a Unix socket whose queue is full.
+  // EAGAIN means that the queue of a Unix-domain socket is full.
   why = error == EAGAIN ? "who listens there lets nobody in, or many others wait to be let in" : std::strerror(error);
   return {};
 }

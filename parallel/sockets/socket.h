@@ -1,5 +1,5 @@
-// Stream sockets of this node (Unix-domain, abstract names) and between nodes (TCP), never blocking beyond a deadline, closed on exec and
-// by their owner. For the wire over sockets (communicator_sockets.h). Values; nothing shared.
+// Stream sockets on this node (Unix-domain, abstract names) and between nodes (TCP). They never block beyond a deadline, and are closed on
+// exec and by their owner's destructor. For the wire over sockets (communicator_sockets.h). Plain values; no shared state.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,12 +17,12 @@ namespace spillway::parallel {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(double seconds);
-/// For poll(): 0 when it has passed.
+/// Returns a timeout for poll(), in milliseconds; 0 if the deadline has passed.
 int milliseconds_until(Deadline deadline);
-/// Of a call on a socket that does not block: try again later.
+/// Returns true if the error of a non-blocking call means that it should be tried again later.
 bool will_pass(int error);
 
-/// When to try again: after 5 ms, then ever later, up to half a second.
+/// Delays between attempts: 5 ms at first, then ever longer, up to half a second.
 class Pauses {
  public:
   Deadline next();
@@ -33,14 +33,15 @@ class Pauses {
 
 class SocketAddress {
  public:
-  /// A name of this node's, more exactly of its network namespace; freed with its socket. Empty: the system finds one that is free.
+  /// Returns an abstract name, which is valid in this node's network namespace and freed with its socket. An empty name lets the system
+  /// choose one that is free.
   static SocketAddress abstract(const std::string& name);
-  /// Numbers or a name; empty when it cannot be resolved.
+  /// Resolves a numeric address or a host name; empty if that fails.
   static std::vector<SocketAddress> resolve(const std::string& host, int port);
   static SocketAddress any(int family, int port);
   static SocketAddress of_this_end(const Descriptor& socket);
   static SocketAddress of_other_end(const Descriptor& socket);
-  /// Of all interfaces that are up, loopback last.
+  /// Returns the IPv4 addresses of all interfaces that are up, loopback last.
   static std::vector<SocketAddress> of_this_host(int port);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
@@ -48,9 +49,9 @@ class SocketAddress {
   int family() const { return storage_.ss_family; }
   int port() const;
   SocketAddress with_port(int port) const;
-  /// "10.0.0.1:29500", "[::1]:29500"; the name of an abstract one.
+  /// Returns for example "10.0.0.1:29500" or "[::1]:29500", or the name of an abstract address.
   std::string text() const;
-  /// Without the port.
+  /// Returns the host part, without the port.
   std::string host() const;
 
  private:
@@ -58,17 +59,18 @@ class SocketAddress {
   socklen_t bytes_ = 0;
 };
 
-/// Empty when that cannot be; then `error` is the system's, `why` its words.
+/// Both return an empty descriptor on failure; `error` is then the system's error number, and `why` its text.
 Descriptor try_listen(const SocketAddress& address, int& error);
 Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::string& why);
 Descriptor accept_from(const Descriptor& listener);
-/// Of a Unix socket whether this user's process is at the other end, as the kernel knows (SO_PEERCRED); true of any other.
+/// Returns true if a process of this user is at the other end of a Unix-domain socket, according to the kernel (SO_PEERCRED). Always true
+/// for other sockets.
 bool is_of_this_user(const Descriptor& socket);
 
-/// All of it; false at the deadline or when the other end is gone.
+/// Both transfer all bytes; they return false at the deadline or if the other end is gone.
 bool send_all(const Descriptor& socket, const void* bytes, size_t count, Deadline deadline);
 bool receive_all(const Descriptor& socket, void* bytes, size_t count, Deadline deadline);
-/// A descriptor to and from another process of this node.
+/// Pass a file descriptor to another process of this node, or receive one.
 bool send_descriptor(const Descriptor& socket, int fd, Deadline deadline);
 Descriptor receive_descriptor(const Descriptor& socket, Deadline deadline);
 

@@ -1,5 +1,5 @@
-// What passes over a link (socket_link.h): a header of 32 bytes, then as many bytes as it says. Values; the layout is that of one build on
-// one kind of machine, as ranks of one run are.
+// The frame format of a link (socket_link.h): a header of 32 bytes, followed by as many bytes as it says. Plain values. The binary layout
+// is that of one build on one kind of machine, since all ranks of a run use the same build.
 #pragma once
 #include "base/types.h"
 #include "parallel/comm/wire.h"
@@ -9,10 +9,10 @@ namespace spillway::parallel {
 struct SocketFrame {
   enum class Kind : u16 {
     letter,
-    ready,     // the receiver has a buffer of `bytes` for the next of this channel and tag, which it calls `ticket`
-    data,      // the next bytes of the receiver's `ticket`
-    farewell,  // the sender's last but an answer; to be answered
-    goodbye,   // the answer
+    ready,     // the receiver has a buffer of `bytes` for the next send of this channel and tag; it calls it `ticket`
+    data,      // the next bytes for the receiver's `ticket`
+    farewell,  // the sender's last frame except answers; the receiver answers it with goodbye
+    goodbye,   // the answer to a farewell
   };
   static constexpr u32 kMagic = 0x53'50'57'59;
 
@@ -22,7 +22,7 @@ struct SocketFrame {
   i64 bytes = 0;
   u64 ticket = 0;
   i32 tag = 0;
-  u32 check = 0;  // of the rest
+  u32 check = 0;  // checksum of the other fields
 
   u32 expected_check() const {
     u64 mixed = magic;

@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kStretchBytes = kMiB;  // of a ticket's bytes in one frame: letters pass between two
+constexpr i64 kStretchBytes = kMiB;  // most bytes of a ticket in one frame; letters are sent between two frames
 constexpr i64 kInboxBytes = 64 * kKiB;
 constexpr i64 kLongestLetterBytes = 64 * kMiB;
 
@@ -46,7 +46,7 @@ void SocketLink::receive(Ticket ticket, Wire::Channel channel, std::span<std::by
   put({.kind = SocketFrame::Kind::ready, .channel = static_cast<u16>(channel), .bytes = std::ssize(bytes), .ticket = ticket, .tag = tag});
 }
 
-// The n-th that is sent belongs to the n-th that is awaited.
+// Matches the n-th send of an address with the n-th receive that the other rank has announced for it.
 void SocketLink::match(const Address& address) {
   std::deque<Ticket>& sends = unmatched_[address];
   std::deque<Ready>& readies = ready_[address];
@@ -76,7 +76,7 @@ bool SocketLink::is_done(Ticket ticket) {
   return true;
 }
 
-// What has begun goes on as a frame, without the buffer: the bytes that are left of it are copied, those that come are thrown away.
+// A frame that has begun continues without the buffer: bytes that are left to send are copied, and bytes that arrive are discarded.
 void SocketLink::drop(Ticket ticket) {
   if (writing_ && writing_->ticket == ticket) {
     const std::span<const std::byte> rest =
@@ -89,7 +89,7 @@ void SocketLink::drop(Ticket ticket) {
   incoming_.erase(ticket);
 }
 
-// The next frame to write: whatever is in the outbox goes first.
+// Chooses the next frame to write; everything in the outbox goes first.
 bool SocketLink::choose() {
   if (!outbox_.empty()) {
     writing_.emplace();
@@ -121,7 +121,7 @@ bool SocketLink::write_some() {
   message.msg_iov = pieces, message.msg_iovlen = 2;
   const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
-    write_is_closed_ = !will_pass(errno);  // what the other still said is read before it counts as gone
+    write_is_closed_ = !will_pass(errno);  // what the other rank has sent is still read before it counts as gone
     return false;
   }
   now.written += sent;
@@ -149,10 +149,10 @@ void SocketLink::read() {
   for (i64 budget = share_bytes_; budget > 0 && !end_;) {
     if (!parse() || !read_some(budget)) return;
   }
-  if (!end_) parse();  // what came last must not wait until the other says more
+  if (!end_) parse();  // data that arrived last must not wait until the other rank sends more
 }
 
-// Straight to where it belongs, where that is long, else into the inbox.
+// Reads straight into the destination if much is left for it, else into the inbox.
 bool SocketLink::read_some(i64& budget) {
   std::span<std::byte> to = reading_ ? room() : std::span<std::byte>();
   const bool direct = std::ssize(to) >= kInboxBytes;
@@ -171,7 +171,7 @@ bool SocketLink::read_some(i64& budget) {
   return true;
 }
 
-// Takes everything that lies in the inbox but the beginning of a header, which moves to the front.
+// Parses everything in the inbox except an incomplete header, which moves to the front.
 bool SocketLink::parse() {
   while (!end_) {
     const i64 there = inbox_end_ - inbox_begin_;
@@ -217,7 +217,7 @@ bool SocketLink::begin(const SocketFrame& frame) {
   return true;
 }
 
-// Where the next bytes of the frame go; empty: nowhere, its receive was dropped.
+// Returns where the next bytes of the frame go; empty if its receive was dropped.
 std::span<std::byte> SocketLink::room() {
   const auto left = static_cast<size_t>(left_);
   if (reading_->kind == SocketFrame::Kind::letter) return std::span(letter_).last(left);

@@ -1,6 +1,6 @@
-// The stream between this rank and one other, as frames: letters, and data that are sent when the receiver has said that it has room for
-// them, so that nothing is kept on the way. Whatever a ticket's buffer is, it is not touched any more once the ticket is done or dropped,
-// in the middle of a frame too. One thread at a time; nothing blocks but close().
+// The stream of frames between this rank and one other. It carries letters, and data, which is sent only once the receiver has announced a
+// buffer for it, so that no data has to be stored on the way. A ticket's buffer is not touched after the ticket is done or dropped, even in
+// the middle of a frame. Used by one thread at a time; nothing blocks.
 #pragma once
 #include <array>
 #include <deque>
@@ -16,7 +16,7 @@ namespace spillway::parallel {
 class SocketLink {
  public:
   using Ticket = Wire::Ticket;
-  /// `share_bytes`: what one read() takes at most, and a piece more.
+  /// `share_bytes`: about the most that one read() or write() transfers.
   explicit SocketLink(Descriptor socket, i64 share_bytes = 8 * kMiB);
 
   void post(const std::vector<std::byte>& letter);
@@ -25,20 +25,20 @@ class SocketLink {
   bool is_done(Ticket ticket);
   void drop(Ticket ticket);
 
-  /// As much as the socket takes and gives now, and no more than a bounded share. Letters that arrived are in letters().
+  /// Transfer as much as the socket accepts or has now, up to a bounded amount. Letters that have arrived are in letters().
   void read();
   void write();
   std::deque<std::vector<std::byte>>& letters() { return letters_; }
   bool has_to_write() const { return !end_ && !write_is_closed_ && (writing_ || !outbox_.empty() || !sending_.empty()); }
   bool all_posted() const { return end_ || write_is_closed_ || (outbox_.empty() && !(writing_ && writing_->ticket == 0)); }
 
-  /// Why nothing can come any more; empty while the other is there.
+  /// Why no more data can arrive; empty while the other rank is connected.
   const std::optional<std::string>& end() const { return end_; }
-  /// It said that it goes: no death.
+  /// Returns true if the other rank announced that it leaves, so that its end is not a failure.
   bool said_farewell() const { return said_farewell_; }
   int descriptor() const { return socket_.get(); }
 
-  /// Nothing more is read or written.
+  /// Ends the link: nothing more is read or written.
   void end(const std::string& why);
   void say_farewell();
   bool is_answered() const { return is_answered_ || said_farewell_ || end_; }
@@ -51,8 +51,8 @@ class SocketLink {
   };
   struct Outgoing {
     std::span<const std::byte> bytes;
-    i64 begun = 0;  // bytes in frames
-    u64 to = 0;     // the receiver's ticket
+    i64 begun = 0;  // bytes that have been put into frames
+    u64 to = 0;     // ticket of the receiver
     bool done = false;
   };
   struct Incoming {
@@ -64,12 +64,12 @@ class SocketLink {
     u64 ticket;
     i64 bytes;
   };
-  // The frame that is being written: of the outbox, or a header and a stretch of a ticket's bytes.
+  // The frame that is being written: bytes of the outbox, or a header and a part of a ticket's buffer.
   struct Writing {
     std::vector<std::byte> owned;
-    Ticket ticket = 0;  // 0: all is in `owned`
+    Ticket ticket = 0;  // 0: everything is in `owned`
     i64 offset = 0, count = 0;
-    i64 written = 0;  // of owned, then of the stretch
+    i64 written = 0;  // bytes of `owned` and then of the part of the buffer that are written
   };
 
   void put(SocketFrame frame, const void* bytes = nullptr);
@@ -89,10 +89,10 @@ class SocketLink {
   std::optional<std::string> end_;
   bool write_is_closed_ = false, said_farewell_ = false, is_answered_ = false;
 
-  std::vector<std::byte> outbox_;  // whole frames
+  std::vector<std::byte> outbox_;  // complete frames that wait to be written
   std::map<Ticket, Outgoing> outgoing_;
-  std::map<Address, std::deque<Ticket>> unmatched_;  // sent here, dropped ones too: they keep their place
-  std::map<Address, std::deque<Ready>> ready_;       // awaited there
+  std::map<Address, std::deque<Ticket>> unmatched_;  // sends of this rank without a counterpart; dropped ones keep their place
+  std::map<Address, std::deque<Ready>> ready_;       // receives that the other rank has announced
   std::deque<Ticket> sending_;
   std::optional<Writing> writing_;
 
@@ -102,7 +102,7 @@ class SocketLink {
   i64 inbox_begin_ = 0, inbox_end_ = 0;
   std::optional<SocketFrame> reading_;
   std::vector<std::byte> letter_;
-  i64 left_ = 0;  // of the frame that is being read
+  i64 left_ = 0;  // bytes that are left of the frame being read
 };
 
 }  // namespace spillway::parallel

@@ -13,8 +13,8 @@ namespace {
 constexpr double kOneTry_s = 2;
 constexpr const char *kLink = "link", *kLinked = "linked";
 
-// Everyone connects to those before it and is connected to by those after it, which it answers. All goes side by side: whoever waits to be
-// let in lets in at its own door meanwhile, and tries again where a crowd of strangers was in the way.
+// Each rank connects to the ranks before it and answers connections of those after it. Both happen concurrently: while a rank waits for
+// others to accept it, it accepts at its own door, and it tries again if strangers crowded a door.
 class Mesh {
  public:
   Mesh(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception, i64 memory_bytes)
@@ -43,21 +43,21 @@ class Mesh {
   }
 
  private:
-  // To a rank before this one.
+  // The state of connecting to a rank before this one.
   struct Way {
-    bool is_asked = false;  // and has not answered
+    bool is_asked = false;  // this rank has connected and waits for the answer
     Deadline next_try{};
     Pauses pauses;
     std::string why = "it does not answer";
   };
 
   size_t me() const { return static_cast<size_t>(options_.rank); }
-  // Of this meeting alone, from one rank to another.
+  // The words that one rank proves to another; they are valid for this run only.
   Words said(const char* what, int from, int to) const { return {what, roster_.session, std::to_string(from), std::to_string(to)}; }
   std::string proof_of(const char* what, int from, int to) const { return secret_.proof_of(said(what, from, to)); }
   bool is_near(int rank) const { return all_[static_cast<size_t>(rank)].node == all_[me()].node; }
 
-  // Until when there is nothing to try again.
+  // Connects to the ranks that are due; returns when the next attempt is due.
   Deadline connect_those_due() {
     Deadline next = deadline_;
     for (int r = 0; r < options_.rank; ++r) {

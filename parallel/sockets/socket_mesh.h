@@ -1,4 +1,4 @@
-// The links of every rank with every other, once each knows where all are. Not thread-safe.
+// Connects every rank with every other, once each knows the addresses of all. Not thread-safe.
 #pragma once
 #include <vector>
 
@@ -9,14 +9,14 @@
 
 namespace spillway::parallel {
 
-/// What this rank has of another.
+/// The connection of this rank to another one.
 struct Neighbour {
-  Descriptor socket;    // a stream; none to itself
-  SharedMemory memory;  // of ranks of this node, its own too
+  Descriptor socket;    // the connection's stream; empty for this rank itself
+  SharedMemory memory;  // shared memory of a rank on this node, or of this rank
 };
 
-/// By rank. `reception` is where this rank's peers connect. Error(peer) naming those who are not there within the time-out.
-/// `secret`: of those who met.
+/// Returns the connections by rank. `reception` is where other ranks connect to this one, and `secret` is that of the rendezvous. Throws
+/// Error(peer), which names the ranks that could not be connected within the time-out.
 std::vector<Neighbour> link_all(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception,
                                 i64 memory_bytes);
 

@@ -18,13 +18,14 @@ namespace spillway::parallel {
 namespace {
 
 constexpr int kEventsAtATime = 64;
-constexpr double kClosing_s = 10;  // for peers that hang
+constexpr double kClosing_s = 10;  // seconds to wait for ranks that hang
 
 void check(int status, const char* call) {
   if (status < 0) throw Error(ErrorCode::io, fmt::format("[sockets] expected {} to succeed, got \"{}\"", call, std::strerror(errno)));
 }
 
-// A socket to every other rank, and the memory of those of this node; while they meet also those who come to two doors.
+// Raises the limit of open files. A rank needs a socket to every other rank and the memory of those on its node; during the rendezvous also
+// connections at two doors.
 void make_room_for_descriptors(int ranks) {
   const auto n = static_cast<rlim_t>(ranks);
   const rlim_t least = 2 * n + 256, wanted = 5 * n + 512;
@@ -52,7 +53,7 @@ SocketWire::SocketWire(int rank, std::vector<Neighbour> neighbours)
   }
 }
 
-// Room to write is asked for only while something waits for it in vain.
+// Asks epoll for writability only while something waits to be written.
 void SocketWire::watch(int rank) {
   const auto at = static_cast<size_t>(rank);
   SocketLink& link = *links_[at];
@@ -159,7 +160,7 @@ std::vector<Wire::Gone> SocketWire::gone() {
 
 bool SocketWire::give_up(int rank) {
   SocketLink& link = link_to(rank);
-  link.write();  // what it should know, if it goes on
+  link.write();  // sends what the rank should know if it is still running
   link.end("it was given up");
   told_[static_cast<size_t>(rank)] = true;
   watch(rank);
@@ -170,7 +171,7 @@ bool SocketWire::all_posted() {
   return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return !link || link->all_posted(); });
 }
 
-// A stream's end may overtake what was written last: each waits until the other has read it, or is gone itself.
+// The end of a stream may overtake what was written last, so each rank waits until the other has answered its farewell or is gone.
 void SocketWire::close() {
   const Deadline deadline = deadline_in(kClosing_s);
   for (const auto& link : links_) {

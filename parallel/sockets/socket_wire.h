@@ -1,5 +1,5 @@
-// Sockets and shared memory as a wire: a link to every other rank, and itself. Looks at all links at once, and only at those where there is
-// something. One thread at a time; nothing blocks but close().
+// The wire (wire.h) over sockets and shared memory: a link to every other rank, and queues for what this rank sends to itself. It polls all
+// links together and touches only those with something to do. Used by one thread at a time; nothing blocks but close().
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -29,7 +29,7 @@ class SocketWire final : public Wire {
   void close() override;
 
  private:
-  // What this rank sends itself.
+  // A send or receive between this rank and itself.
   struct Own {
     Ticket ticket;
     std::span<const std::byte> from;
@@ -47,12 +47,12 @@ class SocketWire final : public Wire {
 
   const int rank_;
   std::vector<SharedMemory> memories_;
-  std::vector<std::unique_ptr<SocketLink>> links_;  // by rank; none to itself
-  std::vector<u32> watched_;                        // by rank: what epoll tells of
-  std::vector<bool> told_;                          // by rank: that it is gone
+  std::vector<std::unique_ptr<SocketLink>> links_;  // by rank; null for this rank
+  std::vector<u32> watched_;                        // by rank: the events that epoll watches
+  std::vector<bool> told_;                          // by rank: gone() has returned it
   Descriptor epoll_;
   Ticket tickets_ = 0;
-  std::unordered_map<Ticket, int> peers_;  // of tickets under way
+  std::unordered_map<Ticket, int> peers_;  // by ticket in progress: the other rank
   std::map<std::pair<Channel, int>, OwnQueues> own_;
   std::unordered_map<Ticket, bool> own_done_;
   std::deque<Letter> letters_;
