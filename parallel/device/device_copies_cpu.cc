@@ -3,7 +3,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Both sides are memory of the CPU, or nvme.
+// Copies between memory of the CPU and other memory of the CPU or nvme.
 class CpuCopies final : public DeviceCopies {
  public:
   explicit CpuCopies(ModelState& state) : state_(state) {}

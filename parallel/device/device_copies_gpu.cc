@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Between the GPU's memory and the host's a GPU copies itself; what lies on nvme passes buffers of the host's.
+// Copies for a GPU: its own engines copy between GPU and host memory; data on nvme passes through host buffers.
 class GpuCopies final : public DeviceCopies {
  public:
   GpuCopies(const Plan& plan, ModelState& state, const Lanes& lanes, MemoryPool& host)
@@ -56,7 +56,7 @@ class GpuCopies final : public DeviceCopies {
   }
 
  private:
-  // Beside the GPU's computing, by its own engines.
+  // Puts a copy on the lane's queue; the GPU's copy engines carry it out beside computing.
   double put_copy(const Instruction& i, const offload::Blob& blob, const std::byte* from, std::byte* to) {
     const i64 bytes = i.tiles.count() * blob.tile_bytes();
     lanes_.queue(i.lane)->copy(to, from, bytes);

@@ -1,5 +1,5 @@
-// What a rank's device adds up: the squares of finished gradients, tile by tile, and the losses of micro-batches. A CPU's and a GPU's, the
-// same bits. Calls are of one lane at a time.
+// Computes a rank's sums on its device: the squares of finished gradients, tile by tile, and the losses of micro-batches. The
+// implementations for a CPU and a GPU give the same bits. Called by one lane at a time.
 #pragma once
 #include <memory>
 
@@ -10,11 +10,11 @@
 
 namespace spillway::parallel {
 
-/// What a Reduce is given: tiles of a gradient that nothing is added to any more.
+/// The operand of a Reduce: tiles of a gradient to which nothing is added any more.
 struct FinishedGradient {
   std::byte* base = nullptr;
-  std::byte* home = nullptr;   // where it goes on the way; null: it stays
-  DType resting = DType::f32;  // what it rests as: rounded where it lies, if the plan rounds
+  std::byte* home = nullptr;   // the gradient is also copied here; null: it stays
+  DType resting = DType::f32;  // dtype in which it is stored; if the plan rounds gradients, it is rounded in place
   std::span<double> square_sums;
 };
 
@@ -22,20 +22,20 @@ class DeviceSums {
  public:
   virtual ~DeviceSums() = default;
 
-  /// On the stream in force, whose queue is that of the instruction's lane. The sums are there after the next loss_sum() and then
-  /// take_square_sums().
+  /// Sums squares on the current stream, whose queue is that of the instruction's lane. The sums are valid after the next loss_sum()
+  /// followed by take_square_sums().
   virtual void reduce(const Instruction& i, const FinishedGradient& gradient) = 0;
   virtual void take_square_sums() = 0;
 
-  /// Where the last block puts the loss of a micro-batch; null: it keeps it.
+  /// Returns where the last block writes the loss of a micro-batch; null: the block keeps it.
   virtual double* loss(u16 micro_batch) const = 0;
-  /// Of this rank's micro-batches, in their order; 0 where the last block is another rank's. On the stream in force, which a GPU has gone
-  /// through on return: all its sums come to the host at once.
+  /// Returns the sum of the losses of this rank's micro-batches, added in their order; 0 if the last block is on another rank. Runs on the
+  /// current stream; with a GPU, waits for it and copies all its sums to the host at once.
   virtual double loss_sum(const BlockRunner& runner) = 0;
 };
 
 std::unique_ptr<DeviceSums> make_cpu_sums(const Plan& plan);
-/// Takes from `device` and `host` what the plan says.
+/// Allocates the planned memory from `device` and `host`.
 std::unique_ptr<DeviceSums> make_gpu_sums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host);
 
 }  // namespace spillway::parallel

@@ -9,7 +9,7 @@
 namespace spillway::parallel {
 namespace {
 
-// The sums stay on the GPU, first those of all tiles, then the losses, until somebody wants them: then they come at once.
+// Keeps the sums in GPU memory, first the squares of all tiles and then the losses; loss_sum() copies them all to the host at once.
 class GpuSums final : public DeviceSums {
  public:
   GpuSums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host)
@@ -45,7 +45,7 @@ class GpuSums final : public DeviceSums {
   const Plan& plan_;
   const Lanes& lanes_;
   const Allocation sums_, come_;
-  // Tiles whose sums the GPU has made, from this one on of all, and nobody has taken.
+  // Tiles whose sums the GPU has computed but that are not taken yet. `first` counts tiles of the whole model.
   struct Reduced {
     i64 first;
     std::span<double> into;

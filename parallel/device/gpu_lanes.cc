@@ -9,7 +9,7 @@
 namespace spillway::parallel {
 namespace {
 
-// "Forward 3": the block, or the group.
+// Returns a name for profilers such as "Forward 3", with the block or the group.
 std::string name_of(const Instruction& i) {
   std::string name(to_string(i.op));
   if (i.block != kNone) return name + " " + std::to_string(i.block);
@@ -34,7 +34,7 @@ void GpuLanes::begin(const List& list) {
   r.list = &list;
   while (r.moments.size() < list.size()) r.moments.push_back(std::make_unique<Moment>(work_.device));
   r.begin.record(*queue(Lane::compute));
-  r.begin.wait();  // the GPU's times and the CPU's begin together
+  r.begin.wait();  // so that the GPU's and the CPU's times begin together
   r.began = Clock::now();
 }
 
@@ -50,8 +50,8 @@ double GpuLanes::perform(const Instruction& i, const std::function<double()>& wo
   return perform_timed(i, mine, work);
 }
 
-// A queue comes to its moments in order: of each lane the last one is enough. What leaves its end on the queue goes on beside what was left
-// there before; a Fetch may read from nvme while its memory on the GPU is still in use.
+// Waits for the instructions in `after`. A queue reaches its events in order, so per lane the last one is enough. An instruction that ends
+// on the queue is simply put behind what is there; a Fetch may read from nvme while its GPU memory is still in use.
 void GpuLanes::wait_for_what_comes_before(const Instruction& i, const Moment& mine) const {
   const GpuQueue& own = *queue(i.lane);
   std::array<const u32*, kLanes> last{};

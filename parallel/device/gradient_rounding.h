@@ -1,5 +1,5 @@
-// Gradients by choice in bf16: a finished fp32 gradient is rounded to nearest, ties to even, once, and its norm is that of the rounded
-// numbers. An approximation; where it happens changes no bit.
+// Optional rounding of gradients to bf16: a finished fp32 gradient is rounded once, to nearest with ties to even, and its norm is computed
+// from the rounded numbers. This is an approximation, but where it is computed changes no bit.
 #pragma once
 #include <vector>
 
@@ -8,12 +8,13 @@
 
 namespace spillway::parallel {
 
-/// Rounds whole fp32 tiles at `base`, one for each of `square_sums` (optim::tile_square_sum of the rounded numbers, written). Into the same
-/// memory: as fp32 in place, or (`into` bf16) packed from `base` on, in half of it. On the current stream's threads.
+/// Rounds whole fp32 tiles at `base` and writes one value of `square_sums` for each (optim::tile_square_sum of the rounded numbers). The
+/// result overwrites the same memory: fp32 in place or, if `into` is bf16, packed into its first half. Runs on the current stream's
+/// threads.
 void round_gradient(std::byte* base, DType into, std::span<double> square_sums);
 
-/// The rounding alone, the same bits, of tiles in the memory of the GPU whose queue is that of the stream in force; put on it. In a build
-/// without CUDA Error(bug).
+/// Only rounds, to the same bits, tiles in the memory of the current stream's GPU; put on that stream's queue. Throws Error(bug) in a build
+/// without CUDA.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles);
 
 }  // namespace spillway::parallel

@@ -10,7 +10,7 @@ namespace {
 
 using optim::kTileElems;
 
-constexpr i64 kEach = 4;  // elements of a thread at once: 16 bytes of fp32
+constexpr i64 kEach = 4;  // elements that a thread handles at once: 16 bytes of fp32
 static_assert(kTileElems % (kBlockThreads * kEach) == 0);
 
 __global__ void round_in_place(float4* packs, i64 count) {
@@ -21,8 +21,8 @@ __global__ void round_in_place(float4* packs, i64 count) {
   }
 }
 
-// A block a tile, from fp32 into the first or second half of where an earlier tile was, or, of tile 0, into its own first half: each pass
-// writes no further than to what this one or those before have read.
+// One block per tile. A tile is packed from fp32 into the first or second half of an earlier tile's memory; tile 0 into its own first half.
+// No pass writes beyond what it or earlier passes have read.
 __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i64 first_tile) {
   const i64 tile = first_tile + blockIdx.x;
   const auto* from = reinterpret_cast<const float4*>(base) + tile * (kTileElems / kEach);
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i
 
 }  // namespace
 
-// Packed, tiles [n, 2n) may go side by side once those before n are done.
+// When packing, tiles [n, 2n) may run concurrently once those before n are done.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles) {
   const i64 packs = tiles * kTileElems / kEach;
   if (into != DType::bf16 && tiles > 0)

@@ -1,5 +1,5 @@
-// The lanes of what a rank computes on: how an instruction that a lane has come to is begun, and what its work is put on. Used by the
-// threads of the executor.
+// The lanes of the device on which a rank computes: how an instruction is started on its lane, and on which queue its work is put. Used by
+// the threads of the executor.
 #pragma once
 #include <functional>
 #include <vector>
@@ -14,19 +14,20 @@ class Lanes {
  public:
   virtual ~Lanes() = default;
 
-  /// Of a list that nothing of has run.
+  /// Begins a list, before any of its instructions runs.
   virtual void begin(const List& list) = 0;
-  /// Of the list begun last: once what it comes after has been begun, on its lane's thread. Returns what `work` does.
+  /// Starts an instruction of the list begun last, on its lane's thread and after the instructions in `after` were started. Returns the
+  /// result of `work`.
   virtual double perform(const Instruction& i, const std::function<double()>& work) = 0;
-  /// When all have been begun: waits for them. Another list may begin then.
+  /// Waits for all instructions of the list, after all were started. Then another list may begin.
   virtual void wait() = 0;
-  /// wait(), and says when the instructions of the first list that has not been ended ran.
+  /// Waits like wait(), and replaces `timings` by the times at which the instructions of the earliest list that was not ended ran.
   virtual void end(std::vector<Timing>& timings) = 0;
-  /// What a lane's work is put on; null on a CPU.
+  /// Returns the queue on which a lane's work is put; null on a CPU.
   virtual const GpuQueue* queue(Lane lane) const = 0;
 };
 
-/// A CPU has done an instruction when it returns from it: the executor's order and times are all there is.
+/// The lanes of a CPU. An instruction is done when it returns, so the executor's order and times are sufficient.
 class CpuLanes final : public Lanes {
  public:
   void begin(const List&) override {}

@@ -11,13 +11,13 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr size_t kPiecesWritten = 2;  // at once: a burst would hold up the optimizer's Steps
+constexpr size_t kPiecesWritten = 2;  // at once; a longer burst would delay the optimizer's Steps
 
 std::span<std::byte> tile_of(std::span<std::byte> bytes, i64 tile, i64 tile_bytes) {
   return bytes.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
 }
 
-// `body` once, and after an error of its own nothing is left on the queue.
+// Calls `body`; if it throws, waits until the queue is empty before rethrowing.
 template <class Body>
 void draining(const GpuQueue& queue, Body&& body) {
   try {
@@ -25,7 +25,7 @@ void draining(const GpuQueue& queue, Body&& body) {
   } catch (...) {
     try {
       queue.wait();
-    } catch (...) {  // it has ended too
+    } catch (...) {  // the queued work has ended too
     }
     throw;
   }
@@ -59,8 +59,8 @@ double NvmePass::fetch(offload::Blob& from, TileRange tiles, std::byte* into, co
   return waited_us;
 }
 
-// A half is read into again when the other one's first piece is on its way: by then its own last copy has had time, and the drives still
-// have the rest of the other.
+// Reading into a half begins again when the first piece of the other half has been copied. By then the half's own last copy has had time to
+// end, and the drives still have the rest of the other half to read.
 void NvmePass::fetch_pieces(offload::Blob& from, const std::vector<Piece>& all, std::byte* into, const GpuQueue& queue, double& waited_us) {
   const size_t first = next_, end = first + all.size();
   std::deque<Pending> reads;
@@ -90,7 +90,7 @@ double NvmePass::evict(const std::byte* from, offload::Blob& into, TileRange til
   return waited_us;
 }
 
-// A half is filled again when two pieces of the other one are being written: then all of its own have been.
+// A half is filled again when two pieces of the other half are being written: by then all of its own have been written.
 void NvmePass::evict_pieces(const std::byte* from, offload::Blob& into, const std::vector<Piece>& all, const GpuQueue& queue,
                             double& waited_us) {
   std::deque<Pending> writes;

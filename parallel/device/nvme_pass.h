@@ -1,6 +1,6 @@
-// Buffers of page-locked host memory through which tiles go between nvme and a GPU, one way: while some are checked, or stamped, others are
-// read or written and others copied. Two halves take turns: nobody waits for the GPU more than once a half. Used by one lane, always on one
-// queue.
+// Page-locked host buffers through which tiles pass between nvme and a GPU, in one direction. While some buffers are verified or stamped,
+// others are read or written and others copied. The buffers form two halves that take turns, so the CPU waits for the GPU at most once per
+// half. Used by one lane, always with the same queue.
 #pragma once
 #include <array>
 
@@ -11,19 +11,19 @@ namespace spillway::parallel {
 
 class NvmePass {
  public:
-  /// Takes the buffers of one way from `host`. The plan and the state outlive it.
+  /// Allocates the buffers of one direction from `host`. The plan and the state must outlive it.
   NvmePass(const Plan& plan, ModelState& state, MemoryPool& host);
 
-  /// Checked as ModelState::read has it; on return all has been read and the copies stand on `queue`. Returns the microseconds it waited
-  /// for the drives. An error leaves nothing under way.
+  /// Reads tiles and verifies them as ModelState::read() does. On return everything has been read, and the copies to the GPU are on
+  /// `queue`. Returns the microseconds that it waited for the drives. An error leaves nothing in progress.
   double fetch(offload::Blob& from, TileRange tiles, std::byte* into, const GpuQueue& queue);
-  /// Likewise, as ModelState::write; done on return.
+  /// Writes tiles as ModelState::write() does; done on return.
   double evict(const std::byte* from, offload::Blob& into, TileRange tiles, const GpuQueue& queue);
 
  private:
   struct Piece {
     TileRange tiles;
-    i64 begin = 0;  // among the bytes of all
+    i64 begin = 0;  // offset in the bytes of all pieces
     std::span<std::byte> buffer;
   };
   std::vector<Piece> pieces(const offload::Blob& blob, TileRange tiles, size_t first) const;
@@ -33,9 +33,9 @@ class NvmePass {
   const Plan& plan_;
   ModelState& state_;
   const Allocation memory_;
-  const size_t buffers_, half_;                                 // half of them
-  size_t next_ = 0;                                             // pieces fetched so far: where the next one's turn begins
-  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // by half: the copies out of it
+  const size_t buffers_, half_;                                 // number of buffers; half of it
+  size_t next_ = 0;                                             // pieces fetched so far, which decides the next buffer
+  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // by half: when the copies out of it are done
 };
 
 }  // namespace spillway::parallel

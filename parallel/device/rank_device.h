@@ -1,4 +1,5 @@
-// What a rank computes on, a CPU or a GPU: chosen once, from the plan; whatever differs between the two is behind this. Numbers do not.
+// The device on which a rank computes, a CPU or a GPU, chosen once from the plan. All differences between the two are behind this
+// interface; results do not differ.
 #pragma once
 #include "device/arena.h"
 #include "device/stream.h"
@@ -10,11 +11,11 @@
 namespace spillway::parallel {
 
 struct RankStreams {
-  Stream compute;  // blocks, and what is done with their gradients
-  Stream inputs;   // memory of the device for micro-batches
-  Stream made;     // memory that the CPU writes, for making them: on a CPU the same
-  Stream step;     // Steps that nothing runs beside
-  // Steps that run beside computing: on a CPU one thread, so that the others stay with the compute lane.
+  Stream compute;  // for blocks and for work on their gradients
+  Stream inputs;   // allocates device memory for micro-batches
+  Stream made;     // allocates CPU-writable memory for making micro-batches; on a CPU the same as `inputs`
+  Stream step;     // for Steps while nothing else runs
+  // For Steps that run beside computing: on a CPU a single thread, so that the others stay with the compute lane.
   Stream step_beside;
 };
 
@@ -22,10 +23,10 @@ struct RankDevice {
   RankStreams streams;
   std::unique_ptr<DeviceCopies> copies;
   std::unique_ptr<DeviceSums> sums;
-  std::unique_ptr<Lanes> lanes;  // last, to go first: after an error work may stand on its queues that uses the rest
+  std::unique_ptr<Lanes> lanes;  // last, so that it is destroyed first: after an error its queues may still use the rest
 };
 
-/// Takes the memory that the plan says; what is given outlives it. `activations`: of the compute lane.
+/// Allocates the memory that the plan lists. All arguments must outlive the result. `activations` is the compute lane's memory.
 RankDevice make_rank_device(const Plan& plan, ModelState& state, const Stepper& stepper, Arena& activations, const Resources& resources);
 
 }  // namespace spillway::parallel

@@ -1,5 +1,5 @@
-// What lies on a GPU meets other ranks through host memory: by way of the two buffers of its lane, in pieces that are the same on all
-// ranks.
+// The exchange between ranks for data in GPU memory that passes through host memory: in pieces that are the same on all ranks, through the
+// two buffers of its lane.
 #pragma once
 #include <array>
 #include <memory>
@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class HostExchange final : public RankExchange {
  public:
-  /// Takes what the plan says from `host`. `data_ranks` is null where there is one. Both outlive it.
+  /// Allocates the planned buffers from `host`. `data_ranks` is null if there is only one. Both communicators must outlive this object.
   HostExchange(const Plan& plan, MemoryPool& host, Communicator* data_ranks, SharedEnd& pipeline_ranks);
 
   void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override;

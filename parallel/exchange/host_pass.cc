@@ -9,7 +9,7 @@ namespace spillway::parallel {
 HostPass::HostPass(MemoryPool& host, i64 buffer_bytes)
     : buffer_bytes_(buffer_bytes), memory_(host.allocate(2 * buffer_bytes, "between the GPU and other ranks")) {}
 
-// A buffer is filled again behind the copies out of it, on the same queue; the communicator writes to it only after these.
+// A buffer is filled again only behind the copies out of it, on the same queue, and the communicator writes to it only after both.
 void HostPass::run(const GpuQueue& queue, i64 pieces, const Work& work) {
   std::array<Pending, 2> crossing;
   for (i64 p = 0; p <= pieces; ++p) {

@@ -1,5 +1,5 @@
-// Two buffers of host memory through which a GPU's bytes go to other ranks and come from them, piece by piece, for communicators know host
-// memory alone: while one piece crosses the ranks, the next is filled. Used by one lane.
+// Two host buffers through which data in GPU memory goes to or comes from other ranks piece by piece, because communicators use host memory
+// only. While one piece crosses the ranks, the next is filled. Used by one lane.
 #pragma once
 #include <functional>
 
@@ -11,13 +11,14 @@ namespace spillway::parallel {
 
 class HostPass {
  public:
-  /// Takes 2 * buffer_bytes from `host`.
+  /// Allocates 2 * buffer_bytes from `host`.
   HostPass(MemoryPool& host, i64 buffer_bytes);
 
   i64 buffer_bytes() const { return buffer_bytes_; }
 
-  /// What is done with each of `pieces`, in this order. fill and empty put copies on `queue`, or do nothing (null); empty's may still be
-  /// under way on return, and on the queue nothing of them is overtaken. Rethrows an error of a crossing when no other is under way.
+  /// The functions that run() calls for each of `pieces`, in this order. fill and empty put copies on `queue`, or are null. The copies of
+  /// empty may still be in progress when run() returns, but later work on the queue comes after them. run() rethrows an error of a crossing
+  /// once no other crossing is in progress.
   struct Work {
     std::function<void(i64 piece, std::byte* buffer)> fill;
     std::function<Event(i64 piece, std::byte* buffer)> cross;

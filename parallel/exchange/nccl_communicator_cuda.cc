@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLongestEnd_s = 5;
 constexpr int kSpins = 2000;
-constexpr int kMostBlocks = 16;  // more bring little over NVLink and nothing over PCIe or a network
+constexpr int kMostBlocks = 16;  // more gain little over NVLink and nothing over PCIe or a network
 
 ErrorCode code_of(ncclResult_t result) {
   switch (result) {
@@ -35,13 +35,14 @@ ErrorCode code_of(ncclResult_t result) {
     case ncclInvalidArgument:
       return ErrorCode::bug;
     default:
-      return ErrorCode::io;  // invalid usage too: two ranks on one GPU, or versions that differ
+      return ErrorCode::io;  // includes invalid usage: two ranks on one GPU, or different versions
   }
 }
 
 double seconds_since(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-// NCCL's blocks wait on multiprocessors for other ranks: those of all communicators fit beside each other and leave most to computing.
+// Limits NCCL's thread blocks, which occupy multiprocessors while they wait for other ranks: the blocks of all communicators must fit side
+// by side and leave most of the GPU to computing.
 int most_blocks(Device gpu) {
   int processors = 0;
   cuda_check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu.index), "cudaDeviceGetAttribute");
@@ -56,7 +57,7 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-// Most of what is waited for takes microseconds.
+// Waits a moment. Most waits take only microseconds, so it yields first and sleeps later.
 void rest(int turn) { turn < kSpins ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 }  // namespace
@@ -83,7 +84,7 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
   }
 }
 
-// Finalize ends when all members have come to it; one that is gone is not waited for.
+// ncclCommFinalize ends when all members have called it; a member that is gone is not waited for.
 NcclCommunicator::~NcclCommunicator() {
   end();
   if (aborting_.joinable()) aborting_.join();
@@ -100,12 +101,12 @@ void NcclCommunicator::end() noexcept {
       rest(turn++);
     if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
     give_up("the others did not come to its end");
-  } catch (...) {  // nobody needs it any more
+  } catch (...) {  // the communicator is not needed any more
     give_up(text_of(std::current_exception()));
   }
 }
 
-// Two threads: one that may never come back, which nobody waits for, and one that sees whether it does.
+// Uses two threads: one that calls abort, which may never return and is not joined, and one that watches whether it does.
 void NcclCommunicator::give_up(const std::string& why) noexcept {
   const std::lock_guard lock(calling_);
   ncclComm_t comm = std::exchange(comm_, nullptr);
@@ -127,7 +128,7 @@ void NcclCommunicator::give_up(const std::string& why) noexcept {
       place.stuck(fmt::format("[nccl] expected NCCL to give up {} within {}, got no answer: {} hangs in what they began, given up for: {}",
                               place.members, format_duration(place.abort_s), to_string(place.gpu), why));
     });
-  } catch (...) {  // no thread is to be had
+  } catch (...) {  // no thread could be started
     if (!left) let_go();
   }
 }
@@ -189,7 +190,7 @@ template <class Done>
 void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) const {
   const auto since = Clock::now();
   for (int turn = 0;; ++turn) {
-    if (others.ready()) others.wait();  // before the driver is asked, which may have to wait for what never ends
+    if (others.ready()) others.wait();  // before asking the driver, which may have to wait for work that never ends
     if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
       throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for all of ranks {}", what, place_.members, place_.rank,

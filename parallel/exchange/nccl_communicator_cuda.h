@@ -1,5 +1,5 @@
-// One rank's end of an NCCL communicator whose calls do not block: whatever is waited for here ends, with an Error if not otherwise. One
-// thread at a time but for check_work() and give_up(), which any thread may call beside it.
+// One rank's end of an NCCL communicator in non-blocking mode: every wait here ends, with an Error if not otherwise. Used by one thread at
+// a time, except check_work() and give_up(), which any thread may call.
 #pragma once
 #include "parallel/exchange/nccl_cuda.h"
 
@@ -16,16 +16,15 @@
 
 namespace spillway::parallel {
 
-/// Of a communicator to be, for one of its members to give to the others. Error(io).
+/// Returns the id of a communicator to be made; one member makes it and gives it to the others. Throws Error(io).
 ncclUniqueId make_nccl_id();
 
-/// Of how many communicators a GPU may have an exchange under way at once.
+/// The number of communicators that may have an exchange in progress on a GPU at once.
 constexpr int kNcclAtOnce = static_cast<int>(kExchangeLanes.size());
 
-/// What happens when NCCL cannot let go of a GPU: it is told why, and should end the process, for whoever waits for that GPU waits for
-/// ever.
+/// Called if NCCL cannot release a GPU, with the reason. It should end the process, because anything that waits for that GPU waits forever.
 using NcclStuck = std::function<void(const std::string& why)>;
-/// For which ncclCommAbort may take.
+/// The longest time that ncclCommAbort may take.
 constexpr double kNcclAbort_s = 15;
 
 class NcclCommunicator {
@@ -34,14 +33,16 @@ class NcclCommunicator {
     int rank = 0, ranks = 1;
     Device gpu;
     double timeout_s = 60;
-    std::string members;  // as errors call them: "data-parallel ranks"
+    std::string members;  // how errors call the members, such as "data-parallel ranks"
     double abort_s = kNcclAbort_s;
-    NcclStuck stuck;  // may be none: then the GPU is left as it is
+    NcclStuck stuck;  // may be empty: the GPU is then left as it is
   };
-  /// Waits for all members, for no longer than the time-out: then Error(peer). `id` is theirs alone. Makes the GPU the calling thread's.
-  /// `others`, here and below: is not ready while nothing is known of the other members, and fails when one cannot go on.
+  /// Connects to all members, and throws Error(peer) if that takes longer than the time-out. `id` must be unique to these members. Selects
+  /// the GPU for the calling thread. `others`, here and below, is an event that becomes ready when something is known of the other members,
+  /// and fails if one of them cannot go on.
   NcclCommunicator(const ncclUniqueId& id, Place place, const Event& others = {});
-  /// Waits until the members are here too, for a moment; they are not needed any more. Given up, until the GPU has let go, or for abort_s.
+  /// Waits a moment until the other members have called it too; they are not needed afterwards. If the communicator was given up, waits
+  /// until the GPU is released, or for abort_s.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -49,24 +50,26 @@ class NcclCommunicator {
   int rank() const { return place_.rank; }
   int ranks() const { return place_.ranks; }
 
-  /// Members to which this one sends and from which it receives, and whether all of them gather.
+  /// The members to which this one sends and from which it receives, and whether all members use all-gather.
   struct Links {
     std::vector<int> to, from;
     bool gather = false;
   };
   Links all_links() const { return {others_of_us(), others_of_us(), true}; }
-  /// A few bytes over each of them. NCCL makes its connections, and takes their memory (up to tens of MiB each), when it is first asked for
-  /// them: so that this is not in the midst of a step. All members call it, with links that fit.
+  /// Sends a few bytes over each link. NCCL makes a connection, and allocates its memory (up to tens of MiB each), when it is first used;
+  /// this call keeps that out of the first step. A collective of all members, with links that match.
   void connect(const Links& links, const Event& others);
-  /// Sends and receives that may run side by side, or one collective; on the queue when it returns.
+  /// Puts sends and receives that may run concurrently, or one collective, on a queue. They are on it when this returns.
   void group(const std::function<void(ncclComm_t)>& calls, const Event& others = {});
-  /// Until all on the queue is done. After any error of these two the communicator is aborted: what it had on the queue ends.
+  /// Waits until all work on the queue is done. After an error of group() or wait() the communicator is aborted, and its work on the queue
+  /// ends.
   void wait(const GpuQueue& queue, const std::string& what, const Event& others);
-  /// Throws unless NCCL says that this call is done or begun. Within group().
+  /// Throws unless NCCL reports that this call has succeeded or is in progress. Used within group().
   void check(ncclResult_t result, const char* call) const;
-  /// Throws what NCCL has to say of what is on queues. `what`: that.
+  /// Throws an error that NCCL reports for queued work. `what` names that work.
   void check_work(const std::string& what) const { static_cast<void>(is_done(what.c_str())); }
-  /// On a thread of its own: NCCL may wait for all that the GPU has begun, also for other communicators', which others must then give up.
+  /// Aborts the communicator on a thread of its own, because NCCL may wait for everything that the GPU has begun. That includes exchanges
+  /// of other communicators, which must then be given up too.
   void give_up(const std::string& why) noexcept;
 
  private:
@@ -78,8 +81,8 @@ class NcclCommunicator {
   void poll(const std::string& what, const Event& others, Done&& done) const;
 
   const Place place_;
-  mutable std::mutex calling_;  // NCCL for this communicator
-  ncclComm_t comm_ = nullptr;   // none once it is given up
+  mutable std::mutex calling_;  // guards NCCL calls for this communicator
+  ncclComm_t comm_ = nullptr;   // null once it is given up
   std::thread aborting_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-// Each of Nccl's functions with its name in the library.
+// Lists each member of Nccl with its function in the library.
 #define SPILLWAY_NCCL(each)                 \
   each(version, ncclGetVersion);            \
   each(unique_id, ncclGetUniqueId);         \
@@ -43,7 +43,7 @@ Nccl open() {
 #undef SPILLWAY_TAKE
   return linked;
 #else
-  // The toolkit's own folder for machines where nobody told the loader of it.
+  // The toolkit's folder is tried for machines where the loader does not know it.
   return open_nccl({"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"});
 #endif
 }
@@ -64,7 +64,7 @@ Nccl open_nccl(const std::vector<std::string>& names) {
 }
 
 const Nccl& nccl() {
-  static const Nccl& one = *new Nccl(open());  // never closed: its threads may still run when the process ends
+  static const Nccl& one = *new Nccl(open());  // never closed, because its threads may still run when the process ends
   return one;
 }
 

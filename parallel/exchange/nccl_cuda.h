@@ -1,5 +1,5 @@
-// NCCL, NVIDIA's communication between GPUs, opened at run time: <nccl.h> is needed to build what uses it, the library only where GPUs talk
-// to each other. Included by parallel/*_cuda.* alone. Thread-safe.
+// Loads NCCL, NVIDIA's library for communication between GPUs, at run time. <nccl.h> is needed to build the code that uses it; the library
+// is needed only where GPUs exchange directly. Included only by parallel/*_cuda.*. Thread-safe.
 #pragma once
 #if __has_include(<nccl.h>)
 #define SPILLWAY_HAS_NCCL 1
@@ -12,9 +12,9 @@
 
 namespace spillway::parallel {
 
-/// The functions in use, under the names of nccl.h.
+/// The NCCL functions in use, named as in nccl.h without their prefix.
 struct Nccl {
-  SharedLibrary library;  // in which they lie; none in a build that has them in itself
+  SharedLibrary library;  // the library that holds them; empty in a build that links them
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetUniqueId) unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) init = nullptr;
@@ -31,9 +31,10 @@ struct Nccl {
   decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
-/// Looked for once, never closed. Error(usage) in one line with the cure where there is none; the next call looks again.
+/// Returns NCCL, which is loaded once and never closed. If it is missing, throws Error(usage) with a one-line remedy; the next call tries
+/// again.
 const Nccl& nccl();
-/// From the first of these libraries. Error(usage) as above.
+/// Loads the first of these libraries that can be opened. Throws Error(usage) as above.
 Nccl open_nccl(const std::vector<std::string>& names);
 
 }  // namespace spillway::parallel

@@ -1,8 +1,8 @@
-// What lies on a GPU meets other ranks from GPU to GPU, over NCCL, where every rank has a GPU of its own. NCCL carries bytes alone: numbers
-// are summed by a kernel of ours in the order of ordered_sum.h, so the bits are those of host memory. Exchanges are only put on their
-// lane's queue, where they wait for the other ranks beside all else that the GPU does: no lane waits for one, and a thread looks after them
-// all (nccl_watch_cuda.h). Whether the other ranks are still there is asked over their Communicator, whose errors are those told. NCCL has
-// memory of its own on the GPU, which no pool counts.
+// The exchange between ranks from GPU to GPU over NCCL, where every rank has a GPU of its own. NCCL only carries bytes: a kernel of this
+// project adds the numbers in the order of ordered_sum.h, so the bits are those of sums in host memory. Exchanges are put on their lane's
+// queue and wait there for other ranks while the GPU does other work. No lane waits for an exchange; one thread supervises them all
+// (nccl_watch_cuda.h). Whether other ranks are still alive is asked over their Communicator, whose errors are reported. NCCL allocates GPU
+// memory of its own, which no pool counts.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,33 +14,35 @@
 
 namespace spillway::parallel {
 
-/// Why ranks on this machine cannot talk over NCCL: this build or the machine has none. Empty when they can.
+/// Returns why ranks on this machine cannot use NCCL (it is missing in this build or on this machine); empty if they can.
 std::string nccl_problem();
-/// "2.28.9"; empty where there is none.
+/// Returns for example "2.28.9"; empty if there is no NCCL.
 std::string nccl_version();
-/// What a rank saw of a first exchange.
+/// A rank's result of a trial exchange.
 struct NcclTrial {
-  std::string problem;  // why the bytes did not come as they were sent; empty where they did
-  // That NCCL took of the GPU's memory: for a communicator of all ranks that gathers, and for each pair of ranks that send to each other.
+  std::string problem;  // why the bytes did not arrive as they were sent; empty if they did
+  // GPU memory that NCCL allocated: for a communicator of all ranks that uses all-gather, and for each pair of ranks that send to each
+  // other.
   i64 communicator_bytes = 0, pair_bytes = 0;
 };
-/// Bytes go once from each rank's GPU to all. All ranks call it together and end within the time-out, and a moment. `stuck`: as below.
+/// Sends bytes once from each rank's GPU to all. A collective of all ranks, which ends within about the time-out. `stuck`: as in
+/// NcclOptions.
 NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s, const std::function<void(const std::string& why)>& stuck = {});
 
 struct NcclOptions {
   int gpu = 0;
-  double timeout_s = 60;                   // for what NCCL itself does, once all ranks have come
-  MemoryPool* device = nullptr;            // for what the plan says
-  Communicator* data_ranks = nullptr;      // null: there is one
-  Communicator* pipeline_ranks = nullptr;  // likewise
-  // Told when NCCL does not let go of a GPU for abort_s after an error: whoever waits for that GPU then waits for ever, so that the process
-  // should end here and now. May be none.
+  double timeout_s = 60;                   // for what NCCL itself does, once all ranks have arrived
+  MemoryPool* device = nullptr;            // provides the planned memory
+  Communicator* data_ranks = nullptr;      // null if there is only one
+  Communicator* pipeline_ranks = nullptr;  // null if there is only one
+  // Called if NCCL does not release a GPU within abort_s after an error. Anything that waits for that GPU then waits forever, so the
+  // process should end immediately. May be empty.
   std::function<void(const std::string& why)> stuck = {};
   double abort_s = 15;
 };
 
-/// All ranks of both groups call it together, with plans that have gpu_to_gpu; so they end it. The communicators outlive it. Error(usage)
-/// without NCCL or with two ranks on one GPU, Error(peer) where a rank does not come.
+/// Makes the exchange for plans with gpu_to_gpu. All ranks of both groups must make it together and destroy it together. The communicators
+/// must outlive it. Throws Error(usage) without NCCL or if two ranks use one GPU, and Error(peer) if a rank does not arrive.
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options);
 
 }  // namespace spillway::parallel

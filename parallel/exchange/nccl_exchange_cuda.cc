@@ -21,10 +21,10 @@
 namespace spillway::parallel {
 namespace {
 
-// Of messages by which pipeline ranks meet: each of a channel, from its sender or to it. What has no bytes needs no buffer.
+// Tags of the messages by which two pipeline ranks coordinate a channel. Messages without bytes need no buffer.
 enum Tag : int { kSenderDone = 64, kReceiverDone, kId };
 
-// From one pipeline rank to another.
+// Messages from one pipeline rank to another.
 struct Direction {
   int from, to;
   auto operator<=>(const Direction&) const = default;
@@ -37,7 +37,7 @@ bool receives_gpu_bytes(const Instruction& i) {
   return i.what != What::weights && (i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient || i.op == Op::ReceiveTied);
 }
 
-// The same of both ends, in an order that all ranks share.
+// Returns all directions of a plan in an order that all ranks share; both ends of a direction list it.
 std::set<Direction> directions_of(const Plan& plan) {
   std::set<Direction> all;
   const int me = plan.scheduling.pipeline.rank;
@@ -65,7 +65,7 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// Each rank's parts of all, all to all of them: their own places.
+// All-gathers in place: each rank's part of `all` goes to all ranks.
 void gather_in_place(NcclCommunicator& ranks, CUstream_st* stream, std::byte* all, const Parts& bytes) {
   const auto me = static_cast<size_t>(ranks.rank());
   const auto count = [&](int r) { return static_cast<size_t>(bytes[static_cast<size_t>(r) + 1] - bytes[static_cast<size_t>(r)]); };
@@ -94,7 +94,7 @@ class NcclExchange final : public RankExchange {
     if (plan.scheduling.pipeline.ranks > 1) meet_pipeline_ranks(plan, options);
   }
 
-  // NCCL may be ended in order only by all, and one after the other in an order that all share.
+  // NCCL may be finalized only by all ranks together, one communicator after another in an order that all share. Otherwise it is given up.
   ~NcclExchange() override {
     const bool well = watch_.stop() && std::uncaught_exceptions() == 0;
     if (data_ && !(well && all_come(*data_meetings_))) data_->give_up(kUnwinding);
@@ -146,7 +146,7 @@ class NcclExchange final : public RankExchange {
  private:
   static constexpr const char* kUnwinding = "this rank ends without the others";
 
-  // The pipeline ranks' end, which all channels have in common.
+  // The pipeline ranks' communicator, which all channels share.
   struct Meetings {
     explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
 
@@ -154,7 +154,7 @@ class NcclExchange final : public RankExchange {
     SharedEnd end;
   };
 
-  // Two pipeline ranks: the sender is NCCL's rank 0. One lane uses an end.
+  // An NCCL communicator of two pipeline ranks, of which the sender is NCCL's rank 0. One lane uses each end.
   class Channel {
    public:
     Channel(SharedEnd& meetings, NcclWatch& watch, Direction direction, int me, const NcclOptions& options)
@@ -175,7 +175,7 @@ class NcclExchange final : public RankExchange {
     void give_up() { nccl_->give_up(kUnwinding); }
 
    private:
-    // The sender's, on both.
+    // Returns the id that the sender makes, on both ends.
     ncclUniqueId agreed_id() {
       ncclUniqueId id{};
       if (sends_) id = make_nccl_id();
@@ -197,7 +197,7 @@ class NcclExchange final : public RankExchange {
     return {rank, ranks, Device::cuda(options.gpu), options.timeout_s, members, options.abort_s, options.stuck};
   }
 
-  // Who unwinds for an error does not wait for others, and does not make them wait.
+  // Returns true if all ranks end in order. A rank that unwinds because of an error neither waits for others nor makes them wait.
   static bool all_come(Communicator& ranks) noexcept {
     try {
       ranks.barrier().wait();
@@ -207,7 +207,7 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // A rank's neighbour is done with an exchange when all have begun it: what was not begun by one ends for none.
+  // A collective completes only after every rank has started it, so hearing from one neighbour is enough.
   static constexpr int kDone = 0;
 
   void meet_data_ranks(const Plan& plan, const NcclOptions& options) {
@@ -256,7 +256,7 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // Of each other rank the next tiles of this rank's part, each to its place in the buffer; then they are summed.
+  // Receives this rank's next tiles from every other rank, each into its place in the buffer, and sums them.
   void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
     const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
     const StreamScope scope(kernels);

@@ -17,7 +17,7 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 
-// Nothing waits for a look but settle(), which asks for one.
+// The pause between two looks. Only settle() waits for a look, and it asks for one.
 constexpr auto kBetweenLooks = std::chrono::microseconds(500);
 
 bool has_happened(const GpuEvent& event) {
@@ -56,7 +56,7 @@ void NcclWatch::queue(size_t line, const GpuQueue& queue, const std::string& wha
     exchange->begin.record(queue);
     work();
     exchange->end.record(queue);
-  } catch (...) {  // also of what is not NCCL's: what it has on the queue would wait for others for ever
+  } catch (...) {  // also for errors outside NCCL: queued work would wait for other ranks forever
     fail(std::current_exception());
     throw;
   }
@@ -111,7 +111,7 @@ bool NcclWatch::look() {
   return moved;
 }
 
-// Before the driver is asked, which may have to wait for what never ends, the peers are.
+// Checks the peers before asking the driver, which may have to wait for work that never ends.
 bool NcclWatch::look_at(Watched& watched) {
   Exchange* exchange = first_of(watched);
   if (!exchange) return false;
@@ -133,7 +133,7 @@ bool NcclWatch::look_at(Watched& watched) {
   return true;
 }
 
-// The word of one rank is no word of all.
+// The word of one rank does not prove that all are done, so the rest of the exchange has a time-out.
 void NcclWatch::require_peers(const Watched& watched, Exchange& exchange) const {
   if (!exchange.needed.ready()) return;
   exchange.needed.wait();

@@ -1,6 +1,6 @@
-// Looks after the exchanges that a rank's NCCL communicators have on its queues, so that no lane waits for one: tells the other ranks which
-// are done, and when a rank that is needed is gone or NCCL says that it failed, gives all of them up, so that no queue waits for ever. One
-// thread of its own; those of the lanes call queue() and settle().
+// Supervises the exchanges that a rank's NCCL communicators have on its queues, so that no lane has to wait for one. It tells the other
+// ranks which exchanges are done. If a needed rank is gone or NCCL reports a failure, it gives up all exchanges, so that no queue waits
+// forever. It has one thread of its own; the lanes' threads call queue() and settle().
 #pragma once
 #include "parallel/exchange/nccl_communicator_cuda.h"
 
@@ -18,26 +18,28 @@ namespace spillway::parallel {
 
 class NcclWatch {
  public:
-  /// One communicator's exchanges, which follow each other on one queue.
+  /// The exchanges of one communicator, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
-    double timeout_s = 60;        // for the rest of an exchange, once those whose word was waited for have done their part
-    std::function<Event()> need;  // the word of a rank that is needed, once this GPU has come to an exchange; fails when it cannot go on
-    std::function<void()> done;   // this rank's word
+    double timeout_s = 60;  // for the rest of an exchange, once the ranks asked by `need` have done their part
+    /// Asks a needed rank, once this GPU has reached an exchange, for its word that it is done; fails if that rank cannot go on.
+    std::function<Event()> need;
+    std::function<void()> done;  // tells the others that this rank is done
   };
-  /// `failed` is called once, before anything that waits is let go: what comes of it must not be taken for good by anybody.
+  /// `failed` is called once, before anything that waits is released: results produced after that are invalid and must not be used.
   NcclWatch(Device gpu, std::function<void(const std::string& why)> failed);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  /// The number of this line. Before any exchange.
+  /// Adds a line and returns its number. Called before any exchange.
   size_t add(Line line);
-  /// `work` puts an exchange of this line on the queue. Throws what it throws, or what failed before; then all have been given up.
+  /// Runs `work`, which puts an exchange of this line on the queue. Rethrows its error, or an earlier failure; in both cases all exchanges
+  /// have been given up.
   void queue(size_t line, const GpuQueue& queue, const std::string& what, const std::function<void()>& work);
-  /// When the queues are empty: until the other ranks know. Throws what failed.
+  /// Called when the queues are empty: waits until the other ranks have been told, and throws an earlier failure.
   void settle();
-  /// Nothing is looked after any more. Whether all that was is done.
+  /// Stops supervising. Returns true if all exchanges were done.
   bool stop() noexcept;
 
  private:
@@ -66,7 +68,7 @@ class NcclWatch {
   const Device gpu_;
   const std::function<void(const std::string&)> failed_;
   std::deque<Watched> lines_;
-  std::mutex mutex_;  // of all below, and of what is queued
+  std::mutex mutex_;  // guards all members below, and the queued exchanges
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Exchange>> spare_;
   std::exception_ptr error_;
