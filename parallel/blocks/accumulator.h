@@ -1,6 +1,6 @@
-// The GradientSink of an offloaded block: hands each parameter the place of its gradient inside its group's flat accumulator, wherever that
-// lies now. The first micro-batch writes it, later ones are added to it in order; gaps are zeroed once so that norms and updates may run
-// over whole tiles. On the meta device it hands out memoryless tensors of the same allocation pattern.
+// The GradientSink of an offloaded block: gives each parameter its place in its group's flat gradient accumulator, wherever that lies now.
+// The first micro-batch writes the gradients and later ones are added in order. Gaps are set to zero once, so that norms and updates may
+// run over whole tiles. On the meta device it returns tensors without memory, in the same allocation pattern.
 #pragma once
 #include <map>
 
@@ -13,9 +13,9 @@ class Accumulator final : public autograd::GradientSink {
  public:
   Accumulator(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {}
 
-  /// Where the accumulator of (group, use) lies for the coming Backward. `first`: it is to be written, not added to.
+  /// Sets where the accumulator of (group, use) lies for the next Backward. `first`: gradients are written there, not added.
   void place(GroupUse use, std::byte* base, bool first);
-  /// Throws Error(bug) if a parameter of the placed groups got no gradient, and forgets the places.
+  /// Throws Error(bug) if a parameter of the placed groups got no gradient. Forgets all places.
   void finish();
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;
@@ -25,7 +25,7 @@ class Accumulator final : public autograd::GradientSink {
   struct Place {
     std::byte* base = nullptr;
     bool first = true;
-    size_t pending = 0;  // parameters still without their gradient
+    size_t pending = 0;  // number of parameters that have no gradient yet
   };
   Tensor home(u32 parameter, const Place& place, const Shape& shape) const;
 

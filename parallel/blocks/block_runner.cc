@@ -16,7 +16,7 @@ void hand_on(const Tensor& tensor, std::byte* to) {
   if (tensor.raw()) put_transfer(to, tensor.raw(), tensor.bytes());
 }
 
-// What the names of the block's parameters have in common: " (model.layers.3)".
+// Returns the common prefix of the names of the block's parameters, such as " (model.layers.3)".
 std::string name_of(const nn::Module& block) {
   const std::vector<nn::ParameterUse> uses = block.parameters();
   if (uses.empty()) return "";
@@ -82,7 +82,7 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   live.input.value = {};  // the tape holds what backward needs
 }
 
-// A copy, so that the slot is free for the next one as soon as the block has run.
+// Returns a copy of a received tensor, so that the slot is free for the next one as soon as the block has run.
 Tensor BlockRunner::received(u16 block, const std::byte* from) const {
   Shape shape = outputs_.at(block).shape;
   const Tensor& tokens_BT = batches_->front().tokens_BT;
@@ -134,7 +134,7 @@ void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
   if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(memory.spill);
 }
 
-// Block 0 has none.
+// Keeps a block's input for recomputation. Block 0 has no input.
 void BlockRunner::keep_input(Live& live, Tensor input) {
   live.door = std::make_unique<SpillDoor>();
   if (input.defined()) live.kept_input = live.door->pack(std::move(input));
@@ -149,7 +149,7 @@ i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
 Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory& memory) {
   if (i.in.bytes > 0) return received(i.block, memory.in);
   if (i.block + 1u == model_.blocks.size()) {
-    // In the CPU's memory: who reads it need not wait for a GPU.
+    // It lies in CPU memory, so that its reader does not have to wait for a GPU.
     const Stream cpu{.memory = &MemoryPool::heap()};
     std::optional<StreamScope> scope;
     if (Stream::current().device.is_cuda()) scope.emplace(cpu);

@@ -1,6 +1,6 @@
-// Computes blocks, one tape a (block, micro-batch): what Forward, Backward and its two parts mean in a Program. The same code runs on the
-// meta device to learn the bytes of activations before step 1. Used by one thread (the compute lane); memory comes from the stream in
-// force.
+// Computes blocks, with one tape per (block, micro-batch): it implements a Program's Forward, Backward and the two parts of a split
+// backward. The same code runs on the meta device to find the bytes of activations before step 1. Used by one thread (the compute lane);
+// memory comes from the current stream.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,63 +15,64 @@
 
 namespace spillway::parallel {
 
-/// What a block hands on, of a micro-batch of full size: [B, T, ...].
+/// A block's output for a micro-batch of full size: [B, T, ...].
 struct BlockOutput {
   Shape shape;
   DType dtype = DType::f32;
   i64 bytes() const { return shape.elems() * size_of(dtype); }
 };
 
-/// By what a block was run for.
+/// Times of ops by the instruction for which a block ran.
 using OpTimesOf = std::map<Op, autograd::OpTimes>;
 
-/// Memory of an instruction's slots: what its block keeps, and what it reads from and hands on to another rank's.
+/// Memory of an instruction's slots: what its block keeps for backward, what it reads from another rank, and what it passes to one.
 struct BlockMemory {
   std::byte* spill = nullptr;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  double* loss = nullptr;  // on a GPU: where the last block puts its loss, so that nothing waits for it; else loss_sum() has it
+  double* loss = nullptr;  // on a GPU: where the last block writes its loss, so that nothing waits for it; null: loss_sum() has it
 };
 
 class BlockRunner {
  public:
-  /// `outputs`: by block; needed of those whose output crosses ranks.
+  /// `outputs`: by block; needed for blocks whose output goes to another rank.
   explicit BlockRunner(const nn::Sequential& model, std::vector<BlockOutput> outputs = {})
       : model_(model), first_trained_block_(model.first_trained_block()), outputs_(std::move(outputs)) {}
 
-  /// What the coming blocks read: `batches` must outlive them.
-  /// `cache`: what they go on from and add to, in Mode::generate; it must outlive them too.
+  /// Sets what the following blocks work on. `batches` must outlive them. In Mode::generate, `cache` is the key/value cache that they read
+  /// and extend; it must outlive them too.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
              nn::KeyValueCache* cache = nullptr);
-  /// From now on, in Mode::train: an op whose result is not finite throws Error(numbers) that begins with `where` and names the block;
-  /// empty: no more. `backward`: also of what flows back.
+  /// From now on, in Mode::train, an op whose result is not finite throws Error(numbers), which begins with `where` and names the block.
+  /// Empty turns this off. `backward`: gradients are checked too.
   void detect_anomalies(std::optional<std::string> where, bool backward) {
     anomalies_ = std::move(where);
     backward_anomalies_ = backward;
   }
-  /// From now on, in Mode::train: adds the time of each op, which outlives this; null: no more.
+  /// From now on, in Mode::train, adds the time of each op to `times`, which must outlive this object. Null turns this off.
   void time_ops(OpTimesOf* times) { op_times_ = times; }
   void forward(const Instruction& instruction, const BlockMemory& memory = {});
-  /// A Backward, a BackwardInput or the BackwardWeight after it. Parameter gradients go to `sink`.
+  /// Runs a Backward, a BackwardInput, or the BackwardWeight that follows it. Gradients of parameters go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
 
-  /// What a block that was run forward keeps and could spill; 0 before the first trained one.
+  /// Returns the bytes that a block keeps after its forward and that could be offloaded; 0 for blocks before the first trained one.
   i64 spillable_bytes(u16 block, u16 micro_batch) const;
-  /// Of the block that was the last to run forward on the micro-batch.
+  /// Returns the output of the block that ran forward last on the micro-batch.
   const Tensor& output(u16 micro_batch) const { return activation_.at(micro_batch); }
 
-  /// The last block's output of a micro-batch (its loss sum, or logits); taken once.
+  /// Returns the last block's output for a micro-batch (its loss sum, or logits). It can be taken once.
   Tensor take_output(u16 micro_batch);
   size_t micro_batches() const { return losses_.size(); }
-  /// Sum of token losses over the micro-batches run since begin(), added in their order; 0 where the last block is another rank's.
+  /// Returns the sum of token losses over the micro-batches run since begin(), added in their order; 0 if the last block is on another
+  /// rank.
   double loss_sum() const { return std::accumulate(losses_.begin(), losses_.end(), 0.0); }
 
  private:
   struct Live {
-    std::unique_ptr<SpillDoor> door;  // the tape's, or the kept input's of a recomputed block
+    std::unique_ptr<SpillDoor> door;  // holds the tape's saved tensors, or the kept input of a block that is recomputed
     std::unique_ptr<autograd::Tape> tape;
     autograd::Variable input, output;
-    std::optional<u64> kept_input;  // of a recomputed block, at the door
+    std::optional<u64> kept_input;  // if the block is recomputed: its input's ticket at the door
   };
   using Key = std::pair<u16, u16>;  // micro-batch, block
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
@@ -85,7 +86,7 @@ class BlockRunner {
   static void keep_input(Live& live, Tensor input);
   static Tensor take_kept_input(Live& live);
 
-  // Gradients of a tape go to whoever backward() was called with.
+  // Passes the gradients of a tape on to the sink of the current backward() call.
   struct Forwarding final : autograd::GradientSink {
     autograd::GradientSink* to = nullptr;
     Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override { return to->target(parameter, use, shape, dtype); }

@@ -1,6 +1,6 @@
-// The door through which what a block keeps for its backward leaves the device: holds the saved tensors of a tape, and between spill() and
-// restore() their storages are empty, while every view of them stays right. Only storages that nobody else holds leave (a block's output is
-// the next one's input), so the same block spills the same bytes on the meta device and for real. One thread.
+// Offloads what a block keeps for its backward. It holds the saved tensors of a tape; between spill() and restore() their storages have no
+// memory, while all views of them stay valid. Only storages that nothing else references are offloaded (a block's output is the next
+// block's input), so a block offloads the same bytes on the meta device as in a real run. For one thread.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,11 +14,11 @@ class SpillDoor final : public autograd::SavedTensorDoor {
   u64 pack(Tensor saved) override;
   Tensor unpack(u64 packed) override;
 
-  /// Bytes that spill() would move: each storage rounded up to 64 bytes.
+  /// Returns the bytes that spill() would move, with each storage rounded up to 64 bytes.
   i64 spillable_bytes() const;
-  /// Copies the storages to `to` one after the other and gives their memory back. On the meta device nothing is copied.
+  /// Copies the storages to `to`, one after another, and frees their memory. On the meta device nothing is copied.
   void spill(std::byte* to);
-  /// Takes memory of the stream in force for what was spilled and fills it from `from`.
+  /// Allocates memory of the current stream for the offloaded storages and fills it from `from`.
   void restore(const std::byte* from);
 
  private:

@@ -1,5 +1,5 @@
-// Where the time of a list went, from its instructions' times, measured or simulated alike: how long each lane was busy, for which lanes
-// the compute lane stood still, and what the list could not have been shorter than. Pure functions; thread-safe.
+// Breaks down the time of an instruction list, measured or simulated: how long each lane was busy, for which lanes the compute lane waited,
+// and which chain of instructions determined the total time. Pure functions; thread-safe.
 #pragma once
 #include <array>
 #include <span>
@@ -9,22 +9,22 @@
 
 namespace spillway::parallel {
 
-/// What an instruction spends its time on. On the CPU backend what moves between host and device goes through memory, the optimizer too.
-/// ranks: meeting others, from when this rank has come until all have, and what is exchanged.
+/// The kinds of work on which instructions spend time. On the CPU backend, copies between host and device and the optimizer are bound by
+/// memory. `ranks` is the time of communication: waiting for other ranks, once this rank has arrived, and exchanging data.
 enum class Resource : u8 { compute, memory, disk, data, ranks };
 constexpr int kResources = 5;
 std::string_view to_string(Resource resource);
 
 struct Account {
-  double seconds = 0;                      // of the list
+  double seconds = 0;                      // of the whole list
   std::array<double, kLanes> busy_s{};     // by lane
-  std::array<double, kLanes> awaited_s{};  // by lane: the compute lane had nothing to do until it was done
-  /// Of the chain of instructions, each of which waited for the one before, that ends the list: its time by what it went to. Their sum is
-  /// the list's.
+  std::array<double, kLanes> awaited_s{};  // by lane: time that the compute lane was idle, waiting for it
+  /// Time of the critical path by kind of work: of the chain of instructions, each of which waited for the one before, that ends the list.
+  /// The sum is the time of the list.
   std::array<double, kResources> chain_s{};
 
   Account& operator+=(const Account& other);
-  /// What the chain spent most time on.
+  /// Returns the kind of work on which the critical path spent most time.
   Resource bound_by() const;
 };
 

@@ -12,13 +12,13 @@
 namespace spillway::parallel {
 namespace {
 
-// A list from its first instruction to its last.
+// Checks a list from its first instruction to its last.
 class Checker {
  public:
   Checker(const CheckedList& checked, const Gradients& found)
       : checked_(checked), weights_(checked_), gradients_(checked_, found), activations_(checked_) {}
 
-  /// What it leaves.
+  /// Returns the reduced gradients that the list leaves.
   Gradients run() {
     for (u32 i = 0; i < checked_.walk.list().size(); ++i) {
       checked_.walk.order(i);
@@ -30,7 +30,7 @@ class Checker {
   }
 
  private:
-  // Data-parallel ranks meet in one order.
+  // Collectives of data-parallel ranks must have one order.
   void meeting(u32 i) {
     const Op op = checked_[i].op;
     const bool meets = op == Op::Load || op == Op::Gather || op == Op::Exchange || op == Op::AgreeNorm;
@@ -93,7 +93,7 @@ class Checker {
     }
   }
 
-  // Of weights or of a gradient.
+  // Checks a Fetch of weights or of a gradient.
   void fetch(u32 i) {
     const Instruction& now = checked_[i];
     const bool weights = now.what == What::weights;
@@ -108,7 +108,7 @@ class Checker {
   WeightRules weights_;
   GradientRules gradients_;
   ActivationRules activations_;
-  std::optional<u32> met_;  // the last meeting of data-parallel ranks
+  std::optional<u32> met_;  // the last collective of data-parallel ranks
 };
 
 // Returns the gradients that the deferred Steps of this list (a head, or a list that settles) expect to find.

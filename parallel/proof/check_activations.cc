@@ -63,7 +63,7 @@ void ActivationRules::spill(u32 i) {
   }
 }
 
-// What crosses pipeline ranks is read from its slot and put into one.
+// Checks that data from other pipeline ranks is read from its slot, and data for them put into one.
 void ActivationRules::messages(u32 i) {
   const Instruction& now = c_[i];
   const bool forward = now.op == Op::Forward;

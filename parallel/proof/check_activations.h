@@ -1,5 +1,5 @@
-// The checker's rules for what blocks keep and hand on: every Forward has its backward, whole or in two parts, which finds what was kept
-// and what came from other pipeline ranks where it was put. Called by check.cc in the order of the list.
+// The checker's rules for activations: every Forward has its backward, whole or in two parts, and that finds what the Forward kept and what
+// other pipeline ranks sent in the planned slots. Called by check.cc in the order of the list.
 #pragma once
 #include <set>
 
@@ -15,9 +15,9 @@ class ActivationRules {
   void fetch(u32 i);
   void send(u32 i);
   void receive(u32 i);
-  /// What computes a block.
+  /// Checks an instruction that computes a block.
   void block(u32 i);
-  /// Nobody still waits for a backward.
+  /// Refuses the list if a Forward still has no complete backward.
   void all_computed(u32 i) const;
 
  private:
@@ -31,7 +31,7 @@ class ActivationRules {
   bool crosses(u16 block) const { return block != kNone && c_.layout.crosses(block); }
 
   CheckedList& c_;
-  std::map<Key, u32> forward_, input_;  // that await their backward, and its second part
+  std::map<Key, u32> forward_, input_;  // instructions whose backward is missing, and those whose weight part is missing
   std::map<Key, u32> evicted_;
   std::set<Key> spilled_;
 };

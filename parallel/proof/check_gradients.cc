@@ -67,7 +67,7 @@ void GradientRules::written(u32 i, Key key, const Slot& slot) {
   c_.walk.fill(i, slot, content(key, i));
 }
 
-// The part this rank goes on with takes the place of its own accumulator.
+// After the sum, this rank's shard replaces its own accumulator; the other tiles are undefined.
 void GradientRules::exchange(u32 i) {
   const Instruction& now = c_[i];
   const Key key{now.group, now.use};
@@ -82,11 +82,11 @@ void GradientRules::exchange(u32 i) {
   if (own.count() > 0) c_.walk.fill(i, {now.in.offset + own.begin * tile_bytes, own.count() * tile_bytes, now.in.slab}, content(key, i));
 }
 
-// Over the ranks, and where each micro-batch is so by itself, with those before.
+// Checks that a gradient is summed over the ranks and, if that is done for each micro-batch, added to the earlier ones.
 void GradientRules::summed_before(u32 i, Key key) const {
   if (c_.scheduling.sharding.ranks > 1 && !c_.done(exchanged_, key, i))
     c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is summed over the ranks", key.second));
-  const auto last = micro_batch_.find(key);  // none: of another pipeline rank
+  const auto last = micro_batch_.find(key);  // none if the use is on another pipeline rank
   const bool joins =
       c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.residency[key.first].stepped.count() > 0;
   if (joins && !c_.done(accumulated_, key, i))
@@ -154,7 +154,7 @@ bool GradientRules::rests_reduced(u32 i, u16 group) const {
   return c_.done(evicted_, key, i) && evicted_.at(key) >= reduced_.at(group);
 }
 
-// Every gradient is final, and is where a Step may look for it.
+// Checks that every gradient is final and in the place where a Step reads it.
 void GradientRules::agree_norm(u32 i) const {
   for (const Group& g : c_.layout.groups) {
     if (g.frozen) continue;
@@ -169,7 +169,7 @@ void GradientRules::agree_norm(u32 i) const {
   }
 }
 
-// What another rank owns has gone there.
+// Checks that the gradients of a group that another rank owns have been sent there.
 void GradientRules::all_given(u32 i, const Group& group) const {
   for (u8 use = 0; group.held() && use < group.uses.size(); ++use) {
     if (c_.layout.here(group.uses[use]) && !c_.done(given_, Key{group.id, use}, i))

@@ -29,7 +29,7 @@ void WeightRules::into_slot(u32 i) {
   c_.walk.fill(i, now.out, {What::weights, {now.group, 0}, i});
 }
 
-// What the ranks have stepped.
+// Checks a Gather of weights that the ranks have stepped in parts.
 void WeightRules::spread(u32 i) {
   const u16 group = c_[i].group;
   if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that rest whole and are not stepped in parts");
@@ -57,7 +57,7 @@ void WeightRules::release(u32 i) {
   c_.walk.touch(i, now.in, ListWalk::Access::give_up);
 }
 
-// Weights that come to a slot are not there yet, and those of before are gone.
+// Checks that weights to be put into a slot are not in one already, and that earlier ones were released.
 void WeightRules::absent(u32 i, u16 group) const {
   if (c_.walk.holds({What::weights, {group, u16{0}}, 0})) c_.walk.refuse(i, "fetches weights that are there already");
   if (const auto released = released_.find(group); released != released_.end() && !c_.walk.before(released->second, i))
@@ -76,7 +76,8 @@ void WeightRules::read(u32 i) {
   }
 }
 
-// An own Step writes where the generation before the update before lies: it waits until that update is committed.
+// A Step of the own update overwrites the generation before the one that the previous update writes, so it must wait until that update is
+// committed.
 void WeightRules::step(u32 i) {
   if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
     c_.walk.refuse(i, "steps before the update of the step before is committed");
@@ -96,7 +97,7 @@ void WeightRules::land(u32 i) {
   }
 }
 
-// The owner's are stepped; where they come to they are as good as stepped and landed.
+// Weights that arrive from their owner count as stepped and landed here; the owner must have stepped them before sending.
 void WeightRules::tied(u32 i) {
   const u16 group = c_[i].group;
   if (c_[i].op == Op::ReceiveTied) {
@@ -106,7 +107,7 @@ void WeightRules::tied(u32 i) {
   }
 }
 
-// Whoever reads a group's weights waits for its deferred Steps; a backward does so through its Forward.
+// Readers of a group's weights must wait for its deferred Steps; a backward does so through its Forward.
 void WeightRules::stepped_before(u32 i, u16 group) const {
   if (!c_.waits(group)) return;
   if (c_.residency[group].weights_spread) {

@@ -1,5 +1,5 @@
-// The checker's rules for weights: they are where a block reads them, of the generation it shall see, and the Steps that make the next one
-// come in time and land. Called by check.cc in the order of the list.
+// The checker's rules for weights: they are in the place where a block reads them, in the right generation, and the Steps that produce the
+// next generation come in time and land. Called by check.cc in the order of the list.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,14 +15,14 @@ class WeightRules {
   void fetch(u32 i);
   void gather(u32 i);
   void release(u32 i);
-  /// By what computes a block.
+  /// Checks an instruction that computes a block.
   void read(u32 i);
   void step(u32 i);
   void commit(u32 i);
   void land(u32 i);
-  /// To and from other pipeline ranks.
+  /// Checks a SendTied or ReceiveTied between pipeline ranks.
   void tied(u32 i);
-  /// What was stepped in parts and rests whole has been gathered.
+  /// Refuses instruction i unless all weights that were stepped in parts and are stored whole have been gathered.
   void all_spread(u32 i) const;
   void list_ended() const;
 
@@ -33,7 +33,7 @@ class WeightRules {
   void absent(u32 i, u16 group) const;
   void stepped_before(u32 i, u16 group) const;
 
-  /// Holds what the list has done of one update: by group, the last instruction that did it.
+  /// The progress of one update in the list: by group, the last instruction that did each thing.
   struct Done {
     std::map<u16, u32> stepped, landed, spread;
   };
@@ -43,7 +43,7 @@ class WeightRules {
   CheckedList& c_;
   std::map<u16, u32> released_;
   Done deferred_, own_;
-  std::optional<u32> committed_;  // the update before
+  std::optional<u32> committed_;  // the Commit of the previous update
 };
 
 }  // namespace spillway::parallel

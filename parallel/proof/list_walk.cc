@@ -43,7 +43,7 @@ void ListWalk::touch(u32 i, const Slot& slot, Access access) {
       refuse(i, fmt::format("uses memory that instruction {} may still use: nothing orders them", earlier.instruction));
     }
   }
-  // Whoever is ordered after this one is ordered after what it covers.
+  // Drops earlier uses that this slot covers: an instruction ordered after i is ordered after them too.
   if (access != Access::read)
     std::erase_if(uses_, [&](const Use& u) {
       return slot.slab == u.slot.slab && slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes;

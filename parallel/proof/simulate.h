@@ -1,6 +1,7 @@
-// How long lists would take, before they are run: their lanes and `after` as the executor obeys them, each instruction's work at given
-// rates. Lanes of a rank that compute at once share its cores, those that want its disk at once share it, and those that copy the same way
-// between its GPU and host memory share that. Ranks wait for each other where they meet. Pure functions; thread-safe.
+// Predicts how long instruction lists take. Lanes and `after` are obeyed as by the executor, and each instruction's work proceeds at given
+// rates. Lanes of a rank that compute at the same time share its cores, those that use its disk share that, and those that copy in the same
+// direction between its GPU and host memory share the link. Ranks wait for each other in messages and collectives. Pure functions;
+// thread-safe.
 #pragma once
 #include <functional>
 #include <span>
@@ -11,26 +12,28 @@
 
 namespace spillway::parallel {
 
-/// One instruction by itself: seconds on `cores` of the machine's, and of the disk and the link to the GPU at their full rates.
+/// The work of one instruction that runs alone: seconds on `cores` of the machine's cores, and of the disk and the GPU link at their full
+/// rates.
 struct Work {
   double cpu_s = 0, cores = 1;
   double read_s = 0, write_s = 0;
-  bool in_turn = false;                 // the disk first, then the cores (or the other way round, which takes as long); else both at once
-  double to_gpu_s = 0, from_gpu_s = 0;  // each way by an engine of its own, beside all else
+  bool in_turn = false;                 // the disk is used before or after the cores (both orders take as long); else at the same time
+  double to_gpu_s = 0, from_gpu_s = 0;  // each direction has a copy engine of its own and runs beside everything else
 };
 
 struct Machine {
   double cores = 1;
-  /// What the disk gives to reads and writes together: 1 where they share it, 2 where each goes on as if alone.
+  /// Combined rate of the disk for simultaneous reads and writes: 1 if they share it, 2 if each proceeds as if alone.
   double duplex = 1;
 };
 
-/// One Timing an instruction; disk_us is the time it had nothing to do but wait for the disk. The other ranks are always there.
+/// Simulates one rank, assuming that other ranks are always ready. Returns one Timing per instruction; disk_us is the time that it only
+/// waited for the disk.
 std::vector<Timing> simulate(const List& list, const std::function<Work(const Instruction&)>& work, const Machine& machine);
 
-/// The lists of all ranks of a mesh, by world rank, each on a machine of its own. A message or a meeting begins when all its sides have
-/// come to it, each does its own work, and it ends for all when the last has. Expects what check_together() found whole; throws Error(bug)
-/// where nobody can go on. Time grows with the square of the ranks.
+/// Simulates the lists of all ranks of a mesh, by world rank, each on its own machine. A message or collective begins when all its sides
+/// have arrived; each does its own work, and it ends for all when the last is done. Expects lists that pass check_together(), and throws
+/// Error(bug) at a deadlock. Time grows with the square of the number of ranks.
 std::vector<std::vector<Timing>> simulate_together(std::span<const List* const> world, const Mesh& mesh,
                                                    const std::function<Work(int rank, const Instruction&)>& work, const Machine& machine);
 

@@ -1,6 +1,6 @@
-// One list of every rank of a world, side by side, as their executors obey them: one FIFO a lane, `after`, and each message and meeting
-// waiting for all its sides. Whoever walks says when what was begun has ended: the checker at once, the simulator when its time is over.
-// One thread.
+// Walks one list of every rank of a world concurrently, as their executors would: one FIFO per lane, `after`, and each message and
+// collective waiting for all its sides. The caller decides when work that was begun has ended: the checker at once, the simulator when its
+// time is over. For one thread.
 #pragma once
 #include <optional>
 #include <span>
@@ -12,24 +12,26 @@ namespace spillway::parallel {
 
 class WorldWalk {
  public:
-  /// A lane of a rank.
+  /// One lane of one rank.
   struct Place {
     size_t rank, lane;
   };
 
-  /// By world rank; the lists outlive the walk. No mesh: a rank alone, which waits for nobody.
+  /// `lists` is by world rank; the lists must outlive the walk. Without a mesh a rank is alone and waits for nobody.
   WorldWalk(std::span<const List* const> lists, std::optional<Mesh> mesh);
 
   size_t ranks() const { return ranks_.size(); }
-  /// What the lane has come to: its next instruction, once what that waits for is done; null while another one is under way.
+  /// Returns the lane's next instruction if all that it waits for is done. Null if it is not, or if another instruction of the lane is in
+  /// progress.
   const Instruction* at(Place place) const;
-  /// Who begins together what this lane has come to, itself too; none: somebody has not come yet. A message is its sender's to begin, who
-  /// is named first; those of a kind between two ranks are matched in the order in which they are sent and received.
+  /// Returns the lanes, this one included, that together begin the instruction that this lane has reached; empty if one of them has not
+  /// arrived. A message is begun through its sender, which is listed first; messages of one kind between two ranks match in the order in
+  /// which they are sent and received.
   std::vector<Place> party(Place place) const;
   /// Returns the instruction's number in its list.
   u32 begin(Place place);
   void end(Place place);
-  /// All lists have.
+  /// Returns true if all lists have ended.
   bool ended() const;
 
  private:
@@ -38,7 +40,7 @@ class WorldWalk {
     std::vector<char> done;
     std::array<std::vector<u32>, kLanes> lanes;
     std::array<size_t, kLanes> next{};
-    std::array<bool, kLanes> under_way{};  // the one at `next`
+    std::array<bool, kLanes> under_way{};  // by lane: the instruction at `next` is in progress
   };
   std::vector<Place> with_receiver(Place sender, const Instruction& send) const;
   u16 pipeline_rank(size_t world) const { return static_cast<u16>(mesh_->pipeline_rank(static_cast<int>(world))); }
