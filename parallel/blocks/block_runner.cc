@@ -79,7 +79,7 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   c.recomputing = i.op != Op::Forward;
   c.keep_logits = i.keep_logits;
   live.output = model_.blocks[i.block]->forward(live.input, c);
-  live.input.value = {};  // the tape holds what backward needs
+  live.input.value = {};  // the tape holds the tensors that backward needs
 }
 
 // Returns a copy of a received tensor, so that the slot is free for the next one as soon as the block has run.

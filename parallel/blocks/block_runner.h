@@ -74,7 +74,7 @@ class BlockRunner {
     autograd::Variable input, output;
     std::optional<u64> kept_input;  // if the block is recomputed: its input's ticket at the door
   };
-  using Key = std::pair<u16, u16>;  // micro-batch, block
+  using Key = std::pair<u16, u16>;  // (micro-batch, block)
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
   std::optional<autograd::AnomalyGuard> guard(const Instruction& i) const;
   std::optional<autograd::OpClock> clock(const Instruction& i) const;
@@ -105,11 +105,11 @@ class BlockRunner {
   std::optional<std::string> anomalies_;
   bool backward_anomalies_ = false;
   OpTimesOf* op_times_ = nullptr;
-  std::vector<double> losses_;  // by micro-batch
+  std::vector<double> losses_;  // loss of each micro-batch
   Forwarding sink_;
-  std::map<u16, Tensor> activation_;   // by micro-batch: output of the block that ran last forward
+  std::map<u16, Tensor> activation_;   // by micro-batch: output of the block that ran forward last
   std::map<u16, Tensor> gradient_;     // by micro-batch: gradient of the output of the next block to run backward
-  std::map<u16, Tensor> router_load_;  // by micro-batch, from the first block's forward to the first trained one's backward
+  std::map<u16, Tensor> router_load_;  // by micro-batch: load of the experts, from block 0's forward to the first trained block's backward
   std::map<Key, Live> live_;
 };
 

@@ -68,7 +68,7 @@ void LocalGroup::begin(Meeting& meeting, const std::shared_ptr<Moving>& moving) 
 }
 
 void LocalGroup::make_groups(Meeting& meeting) {
-  std::map<int, std::vector<int>> members;  // by color
+  std::map<int, std::vector<int>> members;  // members of each color
   for (size_t r = 0; r < meeting.calls.size(); ++r) members[meeting.calls[r].color].push_back(static_cast<int>(r));
   meeting.places.resize(meeting.calls.size());
   for (const auto& [color, ranks] : members) {

@@ -43,7 +43,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   struct Meeting {
     Clock::time_point since = Clock::now();
     std::vector<Call> calls;
-    std::vector<std::optional<Event>> events;  // of the members that have called
+    std::vector<std::optional<Event>> events;  // events of the members that have called
     std::vector<Place> places;                 // results, if it is a split
     std::vector<int> missing() const;
   };
@@ -63,7 +63,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // An operation that all its members have entered.
   struct Moving {
     std::vector<int> members;
-    std::vector<Event> events;  // by the order of `members`
+    std::vector<Event> events;  // in the order of `members`
   };
   struct Failure {
     std::string op;
@@ -82,7 +82,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void move(const std::shared_ptr<Moving>& moving, std::vector<Transfer> transfers);
   void finish(const std::shared_ptr<Moving>& moving, const std::exception_ptr& wrong);
 
-  // local_group_failures.cc
+  // The functions below are defined in local_group_failures.cc.
   std::vector<int> gone_among(const std::vector<int>& ranks) const;
   std::optional<std::string> late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                         Clock::time_point now, Clock::time_point& next) const;
@@ -96,8 +96,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   const GroupNames names_;
   mutable std::mutex mutex_;           // guards all members below
   std::vector<bool> gone_;             // members that have left
-  std::optional<std::string> broken_;  // why the group is broken
-  std::vector<i64> called_;            // by member: number of collectives called
+  std::optional<std::string> broken_;  // the reason why the group is broken; empty if it works
+  std::vector<i64> called_;            // number of collectives that each member has called
   i64 begun_ = 0;                      // number of collectives that all members have entered
   std::deque<std::shared_ptr<Meeting>> meetings_;
   std::map<Address, std::deque<Message>> messages_;  // the messages of one address are either all sends or all receives

@@ -93,7 +93,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   };
   struct Staging;  // a member's area of shared memory
 
-  // process_group.cc
+  // These functions are defined in process_group.cc.
   bool advance_collective();
   bool begin();
   void finish();
@@ -103,7 +103,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<int> missing_at(const Operation& op) const;
   void tell_others(ProcessLetter letter);
   int tag() const { return static_cast<int>(number_ % Wire::kTags); }
-  // process_exchange.cc
+  // These functions are defined in process_exchange.cc.
   Staging staging(int member) const;
   bool is_near(int member) const;
   std::vector<int> slow_readers() const;
@@ -112,11 +112,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<int> lacking();
   void collect();
   void reduce();
-  // process_messages.cc
+  // These functions are defined in process_messages.cc.
   bool advance_messages();
   void take(const Address& from, const Offer& offer, const Awaited& awaited);
   void taken(int from, i64 serial, i64 awaited_bytes);
-  // process_failures.cc
+  // These functions are defined in process_failures.cc.
   bool refuses(const std::string& op, const Event& event) const;
   void break_up(const std::string& cause);
   i64 end_of_running() const;
@@ -143,17 +143,17 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::deque<Operation> queue_;
   std::optional<Running> running_;
   i64 calls_ = 0, exchanges_ = 0;                                 // number of calls made; number of exchanges taken part in
-  std::map<i64, std::vector<std::optional<ComingCall>>> coming_;  // by number of the collective, then by member
-  std::vector<i64> came_;                                         // by member: number of its calls
+  std::map<i64, std::vector<std::optional<ComingCall>>> coming_;  // calls of pending collectives, by number and member
+  std::vector<i64> came_;                                         // number of calls that each member has made
   i64 offers_ = 0;
-  std::map<i64, Offered> offered_;  // by serial number
+  std::map<i64, Offered> offered_;  // sends that wait for their receiver, by serial number
   std::map<Address, std::deque<Offer>> offers_to_me_;
   std::map<Address, std::deque<Awaited>> awaited_;
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
-  std::vector<bool> left_;                 // by member
-  std::map<int, std::string> lost_;        // by member: how its process ended
-  std::vector<std::optional<i64>> stops_;  // by member: the first exchange in which it does not take part
+  std::vector<bool> left_;                 // members that have left
+  std::map<int, std::string> lost_;        // how a member's process ended, if it did
+  std::vector<std::optional<i64>> stops_;  // for each member, the first exchange in which it takes no part
   std::optional<Event> leaving_;
   bool has_left_ = false;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

@@ -80,13 +80,13 @@ class ProcessWorld {
   std::unique_ptr<Wire> wire_;
   const double timeout_s_;
   std::vector<Clock::time_point> last_heard_;
-  std::map<int, std::string> gone_;  // by rank: how its process ended
+  std::map<int, std::string> gone_;  // ranks whose processes ended, and how
   std::vector<i64> silent_;          // ranks that are not waited for any more
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
-  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;  // by group number: letters for groups that do not exist here yet
-  std::map<int, i64> early_bytes_;                                   // by sender: size of its early letters
+  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;  // letters for groups that do not exist here yet, by group number
+  std::map<int, i64> early_bytes_;                                   // size of each sender's early letters
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false, has_failed_ = false;
   int idle_ = 0;

@@ -34,7 +34,7 @@ void GpuLanes::begin(const List& list) {
   r.list = &list;
   while (r.moments.size() < list.size()) r.moments.push_back(std::make_unique<Moment>(work_.device));
   r.begin.record(*queue(Lane::compute));
-  r.begin.wait();  // so that the GPU's and the CPU's times begin together
+  r.begin.wait();  // makes the GPU's and the CPU's times begin together
   r.began = Clock::now();
 }
 

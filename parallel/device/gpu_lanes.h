@@ -37,7 +37,7 @@ class GpuLanes final : public Lanes {
     const GpuEvent begin, end;
     bool queued = false;      // all of it is on the queue: begin and end are events there
     bool ends_later = false;  // it ends on the queue, later than the CPU's part: `end` is an event there
-    double begin_us = 0;      // when the CPU began it
+    double begin_us = 0;      // time at which the CPU began it
   };
 
   // The events of one run of a list.

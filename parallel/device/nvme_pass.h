@@ -35,7 +35,7 @@ class NvmePass {
   const Allocation memory_;
   const size_t buffers_, half_;                                 // number of buffers; half of it
   size_t next_ = 0;                                             // pieces fetched so far, which decides the next buffer
-  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // by half: when the copies out of it are done
+  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // for each half: set when the copies out of it are done
 };
 
 }  // namespace spillway::parallel

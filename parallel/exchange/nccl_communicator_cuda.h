@@ -33,7 +33,7 @@ class NcclCommunicator {
     int rank = 0, ranks = 1;
     Device gpu;
     double timeout_s = 60;
-    std::string members;  // how errors call the members, such as "data-parallel ranks"
+    std::string members;  // name of the members in errors, such as "data-parallel ranks"
     double abort_s = kNcclAbort_s;
     NcclStuck stuck;  // may be empty: the GPU is then left as it is
   };

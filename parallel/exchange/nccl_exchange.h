@@ -20,7 +20,7 @@ std::string nccl_problem();
 std::string nccl_version();
 /// A rank's result of a trial exchange.
 struct NcclTrial {
-  std::string problem;  // why the bytes did not arrive as they were sent; empty if they did
+  std::string problem;  // reason why the bytes did not arrive intact; empty if they did
   // GPU memory that NCCL allocated: for a communicator of all ranks that uses all-gather, and for each pair of ranks that send to each
   // other.
   i64 communicator_bytes = 0, pair_bytes = 0;

@@ -49,7 +49,7 @@ struct Group {
   std::vector<Segment> segments;  // in ascending order of their offsets
   std::vector<u16> buckets;
   i64 elems = 0;          // a multiple of the tile size
-  std::vector<u16> uses;  // the blocks that use it, in order; use u is uses[u]
+  std::vector<u16> uses;  // the blocks that use it, in order; use number u is by block uses[u]
   bool frozen = false;
   bool statistics = false;
   bool by_parameter = false;  // each parameter is stepped as a whole
@@ -61,7 +61,7 @@ struct Group {
   bool held() const { return elems > 0; }
 };
 
-/// A group as one block uses it.
+/// One use of a group by a block.
 struct GroupUse {
   u16 group = 0;
   u8 use = 0;
@@ -70,14 +70,14 @@ struct GroupUse {
 struct Layout {
   std::vector<Bucket> buckets;
   std::vector<Group> groups;
-  std::vector<std::vector<GroupUse>> blocks;              // by block
-  std::vector<bool> backward_reads_weights;               // by block, as its module says: its backward reads the weights
-  std::vector<bool> weight_gradients_read_weights;        // by block: its BackwardWeight reads the weights
-  std::vector<std::pair<u16, size_t>> parameter_segment;  // by parameter: group, index of its segment
+  std::vector<std::vector<GroupUse>> blocks;              // the groups that each block uses
+  std::vector<bool> backward_reads_weights;               // for each block: its backward reads the weights, as its module says
+  std::vector<bool> weight_gradients_read_weights;        // for each block: its BackwardWeight reads the weights
+  std::vector<std::pair<u16, size_t>> parameter_segment;  // for each parameter: its group, and the index of its segment there
   u16 first_trained_block = 0;                            // blocks before it have no backward
   u16 rank = 0;                                           // the pipeline rank whose layout it is
-  std::vector<u16> rank_of;                               // by block: its pipeline rank
-  std::vector<i64> model_tiles;                           // by group: its tiles in the whole model, whether held here or not
+  std::vector<u16> rank_of;                               // pipeline rank of each block
+  std::vector<i64> model_tiles;                           // tiles of each group in the whole model, whether held here or not
 
   bool here(u16 block) const { return rank_of[block] == rank; }
   bool has_last_block() const { return rank_of.back() == rank; }

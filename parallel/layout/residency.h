@@ -5,7 +5,7 @@
 
 namespace spillway::parallel {
 
-/// Where a group's weights, or its gradient accumulators, are stored.
+/// States where a group's weights, or its gradient accumulators, are stored.
 struct Residence {
   Tier tier = Tier::device;
   bool split = false;   // sharded: each rank stores its part only

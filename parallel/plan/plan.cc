@@ -315,7 +315,7 @@ void choose_staying_blocks(PlanRequest& r) {
   };
   const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
   const i64 all = r.scheduling.micro_batches;
-  const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // micro-batches between the first and the last are alike
+  const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // the micro-batches between first and last need the same
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
   while (blocks < most) {  // slab_bytes() does not decrease as blocks are added

@@ -23,7 +23,7 @@ using DryRuns = std::map<std::string, i64>;
 
 struct PlanRequest {
   const nn::Sequential* model = nullptr;
-  Layout layout;  // of the whole model
+  Layout layout;  // layout of the whole model
   Placement placement;
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
@@ -54,8 +54,8 @@ struct Plan {
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1, cache_positions = 0;
-  std::vector<BlockOutput> outputs;  // by block; empty unless block outputs go to other pipeline ranks
-  std::vector<i64> live;             // by block, when training: most micro-batches whose activations it holds at once
+  std::vector<BlockOutput> outputs;  // output of each block; empty unless some go to other pipeline ranks
+  std::vector<i64> live;             // for each block, if training: most micro-batches whose activations it holds at once
   Program train, forward;
   std::optional<Program> train_when_clipping;  // with adaptive overlap: replaces `train` while clipping is frequent
   i64 logits_bytes = 0;  // when training: logits of a micro-batch that the last block keeps or recomputes; 0: never recomputed
@@ -72,8 +72,8 @@ struct Plan {
   i64 whole_bytes = 0;                            // host memory for the step direction of the largest parameter that is stepped as a whole
   i64 whole_gpu_bytes = 0;                        // GPU memory for the matrix products of such a step, when the rule steps matrices
   i64 chunk_tiles = 0;                            // tiles in a staging buffer, and in a buffer of the checkpoint queue
-  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // checkpoint queue, when training
-  offload::StoreDescription store;                // of the data on nvme; the session fills in folders and run id
+  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // checkpoint queue, if training
+  offload::StoreDescription store;                // describes the data on nvme; the session fills in folders and run id
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 

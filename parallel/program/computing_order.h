@@ -10,7 +10,7 @@
 
 namespace spillway::parallel {
 
-/// One computing instruction before memory is planned.
+/// The computing of one instruction, before its memory is planned.
 struct Compute {
   Op op = Op::Forward;
   u16 block = 0, micro_batch = 0;
@@ -54,9 +54,9 @@ class ComputingOrder {
 
   const size_t prefetch_;
   std::vector<Compute> order_;
-  std::vector<double> ends_;    // by position: when it ends, in the schedule's time
-  std::vector<size_t> run_of_;  // by position
-  std::vector<i64> run_begin_;  // by run: its first position
+  std::vector<double> ends_;    // end of each position, in the schedule's time
+  std::vector<size_t> run_of_;  // run to which each position belongs
+  std::vector<i64> run_begin_;  // first position of each run
   std::vector<std::vector<Message>> received_at_;
 };
 

@@ -330,7 +330,7 @@ class Generator {
   ActivationMoves activations_;
   MessageMoves messages_;
   u32 last_compute_ = 0;
-  std::map<u16, size_t> finished_uses_;  // by group: how many of its uses are finished on this rank
+  std::map<u16, size_t> finished_uses_;  // number of each group's uses that are finished on this rank
   std::deque<Summed> summed_;
   // Groups stepped inside the backward whose new weights are not gathered yet, and their last Steps.
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;

@@ -32,8 +32,8 @@ class WeightMoves {
 
   ListBuilder& list_;
   SlabPlan& slab_;
-  std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups, by position
-  std::map<u16, Slot> slots_;                            // where the group's weights lie now
+  std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups to fetch and to release at each position
+  std::map<u16, Slot> slots_;                            // slots in which groups' weights lie now
   std::map<u16, u32> fetched_, released_;                // the group's last Fetch (or Gather) and Release
   std::map<u16, std::vector<u32>> ready_;
 };
@@ -67,7 +67,7 @@ class GradientMoves {
   std::vector<u32> evictions() const;
 
  private:
-  using Key = std::pair<u16, u8>;  // group, use
+  using Key = std::pair<u16, u8>;  // (group, use)
   void fetch(Key key);
   void exchange(const GroupUse& use, u32 after);
   void accumulate(Key key);
@@ -81,7 +81,7 @@ class GradientMoves {
   ListBuilder& list_;
   const ComputingOrder& order_;
   SlabPlan& slab_;
-  std::map<Key, Slot> slots_;   // where the accumulator lies now
+  std::map<Key, Slot> slots_;   // slots in which accumulators lie now
   std::map<Key, Slot> before_;  // the sum over the earlier micro-batches, if each is summed over the ranks
   std::map<Key, u32> fetched_, evicted_;
   std::map<Key, u32> summed_;  // the instruction after which it is summed over micro-batches and ranks
@@ -114,7 +114,7 @@ class ActivationMoves {
   void computed(const Compute& c, u32 done);
 
  private:
-  using Key = std::pair<u16, u16>;  // block, micro-batch
+  using Key = std::pair<u16, u16>;  // (block, micro-batch)
   bool spills(u16 block) const { return policy(block).tier != Tier::device && list_.scheduling.spilled_bytes.at(block) > 0; }
 
   ListBuilder& list_;

@@ -103,8 +103,8 @@ struct Instruction {
 
 using List = std::vector<Instruction>;
 
-/// Which Steps of a step's update wait for the next head: none; those of the deferred groups (GroupResidency::deferred); or all, if the
-/// update was clipped, so that what was stepped inside the backward is discarded.
+/// States which Steps of a step's update wait for the next head: none; those of the deferred groups (GroupResidency::deferred); or all, if
+/// the update was clipped, so that what was stepped inside the backward is discarded.
 enum class Waiting : u8 { nothing, deferred, all };
 
 struct Program {
@@ -147,8 +147,8 @@ std::string to_text(const List& list);
 /// Bytes a list reads from and writes to each tier.
 struct TierBytes {
   std::array<i64, offload::kTiers> read{}, written{};
-  i64 exchanged = 0;  // between data-parallel ranks
-  i64 sent = 0;       // to other pipeline ranks
+  i64 exchanged = 0;  // bytes that cross data-parallel ranks
+  i64 sent = 0;       // bytes sent to other pipeline ranks
 
   TierBytes& operator+=(const TierBytes& more);
   TierBytes& operator-=(const TierBytes& less);

@@ -16,9 +16,9 @@ constexpr int kResources = 5;
 std::string_view to_string(Resource resource);
 
 struct Account {
-  double seconds = 0;                      // of the whole list
-  std::array<double, kLanes> busy_s{};     // by lane
-  std::array<double, kLanes> awaited_s{};  // by lane: time that the compute lane was idle, waiting for it
+  double seconds = 0;                      // time of the whole list
+  std::array<double, kLanes> busy_s{};     // busy time of each lane
+  std::array<double, kLanes> awaited_s{};  // time that the compute lane was idle, waiting for each lane
   /// Time of the critical path by kind of work: of the chain of instructions, each of which waited for the one before, that ends the list.
   /// The sum is the time of the list.
   std::array<double, kResources> chain_s{};

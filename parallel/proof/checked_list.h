@@ -11,7 +11,7 @@ namespace spillway::parallel {
 
 struct CheckedList {
   ListWalk walk;
-  Waiting waiting;  // which Steps of the previous update this list does
+  Waiting waiting;  // the Steps of the previous update that this list does
   bool tail;        // a tail does all Steps of this step's own update, or none
   bool speculates;  // a head under overlap backward
   const Layout& layout;

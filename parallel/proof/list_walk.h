@@ -55,8 +55,8 @@ class ListWalk {
   std::vector<std::pair<Slot, Content>> holds_;
   std::array<i64, kLanes> last_in_lane_{};
   const std::array<i64, kSlabs> slab_bytes_;
-  std::vector<std::array<u32, kLanes>> clock_;  // by instruction: how many instructions of each lane are done before it starts
-  std::vector<u32> place_;                      // by instruction: its position in its lane
+  std::vector<std::array<u32, kLanes>> clock_;  // for each instruction: how many of each lane are done before it starts
+  std::vector<u32> place_;                      // position of each instruction in its lane
   std::array<u32, kLanes> count_{};
   std::vector<Use> uses_;
 };

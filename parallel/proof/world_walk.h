@@ -40,7 +40,7 @@ class WorldWalk {
     std::vector<char> done;
     std::array<std::vector<u32>, kLanes> lanes;
     std::array<size_t, kLanes> next{};
-    std::array<bool, kLanes> under_way{};  // by lane: the instruction at `next` is in progress
+    std::array<bool, kLanes> under_way{};  // for each lane: the instruction at `next` is in progress
   };
   std::vector<Place> with_receiver(Place sender, const Instruction& send) const;
   u16 pipeline_rank(size_t world) const { return static_cast<u16>(mesh_->pipeline_rank(static_cast<int>(world))); }

@@ -28,7 +28,7 @@ class Numbers {
   Workplace& work_;
   std::vector<std::span<double>> square_sums_;  // when training, by group and tile; those of all ranks after agree()
   std::span<double> told_;                      // buffer in which the ranks' numbers are exchanged
-  double loss_sum_ = 0;                         // of all ranks after agree()
+  double loss_sum_ = 0;                         // loss of all ranks after agree()
   bool own_loss_finite_ = true;
 };
 

@@ -95,7 +95,7 @@ class Rank {
   // These members belong to the step that is running, or to the last one.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  Waiting waiting_ = Waiting::nothing;  // which Steps of the last step's update are still to be done
+  Waiting waiting_ = Waiting::nothing;  // the Steps of the last step's update that are still to be done
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;

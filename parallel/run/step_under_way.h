@@ -14,12 +14,12 @@ namespace spillway::parallel {
 /// Result of one optimizer step.
 struct StepResult {
   double loss = 0;       // mean over all targets that contribute to the loss, before the update
-  double grad_norm = 0;  // before clipping, of the unscaled gradients
+  double grad_norm = 0;  // norm of the unscaled gradients, before clipping
   double loss_scale = 1;
   i64 counted_targets = 0;      // targets that contribute to the loss, of all ranks
   i64 data_tokens = 0;          // tokens trained on, without padding, of all ranks
   bool skipped = false;         // the norm was not finite, so there was no update
-  bool own_loss_finite = true;  // of this rank's samples, if it computes their loss
+  bool own_loss_finite = true;  // the loss of this rank's samples is finite, if it computes one
   /// If skipped: ids, ascending, of this pipeline rank's parameters with gradient tiles that are not finite. The backward reaches the
   /// parameter with the highest id first.
   std::vector<u32> not_finite;
@@ -57,7 +57,7 @@ struct StepUnderWay {
   StepBatch batch;
   StepSettings settings;
   Steps steps = Steps::alone;
-  UpdateUnderWay own;       // this step's
+  UpdateUnderWay own;       // this step's update
   UpdateUnderWay deferred;  // the previous step's update, if some of it was deferred
 
   const UpdateUnderWay& of(const Instruction& i) const { return i.deferred ? deferred : own; }

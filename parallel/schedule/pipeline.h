@@ -12,14 +12,14 @@ struct Pipeline {
   int rank = 0, ranks = 1;
   ScheduleKind kind = ScheduleKind::one_forward_one_backward;
   i64 chunks = 1;                         // number of stages that a rank holds
-  std::vector<u16> begins;                // by stage, its first block; empty: stages get equal numbers of blocks
+  std::vector<u16> begins;                // first block of each stage; empty: stages get equal numbers of blocks
   std::shared_ptr<const Schedule> table;  // an executable schedule read from a file; replaces the one of `kind`
 };
 
 struct Stages {
   Schedule schedule;         // contains no idle slots
-  std::vector<u16> begins;   // by stage, its first block; the last entry is the number of blocks
-  std::vector<u16> rank_of;  // by block, the rank that holds it
+  std::vector<u16> begins;   // first block of each stage, and at the end the number of blocks
+  std::vector<u16> rank_of;  // the rank that holds each block
 
   u16 first(u16 stage) const { return begins[stage]; }
   u16 end(u16 stage) const { return begins[stage + 1u]; }

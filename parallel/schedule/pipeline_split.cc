@@ -42,7 +42,7 @@ class Splitter {
   // where each stage begins.
   template <class Cost, class Together>
   double solve(const Cost& cost, const Together& together) {
-    std::vector<double> least(blocks_ + 1, kNever);  // by b: the first b blocks in s stages
+    std::vector<double> least(blocks_ + 1, kNever);  // least cost of the first b blocks in s stages
     least[0] = 0;
     begin_.assign(stages_, std::vector<size_t>(blocks_ + 1, 0));
     for (size_t s = 0; s < stages_; ++s) {
@@ -68,8 +68,8 @@ class Splitter {
   const size_t blocks_, stages_;
   const i64 stage_bytes_;
   std::vector<double> seconds_{0};
-  std::vector<i64> bytes_{0};               // by block: sum over the blocks before it
-  std::vector<std::vector<size_t>> begin_;  // by stage and by the block before which it ends
+  std::vector<i64> bytes_{0};               // sum over the blocks before each block
+  std::vector<std::vector<size_t>> begin_;  // where a stage begins, by stage and by the block before which it ends
 };
 
 }  // namespace

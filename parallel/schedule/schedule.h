@@ -37,8 +37,8 @@ constexpr i64 kMostStages = 65536, kMostMicroBatches = 65536;
 struct Schedule {
   std::string name;  // the generator's name, or the file that it was read from
   i32 micro_batches = 0;
-  std::vector<u16> rank_of;       // by stage
-  std::vector<ScheduleRow> rows;  // by rank
+  std::vector<u16> rank_of;       // the rank that holds each stage
+  std::vector<ScheduleRow> rows;  // one row for each rank
 
   i32 ranks() const { return static_cast<i32>(rows.size()); }
   i32 stages() const { return static_cast<i32>(rank_of.size()); }

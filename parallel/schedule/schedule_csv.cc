@@ -130,7 +130,7 @@ class Parser {
   static constexpr i32 kNobody = -1;
   std::string_view text_;
   Schedule schedule_;
-  std::vector<i32> holders_;  // by stage
+  std::vector<i32> holders_;  // the rank that holds each stage
   i64 cell_ = 0, actions_ = 0;
 };
 

@@ -13,7 +13,7 @@ constexpr double kLeastCost = 1e-9, kMostCost = 1e9;
 /// Costs of one stage in any unit of time. By default every action takes one slot, as in the tables of torch.distributed.pipelining.
 struct StageCosts {
   double forward = 1, backward = 1, backward_input = 1, backward_weight = 1;
-  double of(ActionKind kind) const;  // 0 for idle
+  double of(ActionKind kind) const;  // cost of an action; 0 for idle
   bool operator==(const StageCosts&) const = default;
 };
 
@@ -41,7 +41,7 @@ struct RankTimes {
 };
 
 struct ScheduleTimes {
-  std::vector<std::vector<ActionTime>> actions;  // by row and index as in Schedule::rows; an idle slot takes no time of its own
+  std::vector<std::vector<ActionTime>> actions;  // same indices as Schedule::rows; an idle slot takes no time
   std::vector<RankTimes> ranks;
   double makespan = 0;
   double idle(i64 rank) const { return makespan - ranks[static_cast<size_t>(rank)].busy; }

@@ -121,7 +121,7 @@ bool SocketLink::write_some() {
   message.msg_iov = pieces, message.msg_iovlen = 2;
   const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
-    write_is_closed_ = !will_pass(errno);  // what the other rank has sent is still read before it counts as gone
+    write_is_closed_ = !will_pass(errno);  // data that the other rank has sent is still read before it counts as gone
     return false;
   }
   now.written += sent;

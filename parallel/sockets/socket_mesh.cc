@@ -148,7 +148,7 @@ class Mesh {
   const i64 memory_bytes_;
   const Deadline deadline_ = deadline_in(options_.meeting_s);
   std::vector<Neighbour> neighbours_;
-  std::vector<Way> ways_;  // by rank
+  std::vector<Way> ways_;  // one for each rank before this one
 };
 
 }  // namespace

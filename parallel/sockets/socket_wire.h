@@ -47,12 +47,12 @@ class SocketWire final : public Wire {
 
   const int rank_;
   std::vector<SharedMemory> memories_;
-  std::vector<std::unique_ptr<SocketLink>> links_;  // by rank; null for this rank
-  std::vector<u32> watched_;                        // by rank: the events that epoll watches
-  std::vector<bool> told_;                          // by rank: gone() has returned it
+  std::vector<std::unique_ptr<SocketLink>> links_;  // link to each rank; null for this rank
+  std::vector<u32> watched_;                        // the events that epoll watches for each rank
+  std::vector<bool> told_;                          // ranks that gone() has returned
   Descriptor epoll_;
   Ticket tickets_ = 0;
-  std::unordered_map<Ticket, int> peers_;  // by ticket in progress: the other rank
+  std::unordered_map<Ticket, int> peers_;  // the other rank of each ticket in progress
   std::map<std::pair<Channel, int>, OwnQueues> own_;
   std::unordered_map<Ticket, bool> own_done_;
   std::deque<Letter> letters_;

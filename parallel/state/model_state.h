@@ -19,8 +19,8 @@ namespace spillway::parallel {
 
 class RankExchange;
 
-/// Where a rank's memory comes from, and with which ranks it communicates. The members from `engine` to `durability` are needed only if the
-/// plan uses nvme. The scratch folders must belong to this run and rank only.
+/// States where a rank's memory comes from, and with which ranks it communicates. The members from `engine` to `durability` are needed only
+/// if the plan uses nvme. The scratch folders must belong to this run and rank only.
 struct Resources {
   MemoryPool* device = nullptr;
   MemoryPool* host = nullptr;
@@ -35,7 +35,7 @@ struct Resources {
   bool new_store = false;                  // recover nothing: an existing store is set aside
   int gpu = 0;                             // if a GPU computes: the one whose memory `device` is
   Tf32 tf32;                               // if a GPU computes: its TF32 setting
-  RankExchange* gpu_exchange = nullptr;    // how GPUs exchange directly, if the plan has them do so
+  RankExchange* gpu_exchange = nullptr;    // direct exchange between GPUs, if the plan uses it
 };
 
 class ModelState {

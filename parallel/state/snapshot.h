@@ -44,7 +44,7 @@ class Snapshot {
   /// Cancels an unfinished save: asking for another piece throws there.
   ~Snapshot();
 
-  /// A piece on its way through the queue.
+  /// A copy of a piece on its way through the queue.
   struct Copy {
     /// Copies tile `tile` of the piece into the buffer.
     void put(i64 tile, std::span<const std::byte> weight_tile, std::span<const std::byte> state_tile);
@@ -91,7 +91,7 @@ class Snapshot {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Stage> stages_;  // by piece
+  std::vector<Stage> stages_;  // state of each piece
   std::deque<Copy> queue_;
   size_t left_;          // number of pieces not passed to the save yet
   size_t unwalked_;      // number of pieces that the walk, from the last to the first, has not reached

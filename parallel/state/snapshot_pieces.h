@@ -52,7 +52,7 @@ class SnapshotPieces {
   ModelState& state_;
   const u64 generation_;
   std::vector<Piece> pieces_;
-  std::vector<size_t> first_;  // by bucket: number of its first piece
+  std::vector<size_t> first_;  // number of each bucket's first piece
 };
 
 }  // namespace spillway::parallel

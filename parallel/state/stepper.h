@@ -30,7 +30,7 @@ struct Update {
   optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the rule in the state format
   double learning_rate = 0;                                                            // replaces the one in the settings
   std::vector<OwnRates> own_rates;                                                     // for parameters with rates of their own
-  std::vector<u16> own_rates_of;  // by parameter: number of its entry in own_rates, from 1; 0, or no entry: none
+  std::vector<u16> own_rates_of;  // for each parameter: its entry in own_rates, from 1; 0, or no entry: none
   i64 t = 1;                      // number of this applied update, from 1
   double gradient_scale = 1;      // clip factor / loss scale
   double average_decay = 0;       // decay of the weight average, if the format has one
