@@ -44,7 +44,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     Clock::time_point since = Clock::now();
     std::vector<Call> calls;
     std::vector<std::optional<Event>> events;  // events of the members that have called
-    std::vector<Place> places;                 // results, if it is a split
+    std::vector<Place> places;                 // the members' new groups, if the collective is a split
     std::vector<int> missing() const;
   };
   // A send or a receive that waits for its counterpart.
@@ -63,7 +63,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // An operation that all its members have entered.
   struct Moving {
     std::vector<int> members;
-    std::vector<Event> events;  // in the order of `members`
+    std::vector<Event> events;  // the members' events, in the order of `members`
   };
   struct Failure {
     std::string op;

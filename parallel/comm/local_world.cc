@@ -8,7 +8,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr double kLongestTimeout_s = 1e8;                   // more would overflow the clock
+constexpr double kLongestTimeout_s = 1e8;                   // a longer time-out would overflow the clock
 constexpr Clock::duration kLate = std::chrono::seconds(1);  // delay of this thread that even a busy machine does not cause
 
 Clock::duration timeout_of(const LocalOptions& options) {

@@ -41,7 +41,7 @@ std::vector<Piece> cut(const std::vector<Transfer>& transfers) {
 
 struct Movers::Job {
   std::vector<Transfer> transfers;
-  std::vector<Stores> stores;  // one for each transfer
+  std::vector<Stores> stores;  // how each transfer writes its results
   std::vector<Piece> pieces;
   std::function<void()> done;
   size_t next = 0;  // the next piece to be taken; guarded by the mutex

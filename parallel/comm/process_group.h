@@ -21,7 +21,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   int rank() const { return rank_; }  // rank() and size() may be called from any thread
   int size() const { return names_.size(); }
 
-  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // called before the event is set
+  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // receives the new group, before the event of a split is set
   void call(Call call, Event event, Split split = {});
   void send(std::span<const std::byte> bytes, int to, int tag, Event event);
   void receive(std::span<std::byte> bytes, int from, int tag, Event event);

@@ -61,7 +61,7 @@ void ProcessGroup::take(const Address& from, const Offer& offer, const Awaited& 
 
 void ProcessGroup::taken(int from, i64 serial, i64 awaited_bytes) {
   const auto found = offered_.find(serial);
-  if (found == offered_.end()) return;  // it has failed in the meantime
+  if (found == offered_.end()) return;  // the send has failed in the meantime
   if (found->second.to.peer != from) impossible("a message taken by whom it is not for");
   Offered offered = found->second;
   offered_.erase(found);

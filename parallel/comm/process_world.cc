@@ -126,7 +126,7 @@ void ProcessWorld::refuse_until_closed() {
     lock.unlock();
     for (const auto& command : commands) try {
         command();
-      } catch (...) {  // its event has the error
+      } catch (...) {  // the command's event has the error
       }
     lock.lock();
   }
@@ -207,7 +207,7 @@ void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
 
 bool ProcessWorld::advance_groups() {
   bool moved = false;
-  std::vector<std::shared_ptr<ProcessGroup>> groups;  // copied, since a step may add a group
+  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a copy, since advancing may add a group
   for (const auto& [number, group] : groups_) groups.push_back(group);
   for (const auto& group : groups) moved |= group->advance();
   std::erase_if(groups_, [&](const auto& entry) {

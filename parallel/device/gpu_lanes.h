@@ -35,9 +35,9 @@ class GpuLanes final : public Lanes {
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;
-    bool queued = false;      // all of it is on the queue: begin and end are events there
-    bool ends_later = false;  // it ends on the queue, later than the CPU's part: `end` is an event there
-    double begin_us = 0;      // time at which the CPU began it
+    bool queued = false;      // the whole instruction is on the queue: begin and end are events there
+    bool ends_later = false;  // the instruction ends on the queue, after the CPU's part: `end` is an event there
+    double begin_us = 0;      // time at which the CPU began the instruction
   };
 
   // The events of one run of a list.

@@ -23,7 +23,7 @@ class NvmePass {
  private:
   struct Piece {
     TileRange tiles;
-    i64 begin = 0;  // offset in the bytes of all pieces
+    i64 begin = 0;  // offset of this piece in the bytes of all pieces
     std::span<std::byte> buffer;
   };
   std::vector<Piece> pieces(const offload::Blob& blob, TileRange tiles, size_t first) const;
@@ -33,7 +33,7 @@ class NvmePass {
   const Plan& plan_;
   ModelState& state_;
   const Allocation memory_;
-  const size_t buffers_, half_;                                 // number of buffers; half of it
+  const size_t buffers_, half_;                                 // number of buffers, and half of that number
   size_t next_ = 0;                                             // pieces fetched so far, which decides the next buffer
   std::array<Event, 2> emptied_{Event::done(), Event::done()};  // for each half: set when the copies out of it are done
 };

@@ -14,8 +14,8 @@ struct RankStreams {
   Stream compute;  // for blocks and for work on their gradients
   Stream inputs;   // allocates device memory for micro-batches
   Stream made;     // allocates CPU-writable memory for making micro-batches; on a CPU the same as `inputs`
-  Stream step;     // for Steps while nothing else runs
-  // For Steps that run beside computing: on a CPU a single thread, so that the others stay with the compute lane.
+  Stream step;     // for optimizer Steps while nothing else runs
+  // For optimizer Steps that run beside computing: on a CPU a single thread, so that the others stay with the compute lane.
   Stream step_beside;
 };
 

@@ -82,7 +82,7 @@ class NcclCommunicator {
 
   const Place place_;
   mutable std::mutex calling_;  // guards NCCL calls for this communicator
-  ncclComm_t comm_ = nullptr;   // null once it is given up
+  ncclComm_t comm_ = nullptr;   // null once the communicator is given up
   std::thread aborting_;
 };
 

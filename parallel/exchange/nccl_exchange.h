@@ -33,8 +33,8 @@ struct NcclOptions {
   int gpu = 0;
   double timeout_s = 60;                   // for what NCCL itself does, once all ranks have arrived
   MemoryPool* device = nullptr;            // provides the planned memory
-  Communicator* data_ranks = nullptr;      // null if there is only one
-  Communicator* pipeline_ranks = nullptr;  // null if there is only one
+  Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
+  Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
   // Called if NCCL does not release a GPU within abort_s after an error. Anything that waits for that GPU then waits forever, so the
   // process should end immediately. May be empty.
   std::function<void(const std::string& why)> stuck = {};

@@ -33,7 +33,7 @@ constexpr i64 kSegmentAlignElems = 64;
 struct Segment {
   u32 parameter = 0;
   i64 begin = 0, elems = 0;       // place in the group's flat layout, in elements; for quantized parameters in stored words
-  bool decay = false;             // weight decay applies
+  bool decay = false;             // weight decay applies to this parameter
   optim::Matrices matrices = {};  // for parameters of two or more dimensions that are stepped as a whole
 };
 
@@ -46,13 +46,13 @@ struct Bucket {
 
 struct Group {
   u16 id = 0, owner_block = 0;
-  std::vector<Segment> segments;  // in ascending order of their offsets
+  std::vector<Segment> segments;  // parameters in ascending order of their offsets
   std::vector<u16> buckets;
-  i64 elems = 0;          // a multiple of the tile size
+  i64 elems = 0;          // size with padding, a multiple of the tile size
   std::vector<u16> uses;  // the blocks that use it, in order; use number u is by block uses[u]
   bool frozen = false;
   bool statistics = false;
-  bool by_parameter = false;  // each parameter is stepped as a whole
+  bool by_parameter = false;  // each parameter of the group is stepped as a whole
   i64 factors = 0;            // under Adafactor: row and column factors that a tile of its state holds, at least
   /// Returns the parameter that one of the group's buckets holds. Only for groups that are stepped by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
@@ -94,7 +94,7 @@ struct Layout {
 };
 
 struct LayoutOptions {
-  bool decay_all = false;  // decay one-dimensional parameters too
+  bool decay_all = false;  // apply weight decay to one-dimensional parameters too
   optim::Rule rule = optim::Rule::adamw;
   i64 max_bucket_elems = kMaxBucketElems;
 };

@@ -77,7 +77,7 @@ struct Scheduling {
   /// By block: size of its output for one micro-batch that goes to another pipeline rank (filled in by make_plan).
   std::vector<i64> output_bytes;
 
-  /// Returns how many micro-batches are between their forward and backward of a block at once, with one pipeline rank.
+  /// Returns the most micro-batches that a block has run forward but not yet backward at one time, with one pipeline rank.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
   /// Returns true if each micro-batch's gradients are summed over the ranks and these sums are added up over the micro-batches. Otherwise
   /// each rank adds up its micro-batches first.

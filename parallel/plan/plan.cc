@@ -301,7 +301,7 @@ void size_activations(Plan& plan, const Request& r) {
 }
 
 // Chooses how many blocks' gradients stay in their slots until their Steps: as many as fit in the memory that is needed anyway, whatever
-// the overlap. Deferred Steps delay weights that are fetched into these slots, so when Steps are deferred at most two blocks stay: the
+// the overlap. Deferred Steps delay data that is fetched into these slots, so when Steps are deferred at most two blocks stay: the
 // first fetched weights wait for the Steps of these two in any case.
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;

@@ -60,7 +60,7 @@ struct Plan {
   std::optional<Program> train_when_clipping;  // with adaptive overlap: replaces `train` while clipping is frequent
   i64 logits_bytes = 0;  // when training: logits of a micro-batch that the last block keeps or recomputes; 0: never recomputed
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
-  i64 cache_bytes = 0;                                // the key/value cache
+  i64 cache_bytes = 0;                                // size of the key/value cache
   i64 tile_sums = 0;                                  // number of sums of squares: one for each tile of the model
   i64 norm_bytes = 0;                                 // host memory when training: the sums, and the numbers that ranks exchange
   i64 sums_bytes = 0;                                 // with a GPU, on either side: the sums, and one loss per micro-batch
@@ -68,11 +68,11 @@ struct Plan {
   bool gpu_to_gpu = false;                            // as requested, if there is a GPU and there are other ranks
   i64 pass_bytes = 0;                                 // each of a lane's two buffers in host memory between the GPU and other ranks
   i64 exchange_bytes = 0;                             // the GPU's one exchange buffer, if GPUs exchange directly
-  i64 staging_buffer_bytes = 0, staging_buffers = 0;  // 0 if nothing is staged
+  i64 staging_buffer_bytes = 0, staging_buffers = 0;  // buffers of the staging ring; 0 if nothing is staged
   i64 whole_bytes = 0;                            // host memory for the step direction of the largest parameter that is stepped as a whole
   i64 whole_gpu_bytes = 0;                        // GPU memory for the matrix products of such a step, when the rule steps matrices
   i64 chunk_tiles = 0;                            // tiles in a staging buffer, and in a buffer of the checkpoint queue
-  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // checkpoint queue, if training
+  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // buffers of the checkpoint queue, if training
   offload::StoreDescription store;                // describes the data on nvme; the session fills in folders and run id
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};

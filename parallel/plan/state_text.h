@@ -1,4 +1,4 @@
-// The name of a plan's row for the optimizer state.
+// Makes the label of the optimizer state in the memory table of a plan.
 #pragma once
 #include <string>
 

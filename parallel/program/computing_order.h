@@ -54,7 +54,7 @@ class ComputingOrder {
 
   const size_t prefetch_;
   std::vector<Compute> order_;
-  std::vector<double> ends_;    // end of each position, in the schedule's time
+  std::vector<double> ends_;    // end time of each position, in the schedule's units
   std::vector<size_t> run_of_;  // run to which each position belongs
   std::vector<i64> run_begin_;  // first position of each run
   std::vector<std::vector<Message>> received_at_;

@@ -96,7 +96,7 @@ struct Instruction {
   std::vector<Slot> weights;    // in computing of a block: the slot of each of its groups, as in Layout::blocks (0 bytes: resident)
   std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of its gradients, likewise
   std::vector<u32> after;       // instructions of the same list that must be done before
-  std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // bytes moved, by tier
+  std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // bytes that the instruction moves, by tier
   i64 exchanged_bytes = 0;                                         // Gather, Exchange: bytes of the whole that crosses the ranks
   i64 sent_bytes = 0;                                              // bytes sent to another pipeline rank
 };

@@ -47,11 +47,11 @@ class GradientRules {
   std::map<Key, u32> evicted_, fetched_, exchanged_;
   std::map<Key, u32> accumulated_;  // added to the earlier micro-batches since its last backward
   std::map<Key, u32> written_;      // the last Backward or BackwardWeight that added to it
-  std::map<Key, u32> given_;        // sent to its owner
+  std::map<Key, u32> given_;        // the instruction that sent a gradient to its owner
   std::map<u16, u32> reduced_;
   std::set<u16> at_rest_;           // groups whose reduced gradient is stored in its tier
   std::set<Key> unadded_;           // uses of tied weights that have not been added by an AddTied
-  std::map<Key, u16> micro_batch_;  // the last micro-batch added
+  std::map<Key, u16> micro_batch_;  // the last micro-batch added to each gradient
 };
 
 }  // namespace spillway::parallel

@@ -118,7 +118,7 @@ class Executor::LaneThread {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> work_;  // null if there is nothing to do
+  std::function<void()> work_;  // the work to do; null if there is none
   bool ends_ = false;           // set only by the thread's last piece of work
   std::thread thread_;
 };

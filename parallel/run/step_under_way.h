@@ -28,7 +28,7 @@ struct StepResult {
 };
 
 struct StepSettings {
-  Update update;  // gradient_scale is filled in by the rank
+  Update update;  // the rank fills in gradient_scale
   double gradient_clipping = 1;
   double loss_scale = 1;  // a power of two, the same on all ranks; gradients are multiplied by it
   RandomKey random;

@@ -127,7 +127,7 @@ class Simulator {
 
   [[noreturn]] void refuse_circle(size_t rank) const {
     std::vector<bool> seen(ranks_.size(), false);
-    while (!seen[rank]) {  // leads to a rank of the circle itself
+    while (!seen[rank]) {  // follows the waits to a rank in the cycle
       seen[rank] = true;
       if (const auto next = waits_on(rank)) rank = *next;
     }

@@ -33,7 +33,7 @@ class Reception {
   struct Visitor {
     Descriptor socket;
     Words words;
-    std::string memo;  // as passed to come_again() or await()
+    std::string memo;  // the memo passed to come_again() or await()
   };
   /// Returns the next visitor with complete words; empty at the deadline.
   std::optional<Visitor> next(Deadline deadline);
@@ -56,7 +56,7 @@ class Reception {
   struct Coming {
     Descriptor socket;
     std::string memo;
-    Deadline until;  // kAwaited for those of await()
+    Deadline until;  // time limit; kAwaited for a connection from await()
     std::string bytes = {};
   };
   static constexpr Deadline kAwaited = Deadline::max();

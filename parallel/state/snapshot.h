@@ -96,7 +96,7 @@ class Snapshot {
   size_t left_;          // number of pieces not passed to the save yet
   size_t unwalked_;      // number of pieces that the walk, from the last to the first, has not reached
   bool passed_ = false;  // the Steps of this generation have gone over everything
-  bool wanted_ = false;  // a Step waits
+  bool wanted_ = false;  // true while a Step waits for a piece
   bool draining_ = false, given_up_ = false, over_ = false;
   double idle_s_ = 0;
   Outcome outcome_;

@@ -27,14 +27,14 @@ struct OwnRates {
 
 /// Everything that one update needs besides the bytes.
 struct Update {
-  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the rule in the state format
-  double learning_rate = 0;                                                            // replaces the one in the settings
-  std::vector<OwnRates> own_rates;                                                     // for parameters with rates of their own
-  std::vector<u16> own_rates_of;  // for each parameter: its entry in own_rates, from 1; 0, or no entry: none
-  i64 t = 1;                      // number of this applied update, from 1
-  double gradient_scale = 1;      // clip factor / loss scale
-  double average_decay = 0;       // decay of the weight average, if the format has one
-  RandomKey random;               // key for the stochastic rounding of bf16 and int8 moments
+  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the state format's rule
+  double learning_rate = 0;                                                            // replaces the learning rate in the settings
+  std::vector<OwnRates> own_rates;  // rates of parameters that do not use the common ones
+  std::vector<u16> own_rates_of;    // for each parameter: its entry in own_rates, from 1; 0, or no entry: none
+  i64 t = 1;                        // number of this applied update, from 1
+  double gradient_scale = 1;        // factor for the gradients: clip factor / loss scale
+  double average_decay = 0;         // decay of the weight average, if the format has one
+  RandomKey random;                 // key for the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };
 
@@ -63,7 +63,7 @@ class Stepper {
   struct Operand {
     offload::Blob* blob = nullptr;  // null for memory that was passed in, or for no data
     i64 tile_bytes = 0;
-    std::span<std::byte> old, next;                      // the same span if updated in place
+    std::span<std::byte> old, next;                      // bytes before and after the update; the same span if updated in place
     bool staged = false, read = false, written = false;  // lies in the ring; is an input; is an output
     std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {
       return all.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
@@ -79,7 +79,7 @@ class Stepper {
   };
   struct Chunk {
     TileRange range;  // tiles within the group
-    u64 from = 0;     // generation that is read
+    u64 from = 0;     // generation that the update reads
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
     Pending reads;  // declared after the lease: these complete before the buffer is returned
