@@ -11,7 +11,7 @@ namespace spillway::parallel {
 
 inline constexpr i64 kSumGroupRanks = 8;
 
-/// How the sum is written: through the caches, or past them if nobody reads the result soon (not allowed if the result is one of its
+/// States how the sum is written: through the caches, or past them if nobody reads the result soon (not allowed if the result is one of its
 /// operands).
 enum class Stores : u8 { cached, past_caches };
 

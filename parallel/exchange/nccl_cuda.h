@@ -31,8 +31,8 @@ struct Nccl {
   decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
-/// Returns NCCL, which is loaded once and never closed. If it is missing, throws Error(usage) with a one-line remedy; the next call tries
-/// again.
+/// Returns the NCCL functions; the library is loaded once and never closed. If it is missing, throws Error(usage) with a one-line remedy,
+/// and the next call tries again.
 const Nccl& nccl();
 /// Loads the first of these libraries that can be opened. Throws Error(usage) as above.
 Nccl open_nccl(const std::vector<std::string>& names);

@@ -31,7 +31,7 @@ class Dispatcher {
   /// Runs every instruction of a list as described at Executor and returns their times, measured on the CPU. An error also makes the other
   /// ranks fail.
   std::vector<Timing> run(const List& list);
-  /// Refers to the earliest run() that has not been ended yet: replaces the times that it returned by the times measured on the device.
+  /// Replaces `timings`, returned by the earliest run() that has not been ended yet, by the times measured on the device.
   void end(std::vector<Timing>& timings) { work_.device.lanes->end(timings); }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace spillway::parallel {
 
-/// Returns the number; -1 if the text is not one.
+/// Parses a number; returns -1 if the text is not one.
 int to_number(const std::string& text);
 /// Returns names such as "rank 3" or "ranks 1, 2".
 std::string rank_names(const std::vector<int>& ranks);

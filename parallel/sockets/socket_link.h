@@ -32,7 +32,7 @@ class SocketLink {
   bool has_to_write() const { return !end_ && !write_is_closed_ && (writing_ || !outbox_.empty() || !sending_.empty()); }
   bool all_posted() const { return end_ || write_is_closed_ || (outbox_.empty() && !(writing_ && writing_->ticket == 0)); }
 
-  /// Why no more data can arrive; empty while the other rank is connected.
+  /// Returns why no more data can arrive; empty while the other rank is connected.
   const std::optional<std::string>& end() const { return end_; }
   /// Returns true if the other rank announced that it leaves, so that its end is not a failure.
   bool said_farewell() const { return said_farewell_; }
