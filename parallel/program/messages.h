@@ -15,7 +15,7 @@ class MessageMoves {
  public:
   MessageMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
-  /// Receives the messages that are due before this position is computed.
+  /// Appends the instructions that receive from other pipeline ranks what must arrive before the computation at this position of the list.
   void receive_due(i64 position);
   /// Returns the slot that holds what the block reads from another rank; an empty slot if it was computed on this rank. Adds to `after` the
   /// instruction that receives it.
