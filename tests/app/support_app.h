@@ -1,4 +1,5 @@
-// What the tests of src/app share: the program in process, scratch folders, and machines made of files.
+// Declares what the tests of src/app share: a way to run the program inside the test process, scratch folders, and fake machines made of
+// files.
 #pragma once
 #include <map>
 #include <string>
@@ -14,15 +15,15 @@ struct Outcome {
   int status = 0;
   std::string out, err;
 };
-/// The whole program in process.
+/// Runs the whole program inside this process, as main() would with `args`, and returns its exit status and what it wrote.
 Outcome run_app(const std::vector<std::string>& args, const Host& host = {});
 
 using test::TemporaryFolder;
 
-/// A machine that is nothing but files and variables.
+/// A fake machine: a folder that stands for "/" (its /proc and /sys files are plain text) and a set of environment variables.
 class FakeHost {
  public:
-  /// 16 GiB, 12 GiB of them available, cores 0-7.
+  /// The machine starts with 16 GiB of memory, 12 GiB of them available, and may use cores 0-7.
   FakeHost();
   FakeHost& file(const std::string& name, const std::string& text);
   FakeHost& env(const std::string& name, const std::string& value);
@@ -33,11 +34,11 @@ class FakeHost {
   std::map<std::string, std::string> env_;
 };
 
-/// Flags through parsing, merging with `config_file` (when not empty) and all checks, on a machine without variables.
+/// Parses flags, merges them with `config_file` (if that is not empty) and runs all checks, on a machine with no environment variables set.
 Settings settings_of(Command command, const std::vector<std::string>& args, const std::string& config_file = "");
 TrainConfig train_config(std::vector<std::string> args);
 
-/// The message of the Error that `call` throws; "no error" when it throws none.
+/// Returns the message of the exception that `call` throws, or "no error" if it throws none.
 template <class Call>
 std::string message_of(Call call) {
   try {

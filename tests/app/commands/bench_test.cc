@@ -1,4 +1,4 @@
-// bench: figures of the loops against clocks and counts of its own where that can be told, and the command around them.
+// Compares the figures of bench's loops with the test's own clocks and counts where possible, and tests the command around them.
 #include "app/commands/bench.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class BenchTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-// Counts what the engine moves.
+// Counts the bytes that the I/O engine moves.
 class CountingSystem final : public offload::SystemCalls {
  public:
   i64 completed(const offload::Transfer& transfer, i64 result) override {
@@ -60,7 +60,7 @@ TEST_F(BenchTest, ALoopsTimeIsItsBestRoundsAndTheSpreadSaysHowFarTheOthersAre) {
   EXPECT_LT(s[0].seconds, 0.04);
   EXPECT_GT(s[0].spread, 1);
   EXPECT_GE(s[1].seconds, 0.001);
-  EXPECT_EQ(calls, 2 + size.rounds);  // one to warm up, one to see how long, one a round
+  EXPECT_EQ(calls, 2 + size.rounds);  // one call to warm up, one to estimate the time, and one per round
 }
 
 TEST_F(BenchTest, RowsOfTheLoops) {
@@ -84,7 +84,7 @@ TEST_F(BenchTest, RowsOfTheLoops) {
   }
 }
 
-// Ranks that are threads, a whole that does not divide evenly.
+// The ranks are threads, and the buffer cannot be divided evenly among them.
 TEST_F(BenchTest, RowsOfTheCommunicator) {
   std::vector<std::vector<BenchRow>> rows(3);
   std::vector<std::thread> ranks;
@@ -113,7 +113,7 @@ TEST_F(BenchTest, DiskMovesWhatItCountsAndLeavesNothing) {
     EXPECT_EQ(rows[0].name, "disk.read");
     EXPECT_EQ(rows[0].path, fs::canonical(folder_.path()).string());
     for (const BenchRow& row : rows) EXPECT_GT(row.value, 1e5) << row.name;
-    // A fill, then five rounds of all pieces read, all written, and half and half.
+    // The file is filled once. Then five rounds read all pieces, write all pieces, and do half of each.
     EXPECT_EQ(system.read, 5 * (24 + 12) * kMiB);
     EXPECT_EQ(system.written, (24 + 5 * (24 + 12)) * kMiB);
     EXPECT_TRUE(fs::is_empty(folder_.path()));

@@ -1,4 +1,4 @@
-// The commands that give a model to others' programs and take theirs: export --format gguf, import. Seconds: 0.5.
+// Tests the commands that exchange models with other programs: export --format gguf, and import. Takes 0.5 s.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -25,7 +25,7 @@ class Exchange : public testing::Test {
     EXPECT_THAT(outcome.err, HasSubstr(why));
     EXPECT_FALSE(fs::exists(at("out"))) << args[1];
   }
-  // A model folder with a tokenizer in it.
+  // Makes a model folder that contains a tokenizer.
   std::string with_tokenizer(const std::string& model, const std::string& tokenizer) const {
     fs::copy(test::data(model), at("model"));
     fs::copy(test::data(fs::path("tokenizer") / tokenizer / "tokenizer.json"), at("model"));
@@ -53,7 +53,7 @@ TEST_F(Exchange, AGgufFileIsOneFile) {
   EXPECT_THAT(bytes, AllOf(HasSubstr("mistral-window-tiny"), HasSubstr("blk.1.ffn_down.weight")));
   const Outcome json = run_app({"export", data("llama-tiny"), "--out", at("json"), "--format", "gguf", "--dtype", "q8_0", "--json"});
   EXPECT_THAT(json.out, HasSubstr("\"tensors\":21,\"files\":1"));
-  // The same weights give the same bytes.
+  // A second export of the same weights gives the same bytes.
   ASSERT_EQ(run_app({"export", data("mistral-window-tiny"), "--out", at("again"), "--format", "gguf"}).status, 0);
   EXPECT_EQ(file_text(at("again/model.gguf")), bytes);
 }
@@ -63,7 +63,7 @@ TEST_F(Exchange, AGgufFileHasTheTokenizerOrSaysThatItCannot) {
           "expected at most 97 tokens, as config.json says, got 600");
 }
 
-// A model that was trained on bytes: llama.cpp gets them as tokens.
+// The model was trained on bytes, without a tokenizer. llama.cpp gets the bytes as tokens.
 TEST_F(Exchange, BytesAreATokenizer) {
   const std::string text = folder_.write("a.txt", std::string(2000, 'x') + std::string(1000, 'y'));
   const Outcome trained = run_app({"train", "--model", "gpt2-tiny", "--data", text, "--steps", "1", "--sequence-length", "16", "--out",

@@ -1,4 +1,4 @@
-// The slurm command: the script it prints, which bash must read and which must carry the flags to train unchanged.
+// Tests the slurm command, which prints a batch script: bash must accept it, and it must pass the flags to train unchanged.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -39,7 +39,7 @@ TEST(SlurmCommand, AsksForWhatWasGiven) {
   }
 }
 
-// Where nobody said how many, a rank's cores are its share of the partition's nodes, as sinfo tells them.
+// If no flag gives the number of cores, a rank gets its share of the cores of the partition's nodes, as sinfo reports them.
 TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
   EXPECT_TRUE(has(slurm({"--ranks", "2"}).out, "is left to Slurm")) << "without sinfo";
   TemporaryFolder folder;
@@ -53,7 +53,7 @@ TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
   ::setenv("PATH", before.c_str(), 1);
 }
 
-// The script with a srun that prints its arguments, one a line.
+// Runs the script with a fake srun that writes its arguments to a file, one a line.
 TEST(SlurmCommand, HandsTrainItsFlagsWordForWord) {
   TemporaryFolder folder;
   const std::string odd = "a b'c\"d$e`f\\g";

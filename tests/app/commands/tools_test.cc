@@ -1,4 +1,4 @@
-// doctor, inspect and tokenize through the whole program.
+// Tests the commands doctor, inspect and tokenize with the whole program.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -24,7 +24,7 @@ std::string whole(const fs::path& path) {
   return text.str();
 }
 
-// One F32 tensor [2, 3] named "w", and metadata.
+// Writes a file with metadata and one F32 tensor "w" of shape [2, 3], and returns its path.
 std::string small_safetensors(const fs::path& path) {
   data::SafetensorsWriter writer(path, {{.name = "w", .dtype = DType::f32, .shape = {2, 3}}}, {{"format", "pt"}});
   const std::vector<float> values(6, 1.5f);
@@ -81,7 +81,7 @@ TEST(Doctor, ReclaimsWhatDeadRunsLeft) {
   EXPECT_FALSE(has(run_app(look, FakeHost().host()).out, "orphan"));
 }
 
-// Of the same name, and with an owner's file of its own.
+// Folders whose names begin like those of runs are left alone, even one with an "owner" file of its own.
 TEST(Doctor, ReclaimsNothingThatNoRunMade) {
   const TemporaryFolder folder;
   folder.write("spillway-0.1.0-linux-x86_64/bin/spillway", "a bundle");
@@ -117,7 +117,7 @@ TEST(Doctor, ReclaimWithoutAPathSaysSo) {
   EXPECT_TRUE(has(outcome.out, "say where with --nvme PATH")) << outcome.out;
 }
 
-// By name, each.
+// Each orphaned folder is listed by name.
 TEST(Doctor, OrphansHaveASizeAndAnAge) {
   const TemporaryFolder folder;
   for (const char* run : {"a", "b"}) offload::ScratchFolder(folder.path(), run).keep();
@@ -217,7 +217,7 @@ TEST(Tokenize, Refusals) {
   EXPECT_EQ(run_app({"tokenize", "--tokenizer", "gpt2", "--data", source, "--out", "x.bin"}).status, 2);
 }
 
-// A path that is none is told what is wanted, never to download anything.
+// A model path that does not exist gets an error that says what was expected; no download is suggested.
 TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   const TemporaryFolder folder;
   const std::string file = folder.write("a.txt", "x");
@@ -238,7 +238,7 @@ TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   EXPECT_TRUE(has(early.err, "saved no checkpoint yet")) << early.err;
 }
 
-// A reader that is gone, or a full disk, is an I/O failure, not success.
+// If the reader of stdout is gone or the disk is full, the command fails with an I/O error instead of reporting success.
 TEST(Entry, ResultsThatCannotBeWrittenAreAFailure) {
   std::ostringstream out, err;
   out.setstate(std::ios::badbit);

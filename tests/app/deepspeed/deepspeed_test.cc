@@ -1,4 +1,5 @@
-// A DeepSpeed configuration as our flags: what is taken, by what number; what is said; what is refused, by its name.
+// Tests how a DeepSpeed configuration is translated into Spillway's flags: which keys become which flag and value, which are mentioned in a
+// note, and which are refused by name.
 #include "app/deepspeed/deepspeed.h"
 
 #include <fmt/format.h>
@@ -66,7 +67,7 @@ TEST(Deepspeed, AnOffloadedStageThreeIsTaken) {
   EXPECT_THAT(notes, Not(HasSubstr("fp16"))) << "of what is off nothing is said";
 }
 
-// What a file leaves out is as DeepSpeed has it, not as train has it.
+// A key that the file leaves out has DeepSpeed's default, not that of train.
 TEST(Deepspeed, DefaultsAreDeepspeeds) {
   EXPECT_EQ(taken(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Adam"}})"), (Flags{{"micro-batch-size", "2"},
                                                                                                      {"optimizer", "adamw"},
@@ -81,7 +82,7 @@ TEST(Deepspeed, DefaultsAreDeepspeeds) {
   EXPECT_EQ(taken("{}"), (Flags{{"precision", "fp32"}, {"gradient-clipping", "0"}}));
 }
 
-// As transformers' examples write it.
+// The configuration is one of transformers' examples, with "auto" for most values.
 TEST(Deepspeed, AutoIsLeftToTheFlags) {
   const std::string text = R"({
     "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16}, "bf16": {"enabled": "auto"},
@@ -96,7 +97,7 @@ TEST(Deepspeed, AutoIsLeftToTheFlags) {
   EXPECT_THAT(said(text), HasSubstr("rises with the step's logarithm"));
 }
 
-// DeepSpeed doubles after 1000 steps where nothing is said.
+// DeepSpeed doubles the loss scale after 1000 steps if the file does not say otherwise.
 TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_EQ(taken(R"({"fp16": {"enabled": true}})")["loss-scale-window"], "1000");
   EXPECT_EQ(taken(R"({"fp16": {"enabled": true, "loss_scale_window": 100}})")["loss-scale-window"], "100");
@@ -105,7 +106,8 @@ TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_THAT(refusal(R"({"fp16": {"enabled": true, "loss_scale_window": 0}})"), HasSubstr("fp16.loss_scale_window in ds.json"));
 }
 
-// DeepSpeed's WarmupDecayLR from the warm-up on: lr * max(0, (total - s) / max(1, total - max(2, warm-up))), whatever --steps says.
+// After the warm-up the rate equals that of DeepSpeed's WarmupDecayLR, lr * max(0, (total - s) / max(1, total - max(2, warm-up))), whatever
+// --steps is.
 TEST(Deepspeed, TheLinearRateFallsToZeroAtTotalNumSteps) {
   for (const auto& [total, warmup, steps] : {std::tuple(20, 4, 12), {20, 4, 30}, {7, 0, 7}, {300, 100, 299}}) {
     const Flags flags = taken(fmt::format(R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type":
@@ -155,7 +157,7 @@ TEST(Deepspeed, BatchesAreOfAllRanks) {
   EXPECT_THAT(refusal(R"({"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})"),
               HasSubstr("expected a multiple of train_micro_batch_size_per_gpu x gradient_accumulation_steps, 8 rows, got 30"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected from 1 to 2147483647, got 0"));
-  // The product of the two would be 0 in 64 bits.
+  // The product of the two would overflow to 0 in 64 bits.
   EXPECT_THAT(
       refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
       HasSubstr("expected from 1 to 2147483647, got 4294967296"));
@@ -220,7 +222,7 @@ TEST(Deepspeed, WhatAsksForNothingIsTaken) {
             "taken");
 }
 
-// A key of ours wins over one of theirs that says the same another way.
+// A flag of Spillway overrides a DeepSpeed key that sets the same thing in another way.
 TEST(Deepspeed, FlagsWin) {
   const GivenMap theirs = read_deepspeed_text(kOffloaded, "ds.json").given;
   const GivenMap flags = parse_flags(Command::train, {"--epochs", "2", "--learning-rate", "1", "--gradient-accumulation-steps", "3"});
@@ -231,7 +233,7 @@ TEST(Deepspeed, FlagsWin) {
   EXPECT_EQ(all.at("place-optimizer").what, "zero_optimization.offload_optimizer.device in ds.json");
 }
 
-// What they become is what train takes.
+// All flags that a DeepSpeed file is translated into are flags that train accepts.
 TEST(Deepspeed, EveryFlagIsOneOfTrains) {
   GivenMap given = read_deepspeed_text(kOffloaded, "ds.json").given;
   EXPECT_GT(given.size(), 15u);

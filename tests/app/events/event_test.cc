@@ -1,4 +1,4 @@
-// The bytes of event files, read back by a reader of the tests' own, and what becomes of them when the disk is full.
+// Tests the bytes of event files with a reader of the tests' own, and how the files are written when the disk is full.
 #include "app/events/event.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-// The same events made with TensorBoard's own classes (event_pb2, RecordWriter of 2.21).
+// The expected bytes are those of the same events made with TensorBoard's own classes (event_pb2, RecordWriter of 2.21).
 TEST(Event, IsTensorBoardsToTheByte) {
   EXPECT_EQ(hex(first_event(1.5)), "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c");
   EXPECT_EQ(hex(start_event(1.5, 38)), "0f000000000000006d532b0909000000000000f83f10263a020801c4069b33");
@@ -91,7 +91,7 @@ struct Watch : testing::Test {
   fs::path newest() const { return event_files(run).back(); }
 };
 
-// A kill at any byte: what lies there up to the last whole record is read.
+// A kill may cut the file at any byte: all records that are whole up to there are read.
 TEST_F(Watch, EveryBeginningOfAFileIsRead) {
   {
     Watching watching(run, {.tensorboard = true}, 0, "{}");
@@ -166,7 +166,7 @@ TEST_F(Watch, WhatWaitsHasALimit) {
   EXPECT_EQ(bytes_of(run / "f"), "aaaabbbbddeeee");
 }
 
-// Nothing of it ends a run.
+// A failure to create these files does not end a run.
 TEST_F(Watch, WhatCannotBeMadeIsDoneWithout) {
   Watching watching(run / "nowhere", {.tensorboard = true, .metrics_csv = true}, 0, "{}");
   ASSERT_EQ(watching.missing().size(), 2u);

@@ -1,4 +1,4 @@
-// Values in TensorFlow's buckets, beside a plain count over limits of the test's own, and sums beside exact ones.
+// Compares histograms over TensorFlow's buckets with a plain count over limits of the test's own, and their sums with exact ones.
 #include "app/events/histogram.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Histogram of(const std::vector<float>& values) {
   return histogram;
 }
 
-// Any finite floats, of all sizes and signs alike.
+// Returns finite floats of all magnitudes and both signs.
 std::vector<float> all_sizes(size_t count, u64 seed) {
   std::vector<float> values;
   for (u32 state = static_cast<u32>(seed); values.size() < count;) {
@@ -32,7 +32,7 @@ std::vector<float> all_sizes(size_t count, u64 seed) {
   return values;
 }
 
-// Of which there are few sizes, as there are among weights: sums with many terms of one exponent.
+// Returns values of few magnitudes, as weights are, so that many terms of a sum have the same exponent.
 std::vector<float> weights(size_t count) {
   std::vector<float> values;
   u32 state = 7;
@@ -43,7 +43,8 @@ std::vector<float> weights(size_t count) {
   return values;
 }
 
-// Known values: the same loop in Python, whose bits are those of the limits in torch.utils.tensorboard (SummaryWriter.default_bins).
+// The known values come from the same loop in Python, whose bits are those of the limits in torch.utils.tensorboard
+// (SummaryWriter.default_bins).
 TEST(Histogram, LimitsAreTensorFlows) {
   const std::vector<double>& limits = bucket_limits();
   ASSERT_EQ(limits.size(), 1551u);
@@ -102,8 +103,9 @@ TEST(Histogram, BucketsHaveWhatAPlainCountHas) {
   }
 }
 
-// Whole numbers up to 2^16 by an integer's sums, exactly; others by an fp80 one, whose own error (2^-64 of what there is to it for each
-// term) is a thousandth of what is allowed: 255 additions in fp64, each rounded by 2^-53 of at most the sum of sizes.
+// Sums of whole numbers up to 2^16 are compared exactly with integer sums. Other sums are compared with a sum in long double, whose own
+// error (2^-64 per term, relative to the partial sum) is a thousandth of the tolerance: 255 additions in fp64, each rounded by at most
+// 2^-53 of the sum of magnitudes.
 TEST(Histogram, SumsAreThoseOfTheValues) {
   std::vector<float> whole;
   i64 sum = 0, squares = 0;
@@ -120,7 +122,7 @@ TEST(Histogram, SumsAreThoseOfTheValues) {
   EXPECT_EQ(of({kSmallest, kSmallest}).sum_of_squares(), 2.0 * kSmallest * kSmallest);
 }
 
-// Whoever counts which part, in whichever order: the same to the bit.
+// Counting the values in parts and in another order gives the same sums to the bit.
 TEST(Histogram, PartsAddUpToTheWhole) {
   std::vector<float> values = all_sizes(30001, 4);
   values.push_back(std::numeric_limits<float>::quiet_NaN());

@@ -1,4 +1,5 @@
-// A reader of TensorBoard's event files that shares nothing with what writes them: framing, checksums and protobuf's wire format.
+// Declares a reader of TensorBoard's event files (framing, checksums, protobuf's wire format) that shares no code with the writer under
+// test.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -33,14 +34,14 @@ struct ReadEvent {
   std::vector<ReadValue> values;
 };
 
-/// The whole records at the beginning; what follows them is `rest` bytes. Throws std::runtime_error at a checksum that differs, or at a
-/// message that is none.
+/// Reads the whole records at the beginning of `bytes`, and sets `rest` to the number of bytes that follow them. Throws std::runtime_error
+/// if a checksum differs or a message is malformed.
 std::vector<ReadEvent> read_events(std::string_view bytes, size_t* rest = nullptr);
 
-/// The event files of a run, oldest first.
+/// Returns the event files of a run, oldest first.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& run);
-/// The histograms of all of them by tag and step, as TensorBoard keeps them: a start drops what is of its step and later ones. Throws at a
-/// second one of a tag and step.
+/// Returns the histograms of all event files by tag and step, as TensorBoard shows them: each start event discards earlier values of its
+/// step and later ones. Throws if a tag has two histograms of one step.
 using ReadHistograms = std::map<std::string, std::map<i64, ReadHistogram>>;
 ReadHistograms histograms_in(const std::filesystem::path& run);
 

@@ -1,4 +1,5 @@
-// What a training leaves to be watched: event files, metrics.csv and the summary at its end, through the whole program.
+// Tests, with the whole program, the files that a training run writes for those who watch it: event files, metrics.csv and the final
+// summary.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +63,7 @@ struct WatchedTraining : testing::Test {
     }
     return all;
   }
-  // As TensorBoard does: a start drops what is of its step and later ones.
+  // Collects the scalars as TensorBoard does: each start event discards earlier values of its step and later ones.
   std::map<std::string, std::map<i64, float>> scalars() const {
     std::map<std::string, std::map<i64, float>> all;
     for (const ReadEvent& event : events()) {
@@ -151,7 +152,7 @@ TEST_F(WatchedTraining, MetricsCsvHasARowAStepAndIsMadeFromTheLinesBefore) {
   EXPECT_EQ(lines_of(run / "metrics.csv").size(), 5u) << "a run that has one keeps it whole";
 }
 
-// Times and memory apart, which are never twice the same.
+// Watching a run changes none of its numbers. Times and memory are not compared, since they are never the same twice.
 TEST_F(WatchedTraining, NothingElseChangesByIt) {
   const std::string other = (folder.path() / "other").string();
   ASSERT_EQ(train(3, {"--metrics-csv"}).status, 0);
@@ -175,7 +176,7 @@ TEST_F(WatchedTraining, NothingElseChangesByIt) {
   EXPECT_EQ(numbers_hash(train_config({"--tensorboard", "off", "--metrics-csv"})), numbers_hash(train_config({})));
 }
 
-// What the phases of a plan with everything on nvme are called is known beforehand.
+// The tags of all phases are known in advance, also for a plan with everything on nvme.
 TEST_F(WatchedTraining, EveryPhaseHasATag) {
   const std::string scratch = (folder.path() / "scratch").string();
   const Outcome done = train(3, {"--nvme", scratch, "--place-parameters", "nvme", "--place-gradients", "nvme", "--place-optimizer", "nvme",
@@ -211,7 +212,8 @@ TEST_F(WatchedTraining, TheSummarySaysWhatWasTrainedAndWhatLoadsIt) {
   EXPECT_TRUE(json["python"].get<std::string>().ends_with("from_pretrained(\"" + checkpoint + "\")"));
 }
 
-// Of a fine-tuning: the adapters' parameters, the targets that count, and PEFT's line.
+// The summary of a LoRA run names the adapters' parameters, the number of tokens that contribute to the loss, and the line that loads it in
+// PEFT.
 TEST_F(WatchedTraining, TheSummaryOfAdapters) {
   ASSERT_EQ(train(1).status, 0);
   const std::string base = (folder.path() / "base").string(), tuned = (folder.path() / "tuned").string();
@@ -220,7 +222,7 @@ TEST_F(WatchedTraining, TheSummaryOfAdapters) {
   const Outcome said = run_app({"train", "--model", base, "--data", rows, "--tokenizer", "bytes", "--lora", "2", "--lora-targets", "c_attn",
                                 "--sequence-length", "32", "--steps", "2", "--threads", "1", "--out", tuned});
   ASSERT_EQ(said.status, 0) << said.err;
-  // 4 layers: from 128 to 2, from 2 to 3 * 128.
+  // c_attn of 4 layers has matrices of 128 x 2 and 2 x (3 * 128), which make 4096 parameters.
   for (const char* piece : {"trained: adapters of rank 2 on c_attn of base, 4096 of ", "tokens: 38 in 2 steps (10 of them counted), ",
                             "; with padding 64 positions, ", "import peft; model = peft.AutoPeftModelForCausalLM"})
     EXPECT_NE(said.out.find(piece), std::string::npos) << piece << " in:\n" << said.out;

@@ -1,4 +1,5 @@
-// Every class of wrong command line: exit status 2, one block on stderr that names the flag and the cure, nothing on stdout.
+// Tests that every class of wrong command line ends with exit status 2, one block on stderr that names the flag and the cure, and nothing
+// on stdout.
 #include <gtest/gtest.h>
 
 #include "app/flags/suggest.h"
@@ -10,7 +11,7 @@ namespace {
 
 struct Case {
   std::vector<std::string> args;
-  std::vector<std::string> said;  // pieces of the message
+  std::vector<std::string> said;  // texts that the message must contain
 };
 
 void expect_refused(const std::vector<Case>& cases, const Host& host = FakeHost().host()) {
@@ -223,7 +224,7 @@ TEST(CommandLine, WaysOfRanksToEachOther) {
                    {"[--communicator]", "srun starts"}}});
   expect_refused({{train({"--communicator", "local"}), {"[--communicator]", "ranks that Open MPI starts"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
-  // A srun that brings no MPI.
+  // This srun does not provide MPI.
   FakeHost srun;
   srun.env("SLURM_STEP_NUM_TASKS", "2").env("SLURM_PROCID", "0").env("SLURM_STEP_TASKS_PER_NODE", "2");
   expect_refused({{train({"--communicator", "mpi"}), {"[--communicator] expected srun to bring MPI", "--mpi=pmix"}}}, srun.host());

@@ -1,4 +1,5 @@
-// The JSON configuration: keys, precedence, round trip, and the hash of what changes numbers.
+// Tests the JSON configuration: its keys, that flags override them, the round trip through a file, and the hash of all options that change
+// numbers.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -44,7 +45,7 @@ TEST(ConfigFile, FlagsWinOverTheFile) {
   EXPECT_EQ(c.steps, 12);
   EXPECT_EQ(c.data, std::vector<std::string>{"b.txt"});
   EXPECT_FALSE(c.quiet);
-  // Also over the key that excludes them.
+  // A flag also overrides a key of the file that excludes it.
   const TrainConfig other = from_file(json, {"--epochs", "2", "--gradient-accumulation-steps", "3"});
   EXPECT_EQ(other.steps, std::nullopt);
   EXPECT_EQ(other.epochs, 2.0);
@@ -79,10 +80,10 @@ TEST(ConfigFile, WhatIsNoConfiguration) {
   EXPECT_EQ(missing.status, 2);
   EXPECT_TRUE(has(missing.err, "no/such/file.json")) << missing.err;
   const TemporaryFolder folder;
-  EXPECT_EQ(run_app({"train", "--config", folder.path().string()}).status, 2);  // a folder
+  EXPECT_EQ(run_app({"train", "--config", folder.path().string()}).status, 2);  // the path is a folder
 }
 
-// A configuration with no field at its default.
+// Returns a configuration in which no field has its default.
 TrainConfig unusual() {
   return train_config({"--from-scratch",
                        "--validation-data",
@@ -199,7 +200,7 @@ TEST(ConfigFile, WrittenConfigurationsReadBackTheSame) {
   EXPECT_EQ(to_json(from_file(plain)), plain);
 }
 
-// The round trip above proves nothing about a field that was left out of both ways.
+// The round trip above would not notice a field that is neither written nor read, so this test checks that every option is written.
 TEST(ConfigFile, EveryBuiltOptionIsWritten) {
   const std::string json = to_json(unusual());
   for (const Option* option : options_of(Command::train)) {
@@ -211,14 +212,14 @@ TEST(ConfigFile, EveryBuiltOptionIsWritten) {
 
 TEST(ConfigFile, ResolvedAlternativesDoNotExcludeEachOther) {
   TrainConfig c = train_config({"--epochs", "2", "--global-batch-size", "4"});
-  c.steps = 100;  // as the trainer resolves them
+  c.steps = 100;  // the trainer resolves epochs and batch into these
   c.gradient_accumulation_steps = 4;
   const TrainConfig again = from_file(to_json(c));
   EXPECT_EQ(again.steps, 100);
   EXPECT_EQ(again.micro_batches(), 4);
 }
 
-// Runs keep their folders and their states on nvme when options are added.
+// The hash names the folders and nvme states of runs, so it must stay the same when options are added.
 TEST(NumbersHash, IsWhatItWasBeforeOtherOptimizers) { EXPECT_EQ(numbers_hash(train_config({})), "043f168f"); }
 
 TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
@@ -316,7 +317,7 @@ TEST(ScheduleOver, HasWhatWasGivenAndFollowsTheStepsInTheRest) {
   EXPECT_EQ(cycle.steps, 500);
 }
 
-// Of 100 steps it is what follows from them, of 900 it is what was given.
+// One warm-up step is the default for 100 steps but an explicit choice for 900. Asking for the same number again is no change.
 TEST(NumberChanges, AWarmupThatIsTheSameIsNoChange) {
   const std::string before = to_json(train_config({"--steps", "100", "--warmup-steps", "1"}));
   EXPECT_TRUE(number_changes(before, train_config({"--steps", "900", "--warmup-steps", "1"})).empty());

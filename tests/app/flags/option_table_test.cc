@@ -1,4 +1,4 @@
-// Laws of the table itself, and that --help shows what the contract with the user lists.
+// Tests invariants of the option table, and that --help shows every documented flag with its default.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::g
                                  Command::slurm,   Command::selftest, Command::evaluate,    Command::chat,         Command::classify,
                                  Command::report,  Command::top,      Command::import_model};
 
-// Every flag of train's table, and its default as --help shows it ("" where there is none).
+// Every flag in train's table, with its default as --help shows it ("" if there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"model", ""},
     {"from-scratch", ""},
@@ -197,7 +197,7 @@ TEST(OptionTable, RowsAreWhole) {
   }
 }
 
-// --model's help names the presets that are built, all of them and no other.
+// The help of --model names exactly the presets that are built in.
 TEST(OptionTable, HelpNamesThePresetsThatAreBuilt) {
   std::istringstream words(find_option(Command::train, "model")->help);
   std::set<std::string> named, built;
@@ -209,7 +209,7 @@ TEST(OptionTable, HelpNamesThePresetsThatAreBuilt) {
   EXPECT_EQ(named, built);
 }
 
-// A field bound to a configuration its command does not have would throw here.
+// A field that is bound to a configuration that its command does not have would throw here.
 TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
   for (const Command command : kCommands) {
     const Settings settings = default_settings(command);
@@ -220,7 +220,7 @@ TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
   }
 }
 
-// What an option shows as its default must be taken as its value and change nothing.
+// The value that an option shows as its default must be accepted as its value and change nothing.
 TEST(OptionTable, DefaultsAreLegalValues) {
   const std::string plain = to_json(TrainConfig{});
   for (const Option* option : options_of(Command::train)) {

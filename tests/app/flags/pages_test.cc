@@ -1,4 +1,4 @@
-// What is made of the option table: it is complete, the page in docs is today's, and bash takes the completions.
+// Tests the pages made from the option table: they are complete, the page in docs is up to date, and bash accepts the completion script.
 #include "app/flags/pages.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Pages, ManNamesEveryCommandAndFlag) {
   }
 }
 
-// Whatever a line of metrics.jsonl may have.
+// The page documents every key that a line of metrics.jsonl may have.
 TEST(Pages, DocsNameEveryKeyOfMetrics) {
   MetricsRow row;
   row.ranks = 2, row.matmul_share = 0.5, row.validation_loss = 1, row.validation_accuracy = 1, row.wear.days = 3;
@@ -51,7 +51,7 @@ TEST(Pages, ManFitsEightyColumns) {
   }
 }
 
-// As bash itself completes.
+// The completion script is run by bash itself.
 TEST(Pages, BashCompletes) {
   TemporaryFolder folder;
   const std::string script = folder.write("completion", run_app({"help", "completion"}).out), seen = (folder.path() / "seen").string();

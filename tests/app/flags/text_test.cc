@@ -68,7 +68,7 @@ TEST(Placement, BytesPerTier) {
 TEST(Placement, WhatIsNoPlacement) {
   for (const char* bad : {"", "gpu", "device=2GiB", "device=rest,host=rest", "device=2,host=rest", "device=2GiB,device=rest",
                           "device=2GiB,,host=rest", "device=2GiB,host=rest,", "cpu=2GiB,host=rest", "device", "host="}) {
-    if (std::string(bad) == "device") continue;  // that one is
+    if (std::string(bad) == "device") continue;  // "device" by itself is valid
     EXPECT_THROW(parse_placement(bad, "--place-optimizer"), Error) << bad;
   }
   EXPECT_NE(message_of([] { parse_placement("gpu", "--place-optimizer"); }).find("[--place-optimizer] expected device, host, nvme, auto"),
@@ -81,7 +81,7 @@ TEST(Scratch, PathAndSize) {
   EXPECT_EQ(parse_scratch("/a:b/c", "x").path, "/a:b/c");
   EXPECT_EQ(parse_scratch("/a:b", "x").path, "/a:b");
   EXPECT_EQ(parse_scratch("/job:12/dir:1G", "x"), (ScratchPath{"/job:12/dir", kGiB}));
-  EXPECT_THROW(parse_scratch("/scratch:500", "x"), Error);  // a bare number is no size
+  EXPECT_THROW(parse_scratch("/scratch:500", "x"), Error);  // a bare number is not taken for a size
   EXPECT_THROW(parse_scratch(":1G", "x"), Error);
   EXPECT_EQ(print_scratch({"/s", 3 * kMiB}), "/s:3MiB");
 }

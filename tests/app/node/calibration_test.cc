@@ -1,4 +1,4 @@
-// The cache of measurements: what is saved comes back, and what is wrong in it never reaches the planner.
+// Tests the cache of measured rates: saved values are read back, and values that are wrong in the file never reach the planner.
 #include "app/node/calibration.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(CalibrationTest, WhatIsSavedComesBackAndIsMerged) {
   ASSERT_EQ(c.disks.size(), 1u);
   EXPECT_EQ(c.disks[0].read_bytes_per_s, 4e9);
   EXPECT_EQ(c.disks[0].write_bytes_per_s, DiskRates().write_bytes_per_s);
-  // Nothing but the file itself stays.
+  // Saving leaves no temporary file: the folder holds the cache file alone.
   const auto folder = calibration_file(host()).parent_path();
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
@@ -96,7 +96,7 @@ TEST_F(CalibrationTest, AJobsFolderThatIsGoneStillTellsOfItsDiskUntilTheNextIsMe
   measure("job2", 2e9);
   ASSERT_EQ(load_calibration(host()).disks.size(), 1u);
   EXPECT_EQ(load_calibration(host()).disk(folder_.path() / "job3").read_bytes_per_s, 2e9);
-  measure("job3", 3e9);  // beside a folder that is still there
+  measure("job3", 3e9);  // the folder of job2 still exists, so this is a second disk entry
   EXPECT_EQ(load_calibration(host()).disks.size(), 2u);
 }
 
@@ -133,7 +133,8 @@ TEST_F(CalibrationTest, AGoodValueBesideABadOneStands) {
   EXPECT_NE(c.warning.find("memory.axpy of -3"), std::string::npos) << c.warning;
 }
 
-// Figures of a busy node, which predictions would rest on; and of a faster one than it was.
+// New measurements that are three times slower than the saved ones are reported, since a busy node would spoil predictions. So are values
+// that are far better than the saved ones.
 TEST_F(CalibrationTest, WhatIsFarFromTheOldIsSaid) {
   const auto rows = [](double axpy, double adam, double read) {
     return std::vector<BenchRow>{{.name = "memory.axpy", .path = "", .value = axpy, .unit = "bytes/s", .ceiling = {}, .threads = 2},

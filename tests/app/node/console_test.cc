@@ -29,7 +29,8 @@ TEST(Console, ResultsAndLogGoTheirWays) {
   EXPECT_EQ(err.str(), "a line\nwarning: careful\n");
 }
 
-// Names in files, file names and what a model wrote: whatever comes, neither a terminal nor a log obeys it.
+// File names, names read from files and text that a model wrote may hold control characters. All output escapes them, so that neither a
+// terminal nor a log interprets them.
 TEST(Console, ControlCharactersAreWrittenOut) {
   const std::string hostile = "\x1b]0;title\x07 \x9b \u009b2J\rforged", shown = "\\x1b]0;title\\x07 \\x9b \\u009b2J\\x0dforged";
   std::ostringstream out, err;
@@ -71,9 +72,9 @@ TEST(Console, OnATerminalProgressIsOneRefreshedLine) {
     Console console(out, err, true);
     console.progress("step 1");
     console.progress("step 2");
-    console.log("saved");  // takes the progress line's place
+    console.log("saved");  // replaces the progress line
     console.progress("step 3");
-  }  // and what stands last gets its end
+  }  // the last progress line is ended by a newline
   EXPECT_EQ(err.str(), "step 1\r\033[Kstep 2\r\033[Ksaved\nstep 3\n");
 }
 
@@ -87,7 +88,7 @@ TEST(Console, ATooLongProgressLineIsCutBetweenCharacters) {
   EXPECT_EQ(err.str().size() % 2, 0u);
 }
 
-// No width is known of what is no terminal: 80.
+// Without a terminal the width is unknown and taken to be 80. Fields of a progress line that do not fit are left out whole.
 TEST(Console, WhatDoesNotFitIsLeftOutWhole) {
   std::ostringstream out, err;
   Console console(out, err, true);
@@ -127,7 +128,7 @@ TEST(Console, ColourOnlyWhereItIsTaken) {
   EXPECT_EQ(Console(out, err, false, true).painted("plain", Colour::none), "plain");
 }
 
-// A pipe gets few of the lines that pass by; a record gets what stands, from the beginning.
+// If stderr is a pipe, few of the passing lines are written to it. A recorder gets every lasting line that is printed while it is set.
 TEST(Console, PassingLinesAndTheRecord) {
   std::ostringstream out, err;
   Console console(out, err);
@@ -179,7 +180,8 @@ TEST(Signals, BecomeAFlag) {
     clear_stop();
     EXPECT_FALSE(stop_requested());
   }
-  // As a rank gets what its starter was sent: a terminal's own SIGINT beside it is no second one.
+  // A rank may get the same SIGINT twice: from the terminal and handed on by its parent. The second one does not count as a second
+  // interrupt.
   hand_signal_on(getpid(), SIGINT);
   EXPECT_STREQ(stop_signal(), "SIGINT");
   std::raise(SIGINT);
@@ -199,7 +201,7 @@ TEST(SignalsDeathTest, ASecondInterruptLeavesAtOnce) {
       {
         install_stop_handlers();
         std::raise(SIGTERM);
-        std::raise(SIGTERM);  // batch systems repeat themselves
+        std::raise(SIGTERM);  // batch systems may send the same signal twice
         _exit(stop_requested() ? 7 : 8);
       },
       testing::ExitedWithCode(7), "");

@@ -29,7 +29,7 @@ TEST(MemoryGrant, CgroupV2CountsEveryAncestor) {
   fake.file("/sys/fs/cgroup/slice/memory.stat", "anon 5\ninactive_file " + bytes(kGiB) + "active_file " + bytes(kGiB));
   const MemoryGrant grant = memory_grant(fake.host());
   EXPECT_EQ(grant.cgroup_limit_bytes, 4 * kGiB);
-  EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // the rest is pages the kernel drops
+  EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // the other bytes are page cache, which the kernel can drop
   EXPECT_EQ(grant.bytes, 3 * kGiB - kReserve);
   EXPECT_EQ(grant.bounded, "the cgroup limit");
 }
@@ -54,7 +54,8 @@ TEST(MemoryGrant, CgroupV1) {
   EXPECT_EQ(memory_grant(fake.host()).bytes, 2 * kGiB - kGiB / 2 - kReserve);
 }
 
-// A model that the start before read, and this one: the kernel keeps it among the active pages, and gives them up all the same.
+// Page cache of files that were read more than once (a model that an earlier start read too) is on the kernel's active list. The kernel can
+// drop it as well, so it does not reduce the grant.
 TEST(MemoryGrant, FilesReadOftenAreDroppedToo) {
   const std::string files = "inactive_file " + bytes(kMiB), often = "active_file " + bytes(kGiB);
   FakeHost v1;
@@ -79,7 +80,7 @@ TEST(MemoryGrant, InACgroupNamespaceTheMountIsOurGroup) {
 
 TEST(MemoryGrant, Slurm) {
   EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "4096").host()).bytes, 4 * kGiB - kReserve);
-  EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "0").host()).bounded, "MemAvailable");  // 0: all of the node
+  EXPECT_EQ(memory_grant(FakeHost().env("SLURM_MEM_PER_NODE", "0").host()).bounded, "MemAvailable");  // SLURM writes 0 for a whole node
   FakeHost per_cpu;
   per_cpu.env("SLURM_MEM_PER_CPU", "1024").env("SLURM_CPUS_ON_NODE", "3");
   EXPECT_EQ(memory_grant(per_cpu.host()).bytes, 3 * kGiB - kReserve);
@@ -146,7 +147,7 @@ TEST(Budgets, AboveTheGrantIsRefused) {
 
 TEST(Launcher, OnlyItsOwnVariablesCount) {
   EXPECT_EQ(detect_launcher(FakeHost().host()).name, "");
-  EXPECT_EQ(detect_launcher(FakeHost().env("WORLD_SIZE", "4").env("RANK", "1").host()).name, "");  // exported by some script
+  EXPECT_EQ(detect_launcher(FakeHost().env("WORLD_SIZE", "4").env("RANK", "1").host()).name, "");  // any script may export them
   const Launcher torchrun = detect_launcher(
       FakeHost().env("TORCHELASTIC_RUN_ID", "x").env("WORLD_SIZE", "4").env("RANK", "1").env("LOCAL_WORLD_SIZE", "2").host());
   EXPECT_EQ(torchrun.name, "torchrun");
@@ -155,7 +156,7 @@ TEST(Launcher, OnlyItsOwnVariablesCount) {
   const Launcher by_hand = detect_launcher(FakeHost().env("MASTER_ADDR", "n1").env("WORLD_SIZE", "4").env("RANK", "1").host());
   EXPECT_EQ(by_hand.name, "torchrun");
   EXPECT_EQ(by_hand.local_ranks, 1);
-  // Our own first, whoever started the one that started us.
+  // Spillway's own variables come first, even if its launcher was itself started by mpirun.
   const Launcher own = detect_launcher(FakeHost()
                                            .env("SPILLWAY_RANKS", "3")
                                            .env("SPILLWAY_RANK", "2")

@@ -1,4 +1,5 @@
-// A run's folders on a scratch path: their names, and what dead ranks of it left, on however many ranks they were.
+// Tests how a run's folders on a scratch path are named, and that folders which dead ranks of the run left are found, however many ranks it
+// had.
 #include "app/node/scratch_id.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// What a plan is expected to cost: what is looked at of the model, what is fetched ahead, and what copies cost at how many tokens.
+// Tests the expected cost of a plan: which facts of the model it uses, what is prefetched, and what copies cost for a given number of
+// tokens.
 #include "app/plan/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ TEST_F(CostModel, SmallCopiesDoNotCountSpilledActivations) {
   EXPECT_EQ(small_copies_tokens(plan(Tier::device, Tier::host), model_, rates), 0);
 }
 
-// In the time of its bytes on the disk a machine computes that many tokens.
+// The break-even is the number of tokens that the machine computes in the time that the step's bytes take on the disk.
 TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 0.01, .backward = 0.02, .backward_more = 0.02});
@@ -51,7 +52,8 @@ TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
   EXPECT_EQ(break_even_tokens(plan(Tier::host, Tier::device), model_, rates), 0);
 }
 
-// N wholes are read and one written for a sum, N written for what is gathered; slow enough, that is what bounds a step.
+// With N ranks (here 3), a reduce-scatter reads N buffers and writes one, and an all-gather writes N. The rates are so low that the
+// exchanges bound the step.
 TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-6, .backward = 1e-6, .backward_more = 1e-6});
@@ -70,13 +72,13 @@ TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
     }
     const StepCost cost = predict(of_three, {}, model_, rates);
     EXPECT_GT(expected_s, 0);
-    // What is computed beside takes a little of the cores.
+    // Computing that runs at the same time takes a small share of the cores, so the times are not exactly equal.
     EXPECT_NEAR(cost.phase_ms.at("exchange"), expected_s * 1e3, expected_s) << stage;
     EXPECT_EQ(cost.account.bound_by(), parallel::Resource::ranks) << stage;
   }
 }
 
-// Whatever comes from nvme is wanted ahead of its use, weights or not.
+// Activations that are spilled to nvme are prefetched too, even if all weights are in host memory.
 TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   PlanWishes wishes;
   wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::host);
@@ -91,7 +93,7 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   EXPECT_GT(deepest(Tier::nvme), 0);
 }
 
-// An estimate never overstates: what it leaves out are gradients that may find no room in their slots.
+// The estimate of the bytes on nvme is never too large. All it may leave out is gradients that find no room in their slots.
 TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
   PlanWishes wishes;
@@ -109,7 +111,7 @@ TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   }
 }
 
-// By what it was spent on, as long as nothing is made at once.
+// The device's time is divided by what it was spent on, as long as nothing runs at the same time.
 TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
@@ -138,7 +140,7 @@ TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
   EXPECT_LE(at_once.computing_s, at_once.seconds + 1e-9);
 }
 
-// What the input part takes and what is left for the weight part, each by the number of its instructions.
+// A backward in two parts is priced as an input part and a weight part, each multiplied by the number of its instructions.
 TEST_F(CostModel, PricesABackwardInParts) {
   request_.scheduling.micro_batches = 4;
   request_.scheduling.pipeline = {.rank = 1, .ranks = 2, .kind = parallel::ScheduleKind::zb_h1};
@@ -155,7 +157,7 @@ TEST_F(CostModel, PricesABackwardInParts) {
   for (const BlockSeconds& b : time_blocks(request_, Device::cpu(), {}, threads, kGiB, 1e12, peak)) EXPECT_GT(b.backward_input, 0);
 }
 
-// As many rows are timed as there is memory for; with none for one row there is no answer.
+// As many rows of a micro-batch are timed as fit in memory. If not even one row fits, no times are returned.
 TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
   request_.placement = parallel::Placement::uniform(request_.layout, Tier::device, Tier::device, Tier::device);
   ThreadPool threads(2);
@@ -172,7 +174,7 @@ TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
   EXPECT_TRUE(time_blocks(request_, Device::cpu(), {}, threads, 1000, 1e12, none).empty());
 }
 
-// By hand: a gigabyte that a drive takes two seconds for counts a tenth of them.
+// The numbers are worked out by hand: a gigabyte that the drive takes two seconds to write costs a tenth of those seconds.
 TEST_F(CostModel, WritesToADriveHaveAPrice) {
   Rates rates;
   rates.disk_write_bytes_per_s = 5e8;

@@ -46,8 +46,8 @@ TEST(Freeze, RefusesWhatNamesNothingAndWhatLeavesNothing) {
   EXPECT_NE(refusal({"*"}).find("something left to train"), std::string::npos);
 }
 
-// From flags to a checkpoint and on from it, in memory and with all on nvme: the plan times frozen blocks too, and no state is saved for
-// them.
+// A run with frozen blocks resumes from its checkpoint to the same numbers, whether all is in memory or on nvme. The plan times frozen
+// blocks too, and no optimizer state is saved for them.
 TEST(FreezeTrain, GoesOnFromItsCheckpointWithTheSameNumbersAnywhere) {
   const app::TemporaryFolder folder;
   std::string text;

@@ -1,5 +1,5 @@
-// Plans for a GPU: what comes from elsewhere comes ahead of its use, the CPU steps beside computing, and the cost model prices a Step where
-// it runs. No GPU is needed.
+// Tests plans for a GPU: data from other tiers is prefetched, the CPU's optimizer steps run beside computing, and the cost model prices a
+// Step where it runs. No GPU is needed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ const std::string& line_of(const std::vector<std::string>& why, const std::strin
   return at == why.end() ? none : *at;
 }
 
-// Seconds an element where the GPU steps, nothing where the CPU does: what is left tells who did.
+// A Step costs some seconds per element on the GPU and nothing on the CPU, so the predicted time shows which of them runs each Step.
 TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
   model_ = models::build(models::preset("gpt2-tiny"), DType::bf16);
   request_.layout = parallel::make_layout(model_);
@@ -137,7 +137,7 @@ TEST_F(GpuPlan, TheCpuStepsBesideComputing) {
   }
 }
 
-// A CPU has no engine that copies and no cores to spare: its plans move nothing ahead in memory.
+// On the CPU backend nothing copies in the background and no core is idle, so its plans neither prefetch from memory nor overlap Steps.
 TEST_F(GpuPlan, ACpusPlansStayAsTheyAre) {
   on(Device::Kind::cpu);
   rates_.machine.cores = 2;
@@ -173,7 +173,7 @@ TEST_F(GpuPlan, TheReasonsSayWhatGoesBesideComputing) {
   EXPECT_EQ(line_of(resident.why, "optimizer: "), "optimizer: after backward, by the GPU, which holds all that it takes");
 }
 
-// One stage's state fits on its GPU and the other's does not: both step in the next forward.
+// One stage's state fits on its GPU and the other's does not. Both stages then leave their Steps to the next forward.
 TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   request_.scheduling.micro_batches = 2;
   request_.scheduling.pipeline = {.rank = 0, .ranks = 2};
@@ -191,8 +191,8 @@ TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   }
 }
 
-// Weights of a block that come as long as it computes: they are there when the block before is done, and are on their way while it
-// computes.
+// The copy of a block's weights takes as long as the block computes. The weights still arrive by the time the block before is done, because
+// they are copied while it computes.
 TEST_F(GpuPlan, TheNextBlocksWeightsComeWhileOneComputes) {
   const Plan plan = chosen(all_on(Tier::host)).plan;
   const parallel::List& head = plan.train.head;
@@ -217,7 +217,7 @@ TEST_F(GpuPlan, TheNextBlocksWeightsComeWhileOneComputes) {
   EXPECT_GE(seen, 6);
 }
 
-// The slot of a gradient that is on its way out is not the next block's.
+// A gradient that is being copied to the host does not share its slot with the next block's gradient.
 TEST_F(GpuPlan, AGradientLeavesWhileTheNextBlockComputes) {
   const Plan plan = chosen(all_on(Tier::host)).plan;
   const auto timings =
@@ -236,7 +236,8 @@ TEST_F(GpuPlan, AGradientLeavesWhileTheNextBlockComputes) {
   EXPECT_NEAR(end_us, backward_s * 1e6, 1);
 }
 
-// Before: prefetch 0 and no overlap, which are now asked for. Blocks compute as long as their weights take over the link and to be stepped.
+// Compares the chosen plan with one that has neither prefetch nor overlap. A block computes for as long as its weights take over the link,
+// and for as long as their update takes.
 TEST_F(GpuPlan, AStepTakesLessThanOneThatWaits) {
   rates_.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
   rates_.unit.copy_s = 1e-3 / (2.0 * 200'000);

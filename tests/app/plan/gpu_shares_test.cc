@@ -1,5 +1,5 @@
-// What share of a step the GPU computes, by the plan that is chosen and by one that waits, of models whose bytes and FLOPs are those of
-// real trainings. Rates are the constants that plan --cluster has, and stated ones of the CPU: nothing here is timed.
+// Tests the share of a step in which the GPU computes, for the chosen plan and for one that neither prefetches nor overlaps. The models
+// have the bytes and FLOPs of real trainings. GPU rates are the constants of plan --cluster and the CPU's are given here: nothing is timed.
 #include <gtest/gtest.h>
 
 #include "app/plan/planner.h"
@@ -12,7 +12,7 @@ namespace {
 
 using parallel::Tier;
 
-// Llama 3 8B in bf16, four micro-batches a step, on GPUs of 80 GiB with 1 TiB of memory beside them.
+// Llama 3 8B in bf16 with four micro-batches a step, on GPUs of 80 GiB in nodes with 1 TiB of host memory.
 class GpuShares : public testing::Test {
  protected:
   GpuShares()
@@ -24,7 +24,7 @@ class GpuShares : public testing::Test {
     request_.scheduling.format = optim::plain_format(DType::bf16);
     request_.scheduling.micro_batches = 4;
     rates_.threads = 16;
-    rates_.unit.update_s = 28 / 70e9;  // an element's bytes, from a quarter of what 8 channels of DDR5-4800 give
+    rates_.unit.update_s = 28 / 70e9;  // 28 bytes an element, at a quarter of the bandwidth of 8 channels of DDR5-4800
   }
   static PlanWishes all_on(Tier tier) {
     PlanWishes wishes;
@@ -50,7 +50,7 @@ class GpuShares : public testing::Test {
   Rates rates_;
 };
 
-// Weights, gradients and state in host memory: PCIe 4 as --cluster has it, and PCIe 5.
+// Weights, gradients and state are in host memory. The link is PCIe 4, as --cluster assumes, and PCIe 5.
 TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
   request_.sequence_length = 8192;
   for (const double link_bytes_per_s : {kLinkBytesPerS, 50e9}) {
@@ -62,7 +62,7 @@ TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
   }
 }
 
-// ZeRO-3 on two nodes of two: each block's weights come from the other three ranks, and its gradients go there.
+// ZeRO-3 on two nodes of two GPUs: each block's weights are gathered from the other three ranks, and its gradients are sent to them.
 TEST_F(GpuShares, RanksComputeWhileTheyGather) {
   request_.sequence_length = 4096;
   request_.gpu_to_gpu = true;

@@ -1,4 +1,5 @@
-// The planner keeps a head's logits where there is room for them that nothing faster wants, all ranks with it, and no number changes.
+// Tests that the planner keeps the logits from forward to backward if there is room that nothing more useful needs. All ranks decide alike,
+// and no number changes.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -18,7 +19,7 @@ namespace {
 using parallel::Tier;
 using Json = nlohmann::json;
 
-constexpr i64 kLogits = i64{4} * 16 * 1024 * 50304;  // 50257 columns in rows of a multiple of 64
+constexpr i64 kLogits = i64{4} * 16 * 1024 * 50304;  // bytes of fp32 logits; each row's 50257 columns are padded to a multiple of 64
 
 class KeptLogits : public testing::TestWithParam<Device::Kind> {
  protected:
@@ -72,7 +73,8 @@ TEST_P(KeptLogits, WhereThereIsRoomToTheByte) {
   EXPECT_NEAR(seconds(again) - seconds(kept), product_s, 1e-3 * product_s);
 }
 
-// State outside a GPU's memory costs more than the product; some blocks that run again cost less.
+// Logits are kept if what makes room for them costs less than computing them again. Moving the state out of a GPU's memory costs more;
+// recomputing some blocks costs less.
 TEST_P(KeptLogits, TakeTheRoomOfWhatIsWorthLess) {
   const i64 nearly = chosen(64 * kGiB, all_there()).plan.total[0] - 1;
   const ChosenPlan again = chosen(nearly, all_there());
@@ -129,7 +131,7 @@ TEST_P(KeptLogits, AreChosenForAllRanks) {
   EXPECT_EQ(adopted(older.dump()).placement.parameters, kept.placement.parameters);
 }
 
-// The first rank of a pipeline chooses for the last one.
+// The first rank of a pipeline decides whether the last one keeps its logits.
 TEST_P(KeptLogits, OfALaterStage) {
   request_.scheduling.pipeline = {.rank = 0, .ranks = 2};
   request_.scheduling.micro_batches = 2;
@@ -145,7 +147,7 @@ TEST_P(KeptLogits, OfALaterStage) {
   check_meetings(stages);
 }
 
-// A head as wide as GPT-2's on a model of next to nothing.
+// A model with a head as wide as GPT-2's and almost nothing else.
 struct KeptLogitsRelease : testing::Test {
   TemporaryFolder folder;
   std::string model, text;

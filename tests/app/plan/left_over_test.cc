@@ -1,4 +1,5 @@
-// What a plan leaves of its budgets holds groups of what auto would spill; explicit wishes stay, and no number changes.
+// Tests that memory which a plan leaves unused takes groups that auto would otherwise spill. Explicit requests stay as they are, and no
+// number changes.
 #include "app/plan/left_over.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,7 @@ class LeftOver : public testing::Test {
   Rates rates_;
 };
 
-// 1.4 GiB of state, and room for 1 GiB of it.
+// The model's state takes 1.4 GiB, and the host tier has room for 1 GiB of it.
 const TierBudgets kTight{.bytes = {900 * kMiB, kGiB, 10 * kGiB}};
 
 TEST_F(LeftOver, StateGoesToTheHostGroupByGroup) {
@@ -51,7 +52,7 @@ TEST_F(LeftOver, StateGoesToTheHostGroupByGroup) {
   EXPECT_NE(chosen.why.back().find("left-over memory: "), std::string::npos) << chosen.why.back();
 }
 
-// Where computing takes minutes, moving less gains nothing.
+// If computing takes minutes, moving fewer bytes gains nothing, and the plan does not mention left-over memory.
 TEST_F(LeftOver, WhatGainsNothingIsNotSaid) {
   rates_.flops = 1e9;
   rates_.disk_read_bytes_per_s = rates_.disk_write_bytes_per_s = 1e11;
@@ -67,7 +68,8 @@ TEST_F(LeftOver, AnExplicitWishStays) {
   EXPECT_EQ(count(chosen, Tier::nvme), chosen.plan.layout.groups.size());
 }
 
-// The gradient that stays in its slot for its Step would only take room elsewhere, though it is the first in order.
+// The gradient of block 0 stays in its slot until its Step, so placing it on the host would only take room from others, although it comes
+// first in order.
 TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   PlanWishes wishes;
   wishes.parameters = wishes.optimizer = PlacementWish::whole(Tier::nvme);
@@ -84,7 +86,8 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   }
 }
 
-// A slot of the largest group is as large as the group: resting, it takes no more. Of equals those that stay lie among those that pass.
+// The largest group goes first: its slot is as large as the group, so keeping it on the device takes no more memory. Of equally large
+// groups, those that stay are spread evenly among those that are spilled.
 TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});
   request_.layout = parallel::make_layout(model_);
@@ -102,7 +105,7 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   EXPECT_EQ(excess(chosen.plan, budgets), (std::array<i64, offload::kTiers>{}));
   EXPECT_EQ(tiers[0], Tier::device) << memory_table(chosen.plan, budgets);
   EXPECT_LT(chosen.plan.moving_slab_bytes, least.moving_slab_bytes / 2);
-  std::vector<bool> stays;  // of the blocks
+  std::vector<bool> stays;  // for each transformer block, whether its weights stay on the device
   for (const parallel::Group& g : chosen.plan.layout.groups) {
     if (chosen.plan.held_weights(g).count() * parallel::kTileElems > 5'000'000 && g.id != 0) stays.push_back(tiers[g.id] == Tier::device);
   }
@@ -113,7 +116,8 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   for (size_t b = 0; b + 3 < stays.size(); ++b) EXPECT_TRUE(stays[b] || stays[b + 1] || stays[b + 2] || stays[b + 3]) << b;
 }
 
-// Where running all blocks again fits and keeping all their activations does not, the last blocks keep theirs; likewise of spilling.
+// If all activations do not fit but recomputing every block would, the last blocks keep theirs. The same holds if activations are spilled
+// instead.
 TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   request_.micro_batch_size = 4;
   request_.sequence_length = 256;
@@ -148,7 +152,7 @@ TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   }
 }
 
-// Of three steps of gpt2-tiny in a run folder of that name; `log`: what it says.
+// Trains gpt2-tiny for three steps in run folder `name` and returns the losses. If `log` is given it receives what the run wrote to stderr.
 std::vector<double> losses(const TemporaryFolder& folder, const std::string& name, const std::vector<std::string>& more,
                            std::string* log = nullptr) {
   std::string text;
@@ -167,7 +171,7 @@ std::vector<double> losses(const TemporaryFolder& folder, const std::string& nam
   return all;
 }
 
-// Losses of a run whose state is part on the host, part on nvme are those of one in memory.
+// A run whose state is partly on the host and partly on nvme has the losses of a run in memory.
 TEST(LeftOverTrain, TheSameBits) {
   const TemporaryFolder folder;
   const auto in_memory = losses(folder, "memory", {"--sequence-length", "32", "--device-memory", "256MiB"});
@@ -177,7 +181,7 @@ TEST(LeftOverTrain, TheSameBits) {
                                "host=1MiB,nvme=rest", "--place-optimizer", "host=3MiB,nvme=rest"}));
 }
 
-// And so are those of a run some of whose blocks run again, or spill, and the last do not.
+// A run that recomputes or spills all but its last blocks has the losses of one that keeps all activations.
 TEST(LeftOverTrain, TheSameBitsWhereTheLastBlocksKeepTheirActivations) {
   const TemporaryFolder folder;
   const auto with = [](std::vector<std::string> more) {

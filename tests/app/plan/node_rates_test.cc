@@ -1,4 +1,4 @@
-// The rates a plan is priced with: where a look at the node ends, the doubts say so.
+// Tests the measured rates that a plan is priced with: if something could not be measured, the stated doubts say so.
 #include "app/plan/node_rates.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(DiskLook, AProbeLeavesNoDoubtAndNothingBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// As the run will: most of what it reads it reads while it writes.
+// The disk is probed as a run uses it: most reads happen while it is also writing.
 TEST(DiskLook, AProbeMovesBothWaysAndNoMoreThanItSays) {
   const TemporaryFolder folder;
   DiskMeter meter(offload::SystemCalls::real());
@@ -41,7 +41,7 @@ TEST(DiskLook, AProbeMovesBothWaysAndNoMoreThanItSays) {
   EXPECT_LT(use.either_s, use.read_s + use.write_s) << "reads and writes at once";
 }
 
-// What a cache takes at first does not count: the rate is that of the last parts.
+// Bytes that a cache absorbs at first do not count: the rate is that of the last parts measured.
 TEST(DiskLook, ASteadyRateEndsTheMeasurement) {
   const TemporaryFolder folder;
   const offload::ChosenEngine engine = offload::make_io_engine(offload::IoEngineKind::pread);

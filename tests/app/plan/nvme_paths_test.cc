@@ -1,4 +1,5 @@
-// The paths of the nvme tier: whose they are, what of each may be planned with, and when a look at the disks settles their shares.
+// Tests the paths of the nvme tier: whether flags or the batch system give them, how many bytes of each a plan may use, and when measured
+// disk rates settle the paths' shares.
 #include "app/plan/nvme_paths.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ struct NvmePathsTest : testing::Test {
   NvmePaths found(std::vector<ScratchPath> given, int local_ranks = 1) const {
     ResourceConfig config;
     config.nvme = std::move(given);
-    config.allow_network_nvme = true;  // wherever the tests run
+    config.allow_network_nvme = true;  // the temporary folder may be on a network filesystem
     return find_nvme_paths(config, id, local_ranks, node.host());
   }
 };

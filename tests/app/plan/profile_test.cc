@@ -1,4 +1,4 @@
-// The profile's sums against a list worked out by hand, and the wear of drives.
+// Compares the profile's sums with a list of instructions worked out by hand, and tests the wear of drives.
 #include "app/plan/profile.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Instruction instruction(Op op, Lane lane, What what = What::none) {
   return i;
 }
 
-// In f32: 28 bytes a parameter of an update.
+// A plan in f32, where an optimizer update moves 28 bytes per parameter.
 parallel::Plan plan() {
   parallel::Plan p;
   p.scheduling.format = optim::plain_format(DType::f32);
@@ -45,7 +45,7 @@ TEST(Profile, SumsByKindAndLane) {
   profile.add(list, {{0, 1000}, {1000, 4000}, {0, 500}, {500, 2500}}, plan());
   const auto rows = profile.rows({}, {}, {});
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0].kind, "Forward");  // longest first
+  EXPECT_EQ(rows[0].kind, "Forward");  // rows are sorted, the longest first
   EXPECT_EQ(rows[0].lane, "compute");
   EXPECT_DOUBLE_EQ(rows[0].ms, 4);
   EXPECT_FALSE(rows[0].bytes_per_s);
@@ -67,21 +67,22 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
       slow{.path = "/b", .read_bytes_per_s = 2e9, .write_bytes_per_s = 1e9};
   const auto rows = profile.rows(calibration, {fast, slow}, {1, 1});
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").bytes_per_s, 2e9);
-  EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").ceiling, 4e9);  // two stripes as fast as the slower
+  EXPECT_DOUBLE_EQ(*row(rows, "Fetch weights").ceiling, 4e9);  // both stripes run at the slower drive's speed
   EXPECT_EQ(row(rows, "Fetch weights").ceiling_name, "disk read");
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").bytes_per_s, 1.5e9);
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").ceiling, 2e9);
-  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // read and written
+  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // bytes read plus bytes written
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").ceiling, 8e9);
   const auto dealt = profile.rows(calibration, {fast, slow}, {2, 1});
-  EXPECT_DOUBLE_EQ(*row(dealt, "Fetch weights").ceiling, 6e9);  // both at their speed
+  EXPECT_DOUBLE_EQ(*row(dealt, "Fetch weights").ceiling, 6e9);  // shares of 2:1 let both drives run at full speed
   EXPECT_DOUBLE_EQ(*row(dealt, "Evict gradient").ceiling, 3e9);
   const std::string text = to_text(rows, true);
   EXPECT_NE(text.find("50 % of disk read"), std::string::npos) << text;
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
 }
 
-// Two, four and two products' worth: forward, a backward that runs it again first, and the half of one.
+// Forward counts two products, a backward that recomputes counts four and also the forward's two, and a weight part counts one half of a
+// backward.
 TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute),
                          instruction(Op::BackwardWeight, Lane::compute)};

@@ -1,4 +1,5 @@
-// A refusal names budgets that alone would do, and they do; and flags that leave less to hold, and they do too.
+// Tests that a refusal names budgets each of which would be enough by itself, and flags that need less memory. Each of them really makes a
+// plan fit.
 #include "app/plan/refusal.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 namespace spillway::app::refusal_test {
 namespace {
 
-// Deep enough that a disk's rings take less than what they hold.
+// The model has so many layers that a disk's staging rings take less memory than the state they hold.
 models::ModelConfig deep() {
   models::ModelConfig config = models::preset("gpt2-tiny");
   config.layers = 16;
@@ -32,7 +33,7 @@ struct Refusals : testing::Test {
     base.sequence_length = 128;
   }
 
-  // Empty when a plan fits.
+  // Returns the refusal's text, or "" if a plan fits.
   std::string refusal(const TierBudgets& budgets) const {
     try {
       choose_plan(base, {}, budgets, rates);
@@ -99,7 +100,7 @@ TEST_F(Refusals, TiersAreApart) {
   EXPECT_TRUE(std::regex_search(text, std::regex("does not fit: device by [0-9.]+ MiB, host by [0-9.]+ MiB at the least"))) << text;
 }
 
-// The state alone is too much for the disk.
+// The state alone does not fit on the disk.
 TEST_F(RefusalsRelease, SmallerStateIsOfferedWhereItFits) {
   TierBudgets budgets{.bytes = {12 * kMiB, 32 * kMiB, 0}};
   budgets.bytes[2] = advised_bytes(refusal(budgets), "--nvme PATH with room for");
@@ -124,7 +125,7 @@ TEST_F(Refusals, ASplitMasterIsOfferedAsTheSameNumbers) {
   EXPECT_EQ(refusal(budgets), "");
 }
 
-// Activations alone are too much for the device.
+// The activations alone do not fit on the device.
 TEST_F(RefusalsRelease, FewerPositionsAreOfferedWhereTheyFit) {
   base.micro_batch_size = 16;
   const TierBudgets budgets{.bytes = {12 * kMiB, 32 * kMiB, kGiB}};
@@ -137,7 +138,7 @@ TEST_F(RefusalsRelease, FewerPositionsAreOfferedWhereTheyFit) {
   EXPECT_NE(refusal(budgets), "");
 }
 
-// Neither a larger disk nor a larger device would do alone.
+// Neither a larger disk nor more device memory would be enough by itself.
 TEST_F(Refusals, ADiskAndMemoryTogetherAreOfferedWhereADiskIs) {
   base.micro_batch_size = 16;
   const TierBudgets tight{.bytes = {12 * kMiB, 20 * kMiB, kMiB}};

@@ -17,13 +17,13 @@ using Weights = std::vector<u32>;
 
 TEST(Shares, WeightsAreTheSmallestNumbersThatMeetTheRates) {
   EXPECT_EQ(weights_of({3.2e9}), (Weights{1}));
-  EXPECT_EQ(weights_of({1.50e9, 1.42e9}), (Weights{1, 1}));  // one drive, measured twice
+  EXPECT_EQ(weights_of({1.50e9, 1.42e9}), (Weights{1, 1}));  // one drive whose two measurements differ a little
   EXPECT_EQ(weights_of({1.42e9, 1.50e9, 1.37e9}), (Weights{1, 1, 1}));
   EXPECT_EQ(weights_of({3.0e9, 1.0e9}), (Weights{3, 1}));
   EXPECT_EQ(weights_of({0.49e9, 1.52e9}), (Weights{1, 3}));
   EXPECT_EQ(weights_of({3.0e9, 2.0e9, 1.0e9}), (Weights{3, 2, 1}));
   EXPECT_EQ(weights_of({7.0e9, 0.2e9}), (Weights{32, 1}));
-  EXPECT_EQ(weights_of({7.0e9, 1e5}), (Weights{64, 1}));  // a path that hardly moves still takes a part
+  EXPECT_EQ(weights_of({7.0e9, 1e5}), (Weights{64, 1}));  // a very slow path still takes one part
 }
 
 TEST(Shares, EveryRateIsMetToATenth) {
@@ -74,7 +74,7 @@ TEST_F(KnownShares, AreBenchsFiguresWhereItMeasured) {
 
 TEST_F(KnownShares, OfOneFilesystemAreEqual) {
   EXPECT_EQ(known_shares(paths, "run", {}).text(), "shares 1:1 (one filesystem)");
-  fs::remove(paths[1].path);  // made later, beside the other
+  fs::remove(paths[1].path);  // a path that does not exist yet will be created on the same filesystem
   EXPECT_EQ(known_shares(paths, "run", {}).text(), "shares 1:1 (one filesystem)");
 }
 
@@ -115,7 +115,7 @@ TEST_F(KnownShares, AreThoseOfTheFilesADeadRunLeft) {
   { offload::NvmeStore::open_or_create(*engine.engine, traffic, description); }
   EXPECT_EQ(known_shares(paths, "run", rates(1e9, 1e9)).text(), "shares 5:2 (as the files are striped)");
   EXPECT_EQ(known_shares(paths, "another", rates(1e9, 1e9)).text(), "shares 1:1 (bench measured 1.00, 1.00 GB/s)");
-  for (const i64 offset : {i64{0}, i64{80}, i64{4000}}) {  // a header that is not whole says nothing
+  for (const i64 offset : {i64{0}, i64{80}, i64{4000}}) {  // an incomplete header is ignored
     std::fstream file(description.paths[0].folder / offload::kStoreFile, std::ios::in | std::ios::out | std::ios::binary);
     char kept = 0;
     file.seekg(offset).get(kept);

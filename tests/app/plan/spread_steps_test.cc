@@ -1,5 +1,5 @@
-// If a drive has more to do than fits beside a backward, some Steps wait for the next forward, so that the drive is busy in both. If all of
-// it fits, no Step waits.
+// Tests that some Steps wait for the next forward if a drive has more to do than fits beside a backward, so that the drive is busy in both.
+// If all of it fits, no Step waits.
 #include <gtest/gtest.h>
 
 #include "app/plan/search.h"
@@ -43,7 +43,8 @@ TEST_F(SpreadSteps, KeepTheDriveBusy) {
   EXPECT_LT(chosen.scheduling.deferred_sixteenths, parallel::kAllSixteenths);
   const StepCost spread = cost(chosen);
   const auto busy = [](const StepCost& cost) { return cost.phase_ms.at("disk") / 1e3 / cost.seconds; };
-  // The drive has nothing to do from the last deferred Step to the first gradient: while the head computes, and a layer or two beside it.
+  // The drive can only be idle between the last deferred Step and the first gradient, which is while the head and one or two layers
+  // compute.
   const auto seconds_of = [&](u16 block) {
     const BlockSeconds s = rates_.block(block, block_flops(request_.layout, model_, block, 256));
     return s.forward + s.backward;

@@ -1,4 +1,4 @@
-// Every Program that can run is held against the other ranks', not only the one that runs first.
+// Checks that the collectives of every Program match those of the other ranks: not only of the training Program that runs first.
 #include "app/plan/stage_plans.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// From flags to what a plan is asked for.
+// Tests how flags become the requests that the planner gets.
 #include "app/plan/wishes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// --device: from the flag and the GPUs of a node to what a rank computes on and plans with. No GPU is needed: facts of them are made up.
+// Tests how --device and a node's GPUs decide which device a rank computes on and plans for. No GPU is needed: the GPU reports are made up.
 #include "app/ranks/device_choice.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ ResourceConfig on(const std::string& device) {
   return config;
 }
 
-// The error's code and text.
+// Returns the code and the text of the Error that `body` throws.
 template <class Body>
 std::pair<ErrorCode, std::string> error_of(Body body) {
   try {
@@ -107,7 +107,7 @@ TEST(DeviceChoice, APlanNeedsNoGpu) {
   EXPECT_EQ(budgets.host_bytes, 8 * kGiB);
 }
 
-// A GPU's memory and the host's are two things: nothing is taken from one for the other.
+// A GPU's memory and the host's have separate budgets: neither is reduced for the other.
 TEST(DeviceChoice, BudgetsOfAGpu) {
   MemoryGrant grant;
   grant.bytes = 8 * kGiB, grant.bounded = "the cgroup limit";

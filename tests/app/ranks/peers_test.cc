@@ -1,4 +1,4 @@
-// What ranks owe each other outside of steps: time for what one of them does alone.
+// Tests how ranks wait for each other outside of steps: they do not time out while one of them says that it does something alone.
 #include "app/ranks/peers.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr double kTimeout_s = 0.5;
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Whether two ranks, of which the second is the slower, come to the end of what both do.
+// Runs `body` on two ranks, of which `body` makes the second the slower. Returns whether both come to its end without a time-out.
 bool both_end(const std::function<void(const Peers&)>& body) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::vector<std::thread> threads;
@@ -50,7 +50,7 @@ TEST(Peers, DoNotWaitForWhoDoesNotSaySo) {
   }));
 }
 
-// Who meets others in it is at work no longer.
+// A rank that takes part in a collective inside together() no longer counts as busy, so if it hangs afterwards the others time out.
 TEST(Peers, DoNotWaitForWhoHangsBetweenMeetings) {
   EXPECT_FALSE(both_end([](const Peers& peers) {
     peers.together([&] {
@@ -69,7 +69,7 @@ TEST(Peers, AddUpAndTakeTheLargest) {
   EXPECT_EQ(Peers().sum({5, -7}), (std::vector<i64>{5, -7}));
 }
 
-// What the first of two ranks says when the second tells it so many bytes of this size.
+// The second of two ranks announces a size of `size_told` and then sends `bytes` bytes. Returns the first rank's error.
 std::string told(i64 size_told, i64 bytes) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::string error;
@@ -82,7 +82,7 @@ std::string told(i64 size_told, i64 bytes) {
     try {
       ranks.all_gather(std::as_bytes(std::span(&size_told, 1)), std::as_writable_bytes(std::span(sizes)), {0, 8, 16}).wait();
       ranks.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(both)), {0, 8, 8 + bytes}).wait();
-    } catch (const Error&) {  // the first does not come to the second
+    } catch (const Error&) {  // the first rank does not enter the second all-gather
     }
   });
   try {

@@ -1,4 +1,5 @@
-// --communicator local: ranks that are threads of the program. That their numbers are those of all other ranks is for rank_matrix_test.cc.
+// Tests --communicator local, whose ranks are threads of one process. rank_matrix_test.cc shows that their numbers equal those of other
+// ranks.
 #include "app/ranks/rank_threads.h"
 
 #include <gtest/gtest.h>
@@ -30,14 +31,14 @@ TEST_F(RankThreadsTest, AgreeOnTheStatus) {
   const auto body = [&](int rank, const auto& end) {
     EXPECT_EQ(end->rank(), rank);
     EXPECT_EQ(end->size(), 3);
-    all.arrive_and_wait();  // they run at the same time
+    all.arrive_and_wait();  // passes only if all ranks run at the same time
     return rank == 1 ? 75 : 0;
   };
   EXPECT_EQ(run_rank_threads({.ranks = 3}, console, body), 75);
   EXPECT_EQ(run_rank_threads({.ranks = 1}, console, [](int, const auto& end) { return end ? 1 : 0; }), 0);
 }
 
-// Rank 0 fails for rank 1's sake, and before it.
+// Rank 0 fails only because rank 1 aborted, and earlier than it. The error that is thrown is rank 1's own.
 TEST_F(RankThreadsTest, ThrowWhatTheFirstThrewThatFailedByItself) {
   const auto body = [](int rank, const std::unique_ptr<parallel::Communicator>& end) -> int {
     if (rank == 1) {
@@ -55,7 +56,7 @@ TEST_F(RankThreadsTest, ThrowWhatTheFirstThrewThatFailedByItself) {
   EXPECT_EQ(err.str(), "");
 }
 
-// One that never comes is named, and the process ends although the thread runs on.
+// A rank that never enters a collective is named, and the process ends although that rank's thread still runs.
 TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
@@ -72,7 +73,7 @@ TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
 struct LocalRanks : testing::Test {
   TemporaryFolder folder;
   std::string run = (folder.path() / "run").string();
-  // Steps that are done and told of.
+  // Returns the number of steps that are done and recorded in metrics.jsonl.
   i64 steps() const {
     std::ifstream file(run + "/metrics.jsonl");
     return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
@@ -119,7 +120,7 @@ TEST_F(LocalRanks, SpeakOnceAndKeepTheirRun) {
 TEST_F(LocalRanks, FailWithOneMessage) {
   const Outcome refused = train({"--steps", "3"}, "1MiB");
   EXPECT_EQ(refused.status, 3) << refused.err;
-  const size_t at = refused.err.find("spillway train: ");  // behind signs of life, where planning is slow
+  const size_t at = refused.err.find("spillway train: ");  // if planning is slow, progress lines come first
   ASSERT_NE(at, std::string::npos) << refused.err;
   EXPECT_TRUE(at == 0 || refused.err[at - 1] == '\n') << refused.err;
   EXPECT_EQ(refused.err.find("spillway train: "), refused.err.rfind("spillway train: ")) << refused.err;

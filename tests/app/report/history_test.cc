@@ -1,5 +1,5 @@
-// What is read of metrics.jsonl: numbers to their last bit, steps that were run again, half lines and damaged ones, spikes in long runs.
-// 0.1 s.
+// Tests how metrics.jsonl is read: numbers keep their last bit, steps that were run again replace the earlier ones, truncated and damaged
+// lines are reported, and spikes of long runs survive thinning. Takes 0.1 s.
 #include "app/report/history.h"
 
 #include <fmt/format.h>
@@ -89,18 +89,18 @@ TEST_F(HistoryTest, ANumberThatIsNotFiniteIsCountedAndLeftOut) {
 TEST_F(HistoryTest, OfAStepThatWasRunAgainTheLastLineCounts) {
   add_steps(1, 10);
   for (i64 step = 6; step <= 8; ++step) add(row_of(step, 100));
-  add(row_of(7, 7));  // and once more
+  add(row_of(7, 7));  // step 7 was run a third time
   const History h = read();
   EXPECT_EQ(h.steps, 7);
   EXPECT_EQ(h.last_step, 7);
-  EXPECT_EQ(h.run_again, 7);  // 6 to 10, then 7 and 8
+  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10, then 7 and 8 again
   EXPECT_EQ(h.measure("loss").last, (Point{7, 7}));
   EXPECT_EQ(h.measure("loss").most, (Point{6, 100}));
   EXPECT_EQ(h.tokens, 7000);
   EXPECT_EQ(h.parts_lost, 0);
 }
 
-// Their tokens have padding, and they have no positions.
+// Older versions wrote no "positions", and their "tokens" counted padding. Tokens then stand for positions.
 TEST_F(HistoryTest, LinesOfOlderProgramsAreReadAsTheyAre) {
   text_ = R"({"step":1,"loss":2.5,"tokens":100,"tokens_per_s":200.0,"step_ms":500.0})"
           "\n";
@@ -168,7 +168,8 @@ TEST_F(HistoryTest, WhatBoundTheStepsInPieces) {
   EXPECT_EQ(h.bound_steps.at("compute"), 15);
 }
 
-// The trainer's own: two steps to warm up, of the last start alone, beside the plan of that start.
+// The audit compares measured with predicted times as the trainer does: it leaves out two warm-up steps, and covers only the last start and
+// the plan of that start.
 TEST_F(HistoryTest, TheAuditIsOfTheLastStart) {
   RunPlan plan;
   plan.began_at_step = 5;

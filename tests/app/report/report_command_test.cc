@@ -1,4 +1,4 @@
-// report and top as commands: what they refuse, what they write, and a real run's page and records. 2 s.
+// Tests the commands report and top: what they refuse, what they write, and the page and records of a real run. Takes 2 s.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using testing::HasSubstr;
 class ReportCommandTest : public testing::Test {
  protected:
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
-  // Ten steps of a tiny model.
+  // Trains a tiny model for ten steps.
   void train(const std::vector<std::string>& more = {}) const {
     folder_.write("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
     std::vector<std::string> args = {"train",
@@ -94,7 +94,7 @@ TEST_F(ReportCommandTest, OfARealRun) {
   EXPECT_FALSE(std::filesystem::exists(at("run/report.html.new")));
 }
 
-// Two stages, as threads of this process.
+// The run is a pipeline of two stages, whose ranks are threads of this process.
 TEST_F(ReportCommandTest, OfAPipeline) {
   train({"--ranks", "2", "--pipeline-stages", "2", "--communicator", "local", "--gradient-accumulation-steps", "4"});
   ASSERT_EQ(run_app({"report", at("run")}).status, 0);

@@ -1,4 +1,4 @@
-// The audit's sums and words, the disk's meter, and what the control group leaves of a disk.
+// Tests the audit's sums and words, the meter of disk use, and what a control group's limits leave of a disk's rates.
 #include "app/record/audit.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Audit, RowsShowHowFarOff) {
   EXPECT_NE(text.find("1.00 KiB    1.00 KiB\n"), std::string::npos) << text;
 }
 
-// Counts and bytes; how long it took is the clock's affair.
+// The meter counts operations and bytes. Times depend on the clock and are not checked.
 TEST(DiskMeter, CountsWhatTheKernelMoved) {
   DiskMeter meter(offload::SystemCalls::real());
   const offload::Transfer read{.descriptor = 3, .write = false, .offset = 0, .bytes = 4096},
@@ -78,7 +78,7 @@ TEST(DiskMeter, CountsWhatTheKernelMoved) {
   EXPECT_EQ(use.read_bytes, 4096);
   EXPECT_EQ(use.written_bytes, 0);
   EXPECT_GE(use.either_s, use.read_s);
-  EXPECT_EQ(later.either_s, use.either_s);  // nothing was under way
+  EXPECT_EQ(later.either_s, use.either_s);  // no transfer was in flight
 }
 
 class DiskLimits : public testing::Test {
@@ -115,7 +115,7 @@ TEST_F(DiskLimits, MakeRatesNoFaster) {
   EXPECT_EQ(fast.duplex(), 1);
   const DiskRates under = limited(fast, {2e8, 2e8});
   EXPECT_EQ(under.read_bytes_per_s, 2e8);
-  EXPECT_EQ(under.duplex(), 2);  // each way has a limit of its own
+  EXPECT_EQ(under.duplex(), 2);  // reads and writes are limited separately
   EXPECT_EQ(limited(fast, {}).mixed_bytes_per_s, 2e9);
 }
 
@@ -125,10 +125,11 @@ TEST(ProcessMemory, KnowsThisProcess) {
   EXPECT_GE(memory.peak_bytes, memory.now_bytes);
 }
 
-// The program's own process, which a test's is not: what the plan said it would hold, and what it held at its most.
+// The audit's prediction of process memory. It is tested with the real program as a process, since a test process holds other memory too:
+// what the plan predicted against the measured peak.
 class ProcessLineRelease : public testing::Test {
  protected:
-  // How far the audit's process line is off, in percent.
+  // Runs train with `flags` and returns by how many percent the audit's process line is off.
   int off(const std::string& flags) const {
     const std::string command = "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train " + flags + " 2>&1";
     std::string text;
@@ -171,7 +172,7 @@ TEST_F(ProcessLineRelease, OfStateOnNvme) {
             kMostOff);
 }
 
-// What moves hides behind computing on it from bytes / rate * flops / 6 tokens on; the least time of a disk that is shared or not.
+// The least time of a disk for reads and writes, with a duplex of 1 (both share the rate) and of 2 (each has its own).
 TEST(Rates, TheDisksTimeForAMix) {
   Rates rates;
   rates.disk_read_bytes_per_s = 2;

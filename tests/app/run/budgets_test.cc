@@ -1,4 +1,4 @@
-// What a session's plan must fit into, from a made-up node.
+// Tests the memory budgets that a session's plan must fit into, on a made-up node.
 #include "app/run/budgets.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = std::array<i64, offload::kTiers>;
 
-constexpr i64 kGrant = 12 * kGiB - kGrantReserveBytes;  // of a FakeHost
+constexpr i64 kGrant = 12 * kGiB - kGrantReserveBytes;  // the grant of a FakeHost
 
 TEST(SessionBudgets, WhatNobodySplitIsTheDevicesUntilThePlanSplitsIt) {
   TierBudgets budgets = memory_budgets({}, {}, 1, FakeHost().host());

@@ -1,4 +1,4 @@
-// train --ema: the average goes the ways of the state (tiers, ranks, restarts), and export --ema writes it as a model.
+// Tests train --ema: the average is placed, sharded and restored like all state, and export --ema writes it as a model.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -125,7 +125,8 @@ TEST_F(Ema, OfAdaptersIsThatOfTheAdapters) {
   }
 }
 
-// From the weights of the checkpoint on, where it is said that a number may change.
+// The average may begin in the middle of a run: it starts from the checkpoint's weights. That changes numbers, so --allow-change must say
+// so.
 TEST_F(Ema, MayBeginAmidstARun) {
   expect_all_well(train_on(1, train("run", 1)));
   const auto weight = values(checkpoint("run", 1) / "model.safetensors", kName);

@@ -1,5 +1,5 @@
-// What generate writes with a key/value cache: transformers' greedy continuations token for token, alone and in batches, on ranks and
-// tiers; texts that grow beyond the model's positions; and what is no file of prompts.
+// Tests generate with a key/value cache: it gives transformers' greedy continuations token for token, alone and in batches, on ranks and
+// tiers. Texts may grow beyond the model's positions. Files that hold no prompts are refused.
 #include "app/text/generation.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<i32> ids_in(const data::SafetensorsReader& file, const std::string& 
   return {ids.begin(), ids.end()};
 }
 
-// Of bytes, all of them below 128.
+// Token ids are bytes here, all below 128.
 std::string text_of(const std::vector<i32>& ids) { return {ids.begin(), ids.end()}; }
 
 struct Generation : testing::Test {
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GreedyText,
                            return name;
                          });
 
-// Full, the cache is made anew of the last half of the positions, here 32: as if one went on from these alone.
+// When the cache is full, it is rebuilt from the last half of the positions, here 32: the text continues as if from these alone.
 TEST_F(Generation, BeyondThePositionsTheOlderHalfFallsOut) {
   const std::vector<i32> prompt{7, 50, 3, 22, 90};
   const std::vector<i32> whole = alone("gpt2-tiny", prompt, 150);
@@ -104,7 +104,7 @@ TEST_F(Generation, OfALongPromptTheLastHalfOfThePositionsCounts) {
   EXPECT_EQ(alone("gpt2-tiny", prompt, 20), alone("gpt2-tiny", {prompt.end() - 32, prompt.end()}, 20));
 }
 
-// Whatever the lengths, a pass fits the plan and the cache has room for all that comes.
+// For all lengths a pass fits the plan, and the cache has room for every token to come.
 TEST_F(Generation, LengthsHoldWhatComes) {
   for (const i64 positions : {1, 2, 3, 64, 1000, 131072}) {
     for (const i64 prompt : {1, 2, 15, 63, 64, 65, 255, 256, 257, 999, 5000}) {

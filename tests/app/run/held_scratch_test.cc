@@ -1,5 +1,5 @@
-// What becomes of a run's files on the scratch paths: what a session made goes with it unless it is kept, what it found stays until it is
-// given up.
+// Tests the lifetime of a run's files on the scratch paths: files that a session created are removed with it unless kept, and files that it
+// found stay until they are given up.
 #include "app/run/held_scratch.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// cifar-net through the whole program: it learns, says how many images it names right, and gives the same bits wherever its bytes lie.
+// Trains cifar-net with the whole program: it learns, reports how many images it classifies correctly, and gives the same bits wherever its
+// tensors are placed.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -13,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-// Of each class its own brightness in each of three quarters of the image, under noise.
+// Returns images whose class is visible: each class has its own brightness in each of three parts of the image, and noise is added.
 std::string images(int count, u64 seed) {
   const RandomKey key{seed};
   std::string bytes;
@@ -90,7 +91,7 @@ TEST_F(ImageTraining, LearnsAndSaysWhatItNamesRight) {
   EXPECT_FALSE(rows[0].contains("validation_accuracy"));
   EXPECT_GT(rows[29]["validation_accuracy"], 0.5) << "one in ten by chance";
   EXPECT_LT(rows[29]["validation_loss"], 1.5);
-  // PyTorch's names and shapes; evaluate takes the folder's held-out images too.
+  // The checkpoint has PyTorch's names and shapes, and evaluate can use the data folder's test images too.
   const Outcome evaluated = run_app({"evaluate", "--model", path("run"), "--data", path("cifar"), "--json", "--device", "cpu"});
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   const Json said = Json::parse(evaluated.out);
@@ -146,7 +147,7 @@ TEST_F(ImageTraining, TheSameBitsWhereverItsBytesLie) {
 
 using ImageTrainingRelease = ImageTraining;
 
-// Batch norm's running statistics with it, which going on from a checkpoint finds again.
+// The bits include batch norm's running statistics, which a restart from a checkpoint finds again.
 TEST_F(ImageTrainingRelease, ResNet20GivesTheSameBitsAndIsReadAgain) {
   const Words small = {"--micro-batch-size", "4", "--gradient-accumulation-steps", "2", "--validation-steps", "2"};
   const auto run = [&](const std::string& out, int steps, Words more) {

@@ -1,4 +1,5 @@
-// A training whose numbers are no numbers: what is said of it, on one rank, two, and two stages, and how it ends.
+// Tests training whose loss or gradients become NaN or infinite: the messages and how the run ends, on one rank, on two, and on two
+// pipeline stages.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,7 +13,7 @@ struct NotFinite : testing::Test {
   const TemporaryFolder folder;
   const std::string run = (folder.path() / "run").string();
 
-  // After the first step no weight is of any use.
+  // Trains with so high a learning rate that after the first step the weights give no finite loss.
   std::vector<Outcome> train(int ranks, const std::vector<std::string>& more) const {
     folder.write("text.txt", std::string(4000, 'a') + std::string(4000, 'b'));
     std::vector<std::string> args{"--model",
@@ -63,7 +64,7 @@ TEST_F(NotFinite, TheRanksOfALossAreNamed) {
   expect_all(two[0].err, {"step skipped: the loss of rank 0 on ", ", rank 1 on "});
 }
 
-// The first stage has no loss.
+// The first pipeline stage computes no loss, so the messages name the last one.
 TEST_F(NotFinite, OfTwoStagesTheLastHasTheLoss) {
   const std::vector<Outcome> stages = train(2, {"--pipeline-stages", "2", "--gradient-accumulation-steps", "2"});
   for (const Outcome& rank : stages) EXPECT_EQ(rank.status, 7);

@@ -1,8 +1,8 @@
-// The law that where bytes lie and who holds them changes no bit, over ranks: of ZeRO stages, pipeline schedules, tiers, overlap, threads
-// and communicators a covering array of strength 3, so that any three settings that break the law together are met (any two, on two
-// models, in the quick tests, the others in the soak), and corners by name.
-// Data-parallel size 2; the reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes that
-// each rank moved, gathered, summed and sent are those of its plan. scripts/matrix.sh runs the full product, a part at a time.
+// Tests the law that placement and sharding change no bit, on several ranks. A covering array of strength 3 over ZeRO stages, pipeline
+// schedules, tiers, overlap, threads and communicators contains every combination of three settings that could break the law together. The
+// quick tests cover every two on two models, the soak the others. Some corners are tested by name. The data-parallel size is 2; the
+// reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes that each rank moved, gathered,
+// summed and sent are those of its plan. scripts/matrix.sh runs the full product, a part at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const test::CoveringArray& array() {
   return all;
 }
 
-// Of the other kinds of models.
+// The covering array of the other kinds of models.
 const test::CoveringArray& kinds() {
   static const test::CoveringArray all(
       rank_factor_sizes(),
@@ -35,7 +35,7 @@ const test::CoveringArray& kinds() {
   return all;
 }
 
-// The cells of one model, which share their references, among rows [from, to); ctest runs the models side by side.
+// Checks the cells of `model` among the rows [from, to). Cells of one model share their references; ctest runs the models side by side.
 void expect_same_bits(const test::CoveringArray& rows, int model, size_t from, size_t to) {
   RankCells cells;
   int count = 0;
@@ -49,7 +49,7 @@ void expect_same_bits(const test::CoveringArray& rows, int model, size_t from, s
   std::cout << count << " cells\n";
 }
 
-// The first rows, which hold all pairs, in release builds; the others, for all triples, take minutes.
+// The first rows, which contain all pairs, run in release builds. The rows for all triples take minutes and are left to the soak.
 struct RankMatrixRelease : testing::TestWithParam<int> {};
 TEST_P(RankMatrixRelease, EveryPairGivesTheSameBits) { expect_same_bits(array(), GetParam(), 0, array().rows_for_pairs()); }
 INSTANTIATE_TEST_SUITE_P(Models, RankMatrixRelease, testing::Range(0, 2));
@@ -64,10 +64,10 @@ TEST_P(SoakRankKinds, EveryPairGivesTheSameBits) { expect_same_bits(kinds(), Get
 TEST_P(SoakRankKinds, TriplesGiveTheSameBits) { expect_same_bits(kinds(), GetParam(), kinds().rows_for_pairs(), kinds().rows().size()); }
 INSTANTIATE_TEST_SUITE_P(Models, SoakRankKinds, testing::Range(kFirstKind, kFirstKind + kKinds));
 
-// What a change is most likely to break, whatever the array holds.
+// Cells that a change is most likely to break. They run whatever the array contains.
 struct NamedCell {
   const char* name;
-  Row cell;  // as RankFactor
+  Row cell;  // one value per RankFactor
 };
 const NamedCell kNamed[] = {
     //                                       model zero pipe p g o act over threads communicator
@@ -98,12 +98,13 @@ TEST_P(RankCorners, GiveTheSameBits) {
   if (!possible_ranks(cell)) cell[kRankCommunicator] = 0;
   EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
 }
-// Under a sanitizer the first four are enough for every change.
+// The first four corners run with every change, under the sanitizers too. The others are left to the soak.
 std::string corner_name(const testing::TestParamInfo<NamedCell>& cell) { return cell.param.name; }
 INSTANTIATE_TEST_SUITE_P(Corners, RankCorners, testing::ValuesIn(std::begin(kNamed), std::begin(kNamed) + 4), corner_name);
 INSTANTIATE_TEST_SUITE_P(SoakCorners, RankCorners, testing::ValuesIn(std::begin(kNamed) + 4, std::end(kNamed)), corner_name);
 
-// Of the uneven models every bucket spans several tiles on every rank, not as many on all; only a last norm is one tile, which one holds.
+// In the uneven models every bucket spans several tiles on each rank, and not as many on all. Only the last norm has a single tile, which
+// one rank holds.
 TEST(RankMatrix, ShardsAreUneven) {
   const TemporaryFolder folder;
   for (const char* family : {"gpt2", "llama", "mistral", "mixtral"}) {
@@ -124,13 +125,13 @@ TEST(RankMatrix, ShardsAreUneven) {
   }
 }
 
-// The comparison must be able to fail: another learning rate is another run.
+// The comparison must be able to fail: it detects a run with another learning rate.
 TEST(RankMatrix, ADifferenceShows) {
   RankCells cells;
   EXPECT_EQ(cells.objection(Row(kRankFactors, 0), {"--learning-rate", "1.1e-3"}), "losses and norms differ");
 }
 
-// And so is one in which rank 1 once gives wrong bytes.
+// The comparison also detects a run in which rank 1 sends wrong bytes once.
 struct PlantedFault {
   const char* name;
   Row cell;
@@ -171,7 +172,7 @@ class RankFaults : public testing::TestWithParam<PlantedFault> {};
 
 TEST_P(RankFaults, Show) {
   const PlantedFault& fault = GetParam();
-  std::atomic<int> planted{-1};  // -1: not to be
+  std::atomic<int> planted{-1};  // -1 while no fault is to be planted
   const auto spoil = [&](parallel::Collective what, std::span<std::byte> given) {
     if (what != fault.where || given.size() < 2 * kTileBytes || given.size() % kTileBytes != 0) return;
     if (int none = 0; planted.compare_exchange_strong(none, 1)) fault.plant(given);
@@ -185,7 +186,7 @@ TEST_P(RankFaults, Show) {
 }
 INSTANTIATE_TEST_SUITE_P(PlantedMore, RankFaults, testing::ValuesIn(kFaults), [](const auto& fault) { return fault.param.name; });
 
-// SPILLWAY_MATRIX=PART/PARTS of the full product. Parts are spread over it.
+// Runs one part of the full product; SPILLWAY_MATRIX=PART/PARTS selects it. The cells of a part are spread over the whole product.
 TEST(SoakRankMatrix, APartOfTheFullProduct) {
   i64 part = 0, parts = 1000;
   if (const char* text = std::getenv("SPILLWAY_MATRIX")) {

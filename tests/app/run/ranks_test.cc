@@ -1,5 +1,5 @@
-// Training on several data-parallel ranks, as threads of this process: the same bits at every ZeRO stage from every tier, a state that
-// survives another number of ranks, and one error for all.
+// Tests training on data-parallel ranks that are threads of this process: all ZeRO stages and tiers give the same bits, a checkpoint can be
+// loaded by another number of ranks, and an error of one rank ends all with one message.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Ranks : testing::Test {
   }
 
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
-  // Of flags given twice the later one counts.
+  // If a flag is given twice, the later one counts.
   Args train(const std::string& out, int steps, const Args& more) const {
     Args all = {"--model",       "llama-tiny",  "--data",          text,    "--sequence-length",   "16",    "--learning-rate", "1e-3",
                 "--lr-schedule", "constant",    "--warmup-steps",  "1",     "--gradient-clipping", "2.5",   "--threads",       "1",
@@ -68,7 +68,7 @@ struct Ranks : testing::Test {
   }
 };
 
-// The numbers; what fails and what is left behind is tried under the sanitizers too.
+// These tests of numbers run in release builds only; tests of failures and leftovers also run under the sanitizers.
 using RanksRelease = Ranks;
 
 TEST_F(RanksRelease, EveryStageFromEveryTierGivesTheSameBits) {
@@ -97,7 +97,7 @@ TEST_F(RanksRelease, EveryStageFromEveryTierGivesTheSameBits) {
   }
 }
 
-// What crosses the ranks is what the plan says, and what each holds is its part.
+// The bytes exchanged between the ranks are those of the plan, and each rank holds only its shard.
 TEST_F(RanksRelease, MeasuredBytesAreThePlans) {
   std::vector<i64> device_bytes;
   for (const char* stage : {"0", "1", "2", "3"}) {
@@ -130,7 +130,8 @@ TEST_F(RanksRelease, MeasuredBytesAreThePlans) {
   const Outcome status = run_app({"status", at("run3")});
   EXPECT_NE(status.out.find("finished: step 2 of 2 on 4 ranks"), std::string::npos) << status.out;
   EXPECT_NE(status.out.find("slowest: rank "), std::string::npos) << status.out;
-  // 16 bytes a parameter: 4 weights, 4 gradients, 8 moments. A part is at most a tile of each group more than a quarter.
+  // Training takes 16 bytes a parameter: 4 for weights, 4 for gradients, 8 for moments. A rank's shard is a quarter, plus at most a tile of
+  // each group.
   const i64 whole = device_bytes[0], slack = 16 * 6 * parallel::kTileElems;
   EXPECT_NEAR(static_cast<double>(device_bytes[1]), 0.5 * static_cast<double>(whole) + 0.25 * 0.5 * static_cast<double>(whole), slack);
   EXPECT_NEAR(static_cast<double>(device_bytes[2]), 0.25 * static_cast<double>(whole) + 0.25 * 0.75 * static_cast<double>(whole), slack);
@@ -144,7 +145,7 @@ TEST_F(RanksRelease, TheStageIsTheLowestThatFitsUnlessAHigherOneIsFaster) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.out;
   };
-  const Json roomy = Json::parse(plan("64MiB", "auto", true));  // all stages fit
+  const Json roomy = Json::parse(plan("64MiB", "auto", true));  // every ZeRO stage fits
   for (const Json& one : roomy["alternatives"])
     EXPECT_GE(one["predicted_step_s"].get<double>(), 0.98 * roomy["predicted_step_s"].get<double>()) << one;
   EXPECT_EQ(Json::parse(plan("64MiB", "3", true))["zero_stage"], 3);
@@ -153,8 +154,8 @@ TEST_F(RanksRelease, TheStageIsTheLowestThatFitsUnlessAHigherOneIsFaster) {
   EXPECT_NE(plan("6MiB", "auto", false).find("per rank, of 4"), std::string::npos);
 }
 
-// Without updates each step's numbers are functions of the same weights: losses are sums in another order in fp64, and a gradient summed in
-// another order in fp32 is off by at most (n - 1) u of the sum of its parts' magnitudes, so its norm by (n - 1) u times the sum of the
+// With a learning rate of 0 all steps use the same weights. Losses are then sums in another order in fp64. A gradient summed in another
+// order in fp32 differs by at most (n - 1) u times the sum of its parts' magnitudes, so its norm by at most (n - 1) u times the sum of the
 // parts' norms, which a run of single micro-batches measures.
 TEST_F(RanksRelease, OtherNumbersOfRanksDifferByTheOrderOfSums) {
   constexpr int kBatch = 8, kSteps = 3;
@@ -180,7 +181,7 @@ TEST_F(RanksRelease, OtherNumbersOfRanksDifferByTheOrderOfSums) {
   EXPECT_GT(other_bits, 0) << "nothing was summed in another order";
 }
 
-// What four ranks wrote in parts others load onto other numbers of ranks, stages and tiers, and hold every bit of it.
+// A checkpoint that four ranks wrote in shards is loaded by other numbers of ranks, ZeRO stages and tiers without the loss of a bit.
 TEST_F(RanksRelease, AStateIsTheSameOnOtherRanksAndTiers) {
   for (const Args& kind : {Args{"--precision", "fp32"}, Args{"--precision", "bf16", "--master-weights", "split"}}) {
     const std::string name = kind[1], batch = "12";
@@ -200,8 +201,8 @@ TEST_F(RanksRelease, AStateIsTheSameOnOtherRanksAndTiers) {
   }
 }
 
-// One run goes from ranks to ranks, tiers and stages. After each load the state is that of its checkpoint to the bit; the next loss, a sum
-// of the same terms in another order, is within its bound of the loss that the ranks before would have had.
+// One run continues on changing ranks, tiers and stages. After each load the state equals its checkpoint to the bit. The next loss is a sum
+// of the same terms in another order, so it lies within the rounding bound of the loss that the earlier ranks would have had.
 TEST_F(RanksRelease, ARunGoesOnAnywhereWithItsBits) {
   struct Hop {
     int ranks;
@@ -236,7 +237,7 @@ TEST_F(RanksRelease, ARunGoesOnAnywhereWithItsBits) {
   }
 }
 
-// The global batch stays; the accumulation follows from the ranks.
+// The global batch stays the same; the number of accumulated micro-batches follows from the ranks.
 TEST_F(Ranks, ARunGoesOnWithOtherNumbersOfRanks) {
   const Args batch = {"--gradient-accumulation-steps", "3"};
   expect_all_well(train_on(4, train("run", 2, batch)));
@@ -257,7 +258,7 @@ TEST_F(Ranks, ARunGoesOnWithOtherNumbersOfRanks) {
   EXPECT_NE(refused[0].err.find("legal numbers of ranks: 1, 2, 3, 4, 6, 12"), std::string::npos) << refused[0].err;
 }
 
-// The first rank's program and flags are what the others must have.
+// All ranks must have the program and the flags of the first one.
 TEST_F(Ranks, OtherFlagsOnOneRankAreNamed) {
   const std::vector<Outcome> ranks = train_on(3, train("run", 2, {}), {{}, {}, {"--seed", "5"}});
   for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, 2);
@@ -267,11 +268,11 @@ TEST_F(Ranks, OtherFlagsOnOneRankAreNamed) {
   expect_all_well(train_on(2, train("run", 2, {}), {{}, {"--io-engine", "pread"}}));
 }
 
-// Of one rank alone, of all alike, of the first one alone.
+// The error is one rank's alone, that of all ranks alike, or the first rank's alone: in each case one message is printed.
 TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   const auto expect = [](const std::vector<Outcome>& ranks, int status, const std::string& message) {
     for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, status) << rank.err;
-    const std::string& said = ranks[0].err;  // but for signs of life on a slow machine
+    const std::string& said = ranks[0].err;  // progress lines of a slow machine come first
     const size_t signs = said.rfind(" so far\n");
     EXPECT_TRUE(said.substr(signs == said.npos ? 0 : signs + 8).starts_with(message)) << said;
     for (size_t r = 1; r < ranks.size(); ++r) EXPECT_EQ(ranks[r].err, "");
@@ -283,7 +284,8 @@ TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   EXPECT_FALSE(fs::exists(at("run")));
 }
 
-// In mid-step: the rank whose scratch file was cut off fails with its own error, the other one with the news of it.
+// An error in the middle of a step: the rank whose scratch file was truncated fails with its own error, and the other reports that rank's
+// failure.
 TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   std::thread vandal([&] {
     while (metrics("run").size() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -300,7 +302,8 @@ TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   EXPECT_TRUE(ranks[1].status == 4 || ranks[1].status == 5) << ranks[1].status;
   EXPECT_EQ(ranks[0].status, 6) << ranks[0].err;
   EXPECT_NE(ranks[0].err.find("rank 1 gave up"), std::string::npos) << ranks[0].err;
-  // What both left lies there for them. It is all there is of the run, so another number of ranks is refused and changes nothing.
+  // Both ranks leave their scratch files for a restart. They are the only state of the run, so a start with another number of ranks is
+  // refused and changes nothing.
   EXPECT_EQ(std::distance(fs::directory_iterator(at("scratch")), {}), 2);
   const std::vector<Outcome> alone = train_on(1, train("run", 3, places("nvme", "device", "nvme")));
   EXPECT_EQ(alone[0].status, 2);
@@ -308,7 +311,7 @@ TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   EXPECT_EQ(std::distance(fs::directory_iterator(at("scratch")), {}), 2);
 }
 
-// All stop at the same step, saved; the same command goes on as if nothing had been.
+// A stop signal ends all ranks after the same step, which is saved. The same command then continues as if nothing had happened.
 TEST_F(Ranks, AStopIsAgreedOn) {
   const auto run = [&](const std::string& out, int steps) { return train_on(2, train(out, steps, {"--zero-stage", "1"})); };
   install_stop_handlers();

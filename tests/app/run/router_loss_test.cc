@@ -1,5 +1,5 @@
-// The loss that evens experts out, through the program: the same bits wherever a micro-batch's activations lie and however they come back,
-// on one rank and on two that share the batch; and what cannot be.
+// Tests training with a router loss, which balances the load of the experts. The bits are the same wherever activations are kept, whether
+// they are stored or recomputed, and on two ranks that share the batch. Impossible requests are refused.
 #include <gtest/gtest.h>
 
 #include "tests/app/run/support_ranks.h"

@@ -1,5 +1,5 @@
-// generate and evaluate on several ranks, as threads of this process: the same text and the same loss, to the bit, as on one rank, whatever
-// is sharded and wherever it lies.
+// Tests generate and evaluate on several ranks that are threads of this process: text and loss equal those of one rank to the bit, however
+// weights are sharded and placed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ struct Sharded : testing::Test {
   TemporaryFolder folder;
   Sharded() {
     folder.write("text.txt", words(20000, 1));
-    folder.write("held.txt", words(500, 2));  // 31 windows of 16
+    folder.write("held.txt", words(500, 2));  // makes 31 windows of 16 tokens
   }
   static std::string words(int bytes, u32 state) {
     std::string text;
@@ -29,7 +29,7 @@ struct Sharded : testing::Test {
   }
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
 
-  // A run of this model, of a few steps.
+  // Trains `model` for two steps and returns the flags that load the run.
   Args trained(const std::string& model, const Args& more = {}, int ranks = 1) const {
     const std::string out = at("run-" + model);
     const std::vector<Outcome> ran =
@@ -86,7 +86,7 @@ TEST_F(ShardedRelease, GenerateGivesTheTextOfOneRank) {
   }
 }
 
-// What one rank's device cannot hold two ranks' can, each a half of it.
+// A model that does not fit on one rank's device fits on two ranks, each of which holds half of it.
 TEST_F(Sharded, AModelLargerThanARanksBudgetGenerates) {
   const Args base = trained("llama-tiny") + Args{"--prompt", "in the beginning", "--max-tokens", "8"};
   const std::string want = said(run_on(1, Command::generate, base + kRoom));
@@ -112,7 +112,7 @@ TEST_F(Sharded, AnErrorIsOneMessageOfAll) {
          "rank 1 on host here: [");
 }
 
-// The weights are what they are, whoever wrote them.
+// An exported model is the same whichever ranks trained it.
 TEST_F(Sharded, AnExportDoesNotKnowHowManyRanksTrained) {
   const auto exported = [&](const std::string& model, int ranks, const Args& more) {
     const std::string run = trained(model, more, ranks)[1], out = at("exported");

@@ -1,4 +1,4 @@
-// What a run knows of its own health: which validation is the best, how it comes back after a restart, and which checkpoints are pruned.
+// Tests what a run stores about its validations: which is the best, how that survives a restart, and which checkpoints are pruned.
 #include "app/checkpoints/standing.h"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,8 @@ class Faulty : public parallel::CallingCommunicator {
   void works_alone() override { end_->works_alone(); }
 
  private:
-  // What is summed in place is spoilt in place; else the rank itself keeps the right bytes.
+  // A buffer that is reduced in place is changed in place. Otherwise a copy is changed, so that the faulty rank itself keeps the right
+  // bytes.
   Event call(Call call) override {
     const bool in_place = call.gives.data() == call.gets.data() && call.gives.size() == call.gets.size();
     std::span<std::byte> given = call.gets;
@@ -52,7 +53,7 @@ class Faulty : public parallel::CallingCommunicator {
     return forwarded(*end_, call);
   }
 
-  std::list<std::vector<std::byte>> copies_;  // outlive their calls
+  std::list<std::vector<std::byte>> copies_;  // they must outlive their calls
   std::unique_ptr<Communicator> end_;
   const Spoil spoil_;
 };

@@ -1,4 +1,4 @@
-// A rank that gives the others wrong bytes: planted faults that comparisons of bits must see.
+// Makes a rank that sends wrong bytes to the others. Tests plant such a fault to show that comparing results bit by bit detects it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -7,10 +7,10 @@
 
 namespace spillway::app {
 
-/// Looks at what this rank gives in one collective, and may change it. Called by one thread at a time of each group.
+/// Sees the bytes that this rank contributes to one collective, and may change them. Each group calls it from one thread at a time.
 using Spoil = std::function<void(parallel::Collective what, std::span<std::byte> given)>;
 
-/// `end`, and every group split from it, with `spoil` before each collective's bytes leave.
+/// Returns `end`, wrapped so that `spoil` sees the bytes of each collective before they are sent. Groups split from it are wrapped too.
 std::unique_ptr<parallel::Communicator> with_fault(std::unique_ptr<parallel::Communicator> end, Spoil spoil);
 
 }  // namespace spillway::app

@@ -1,6 +1,7 @@
-// The ways to train one small model on several ranks that must give one set of numbers, as cells: a value for each factor. Cells of one
-// model and gradient reduction share every bit. The models are the tiny presets; of two families one whose every bucket spans several tiles
-// on every rank, not as many on all; and as large a one of each other kind of layer, data or training.
+// Enumerates the ways to train one small model on several ranks that must all give the same numbers. Each way is a cell: one value for each
+// factor. Cells with the same model and gradient reduction share every bit. The models are the tiny presets; for two families also one in
+// which every bucket spans several tiles on each rank, with unequal counts; and one such uneven model for each other kind of layer, data or
+// training.
 #pragma once
 #include <functional>
 #include <map>
@@ -12,7 +13,7 @@
 
 namespace spillway::app {
 
-// Tiers are 0 device, 1 host, 2 nvme.
+// The factors of a cell. The values of the tier factors are 0 device, 1 host, 2 nvme.
 enum RankFactor {
   kRankModel,
   kZero,
@@ -24,30 +25,32 @@ enum RankFactor {
   kRankOverlap,
   kRankThreads,
   kRankCommunicator,  // local, sockets, mpi
-  kReduction,         // step, micro-batch: which has numbers of its own
+  kReduction,         // once per step or micro-batch; each has its own numbers
   kRankFactors
 };
 constexpr int kCellDataRanks = 2;
-// Models from here on are the other kinds: a mixture of experts, a sliding window, packed rows, adapters, adapters beside a base in nf4.
+// Models from this index on are the other kinds: a mixture of experts, a sliding window, packed rows, adapters, and adapters on a base in
+// nf4.
 constexpr int kFirstKind = 4, kKinds = 5;
 
 std::vector<int> rank_factor_sizes();
-/// "model=gpt2-tiny zero=3 …"
+/// Returns the cell as text: "model=gpt2-tiny zero=3 …".
 std::string to_string(const test::Row& cell);
-/// Whether a cell (with open places: some completion of it) exists: MPI where this was built with it; gradients are reduced micro-batch by
-/// micro-batch from stage 2 on.
+/// Returns whether the cell can be run; a cell with open places counts if it can be completed to one. MPI needs a build with MPI, and from
+/// ZeRO stage 2 on gradients are reduced after each micro-batch.
 bool possible_ranks(const test::Row& cell);
 
-/// A folder for --model with the config.json of the uneven model of a family: "gpt2", "llama", "mistral" (a window) or "mixtral" (experts).
+/// Writes the config.json of a family's uneven model and returns its folder, for --model. Families: "gpt2", "llama", "mistral" (sliding
+/// window) and "mixtral" (experts).
 std::string write_uneven_model(const TemporaryFolder& folder, const std::string& family);
 
 class RankCells {
  public:
-  /// `on_threads`: `spillway train args…` on ranks of this process, the first one's outcome.
+  /// Runs `spillway train args…` on ranks that are threads of this process, and returns the first rank's outcome.
   using OnThreads = std::function<Outcome(int ranks, const std::vector<std::string>& args)>;
   explicit RankCells(OnThreads on_threads = {});
-  /// Trains the cell on all its ranks and says what is wrong with it: a number that differs from the reference's, bytes that any rank
-  /// moved, gathered, summed or sent otherwise than planned; empty when nothing is. Flags `more` instead of the cell's own.
+  /// Trains the cell on all its ranks and returns what is wrong with it: a number that differs from the reference's, or bytes that a rank
+  /// moved, gathered, summed or sent and that the plan did not predict. Returns "" if all is right. `more` replaces flags of the cell.
   std::string objection(const test::Row& cell, const std::vector<std::string>& more = {});
 
  private:

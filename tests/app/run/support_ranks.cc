@@ -23,7 +23,7 @@ int run_command(const Settings& settings, Console& console, const Peers& peers) 
   return run_train(std::get<TrainConfig>(settings), console, peers);
 }
 
-// As entry.cc does it.
+// Runs a command on one rank and reports its failure, as entry.cc does.
 Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicator> end) {
   std::ostringstream out, err;
   int status = 0;
@@ -41,8 +41,8 @@ Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicato
   return {status, out.str(), err.str()};
 }
 
-// With the connections to a GPU that the program gives ranks (keep_nccl_from_hanging), before CUDA is used: on eight a rank's copies to the
-// host, which a stage may wait for, can stand behind an exchange that waits for that stage.
+// Sets the number of connections to a GPU before CUDA is used, as the program does for its ranks (keep_nccl_from_hanging). With the default
+// of eight, a rank's copy to the host, for which another stage may wait, can queue behind an exchange that waits for that stage.
 void on_ranks(int ranks, const RankBody& body) {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   std::ostream nowhere(nullptr);

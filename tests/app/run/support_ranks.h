@@ -1,4 +1,4 @@
-// Commands on several ranks that are threads of the test, each with a console of its own.
+// Runs commands on several ranks that are threads of the test, each with its own console.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,22 +10,24 @@
 
 namespace spillway::app {
 
-/// Puts something between a rank and its end of the group.
+/// Wraps a rank's communicator, for example to plant faults.
 using WrapEnd = std::function<std::unique_ptr<parallel::Communicator>(int rank, std::unique_ptr<parallel::Communicator> end)>;
 
-/// `spillway train|generate|evaluate args…` on so many ranks; rank r gets `of_rank[r]` too, where there is one.
+/// Runs `spillway train|generate|evaluate args…` on `ranks` ranks and returns the outcome of each. Rank r also gets the arguments
+/// `of_rank[r]`, if there are any.
 std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::string>& args,
                             const std::vector<std::vector<std::string>>& of_rank = {}, const WrapEnd& wrap = {});
 std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank = {},
                               const WrapEnd& wrap = {});
 
-/// Loads a run's checkpoint onto so many ranks, placed and staged as args say, and saves it into the run `onto` without a step.
+/// Loads the checkpoint of a run onto `ranks` ranks, placed and staged as `args` say, and saves it into the run `onto` without a training
+/// step.
 void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
                 const std::filesystem::path& onto);
 
-/// A run's loss, norm and validation loss of each step, as text with all their bits.
+/// Returns loss, norm and validation loss of each step of a run, as text that keeps all their bits.
 std::vector<std::string> numbers_in(const std::filesystem::path& run);
-/// The files of a run's checkpoint that hold its state, as bytes.
+/// Returns the bytes of all files of a checkpoint that hold the run's state.
 std::string state_in(const std::filesystem::path& run, int step);
 
 }  // namespace spillway::app

@@ -1,4 +1,5 @@
-// A program's own training run: what it hears, how it ends it early, and that the same run is the command's.
+// Tests training that another program starts through the library: its callbacks, how it ends the training early, and that the command can
+// continue it.
 #include "app/training.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ class ProgramTraining : public testing::Test {
     return result;
   }
   std::string said() const { return text_of(run() + "/log.txt"); }
-  // One process after the other, each stopped before the validation that follows its first one, until the run is over.
+  // Trains in several starts, each stopped before the validation after its first one, until the run is finished. Returns the number of
+  // starts.
   int train_in_pieces(const Words& words, i64 patience) {
     for (int starts = 1;; ++starts) {
       Training training(words);
@@ -63,7 +65,7 @@ class ProgramTraining : public testing::Test {
   std::string results_;
 };
 
-// A learning rate that makes each validation worse than the one before.
+// A learning rate so high that each validation is worse than the one before.
 const Words kWorse{"--validation-fraction", "0.2", "--validate-every", "1", "--learning-rate", "1", "--warmup-steps", "0"};
 
 TEST_F(ProgramTraining, HearsWhatTheMetricsSay) {
@@ -109,7 +111,7 @@ TEST_F(ProgramTraining, PatienceEndsItAndTheBestStays) {
   training.callbacks.patience = 2;
   training.callbacks.keep_best = true;
   EXPECT_TRUE(train(training).finished);
-  // The best one, and two that are no better.
+  // The best validation is followed by two that are no better, which ends the run.
   ASSERT_GE(validations.size(), 3u);
   ASSERT_LT(validations.size(), 8u) << "nothing was stopped early: the test's learning rate is too small";
   const ValidationEvent& kept = validations[validations.size() - 3];
@@ -135,7 +137,7 @@ TEST_F(ProgramTraining, WithoutKeepBestNoneIsKnown) {
   EXPECT_NE(message_of([&] { find_checkpoint(run(), "best"); }).find("no checkpoint that is known to be the best"), std::string::npos);
 }
 
-// At each of the moments at which that is asked: after model and data, the plan, the tiers' memory, and the weights.
+// The program is asked whether to give up after model and data, after the plan, after the tiers' memory, and after the weights.
 TEST_F(ProgramTraining, GivesUpBeforeTheFirstStep) {
   i64 moments = 0, steps = 0;
   for (i64 at = 1; at <= 4; ++at) {
@@ -155,7 +157,7 @@ TEST_F(ProgramTraining, GivesUpBeforeTheFirstStep) {
   EXPECT_TRUE(train(training).finished);
 }
 
-// Stopped by the program, gone on with by the command, with the losses of a run that never stopped.
+// A run that the program stopped is continued by the command, with the losses of a run that never stopped.
 TEST_F(ProgramTraining, StopsAndTheCommandGoesOn) {
   Training training(flags({}));
   i64 seen = 0;
@@ -188,7 +190,7 @@ TEST_F(ProgramTraining, SameEventsOnRanksThatAreThreads) {
   EXPECT_LT(validations, 8);
 }
 
-// The plain command knows nothing of keep_best, and prunes all the same.
+// The command does not know keep_best, and it prunes checkpoints. It keeps the best one all the same.
 TEST_F(ProgramTraining, TheBestStaysWhenTheCommandGoesOn) {
   Words worse = kWorse;
   worse.insert(worse.end(), {"--keep", "1", "--checkpoint-every", "1", "--lr-schedule", "constant"});
@@ -262,7 +264,7 @@ TEST_F(ProgramTraining, AnotherRunsPatienceIsNotThisOnes) {
   EXPECT_GT(validations, 0);
 }
 
-// The second question after a step comes within its validation, of which it ends the first part.
+// The second question after a step is asked during its validation, which it interrupts after the first part.
 TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   Words words{"--validation-fraction", "0.2", "--validate-every", "3", "--checkpoint-every", "100", "--metrics-csv"};
   Training straight(flags(words));
@@ -297,7 +299,7 @@ TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   }
 }
 
-// Also when it was the last one: the run is not finished before.
+// The same holds for the last validation: the run is not finished before it is made up.
 TEST_F(ProgramTraining, TheLastValidationIsMadeUpToo) {
   const Words words{"--validation-fraction", "0.2", "--validate-every", "8"};
   Training training(flags(words));
@@ -313,7 +315,7 @@ TEST_F(ProgramTraining, TheLastValidationIsMadeUpToo) {
   EXPECT_NE(results_.find("finished: "), std::string::npos) << results_;
 }
 
-// A time limit that no whole validation fits into must not keep a run from going on for ever.
+// If no whole validation fits into the time limit, the run must not repeat it forever. After a second interruption it is left out.
 TEST_F(ProgramTraining, AValidationThatIsInterruptedTwiceIsLeftOut) {
   const Words words{"--validation-fraction", "0.2", "--validate-every", "3"};
   i64 asked = 0;
@@ -331,7 +333,7 @@ TEST_F(ProgramTraining, AValidationThatIsInterruptedTwiceIsLeftOut) {
   EXPECT_EQ(validated, (std::vector<i64>{6, 8}));
 }
 
-// What Slurm says of the end is over: no step is begun, none is lost.
+// The end time that Slurm gives is in the past, so no step is begun and none is lost.
 TEST_F(ProgramTraining, AStepThatDoesNotFitInTheTimeLeftIsNotBegun) {
   struct Variable {
     Variable(const char* of, const std::string& value) : name(of) { ::setenv(of, value.c_str(), 1); }

@@ -1,5 +1,5 @@
-// train --histograms-every, through the whole program and on several ranks: what lies in the event files beside what a checkpoint of the
-// same step holds, and no bit of the training changes by it.
+// Tests train --histograms-every with the whole program and on several ranks: the histograms in the event files match the weights in a
+// checkpoint of the same step, and no bit of the training changes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ std::vector<i64> steps_of(const std::map<i64, ReadHistogram>& points) {
   return steps;
 }
 
-// Counted anew between the limits that are there, the values themselves having been read by another path.
+// Checks `got` against `values`: the values are counted again between the histogram's own limits. They were read in another way.
 void expect_of(const ReadHistogram& got, const std::vector<double>& values, const std::string& what) {
   ASSERT_EQ(got.bucket.size(), got.bucket_limit.size()) << what;
   ASSERT_FALSE(got.bucket.empty()) << what;
@@ -89,13 +89,13 @@ void expect_of(const ReadHistogram& got, const std::vector<double>& values, cons
   EXPECT_EQ(got.num, static_cast<double>(values.size())) << what;
   EXPECT_EQ(got.min, *std::ranges::min_element(values)) << what;
   EXPECT_EQ(got.max, *std::ranges::max_element(values)) << what;
-  // Each of n additions here may err by 2^-53 of what there is; those of the histogram are fewer.
+  // Each of n additions here may be off by 2^-53 of the sum of magnitudes. The histogram itself makes fewer.
   const double error = 0x1p-52 * static_cast<double>(values.size() + 510);
   EXPECT_NEAR(got.sum, sum, error * sizes) << what;
   EXPECT_NEAR(got.sum_squares, squares, error * squares) << what;
 }
 
-// There is one of each tensor of the file that `tag_of` has a tag for, and no other.
+// Checks that the run has a histogram for each tensor of the file for which `tag_of` returns a tag, and no other.
 void expect_of_checkpoint(const fs::path& run, i64 step, const char* file, const std::function<std::string(const std::string&)>& tag_of) {
   const ReadHistograms all = histograms_in(run);
   const data::SafetensorsReader weights(checkpoint_path(run, step) / file);
@@ -142,7 +142,7 @@ TEST_F(WeightHistograms, OfAdaptersAreTheAdaptersAlone) {
   });
 }
 
-// Not even under an update that would wait for the next step, of which a histogram does not.
+// Histograms change no bit, even if they force a Step to be done that would otherwise wait for the next forward.
 TEST_F(WeightHistograms, NoBitOfTheTrainingChangesByThem) {
   const fs::path other = folder.path() / "other";
   for (const Args& more : {Args{}, Args{"--optimizer-overlap", "forward", "--nvme", scratch, "--place-parameters", "nvme",
@@ -162,7 +162,7 @@ TEST_F(WeightHistograms, NoBitOfTheTrainingChangesByThem) {
   EXPECT_EQ(hash({"--histograms-every", "3"}), hash({}));
 }
 
-// What is trained is the same to the bit: two micro-batches of one rank, or one on each of two.
+// The runs train the same to the bit, whether one rank has two micro-batches or each of two ranks has one.
 TEST_F(WeightHistograms, AreTheSameWhereverWeightsLie) {
   struct Corner {
     int ranks;
@@ -192,7 +192,7 @@ TEST_F(WeightHistograms, AreTheSameWhereverWeightsLie) {
   }
 }
 
-// As TensorBoard reads them: what is done again counts once.
+// Histograms are read as TensorBoard does: steps that were done again after a restart count once.
 TEST_F(WeightHistograms, ArePartOfWhatGoesOn) {
   const fs::path other = folder.path() / "other";
   train(6, {"--histograms-every", "1"}, other);
@@ -204,8 +204,8 @@ TEST_F(WeightHistograms, ArePartOfWhatGoesOn) {
   EXPECT_EQ(nlohmann::json::parse(*read_whole(run / "config.json"))["histograms_every"], 1);
 }
 
-// Two weights of a position that no row reaches, so that the loss does not see them. Such weights are counted and never saved; with a
-// learning rate of 0 the others are still those of the base.
+// Two weights of a position that no row reaches are not finite, so the loss does not depend on them. They are counted, but such weights are
+// never saved. The learning rate is 0, so the other weights are still those of the base.
 TEST_F(WeightHistograms, SayWhatIsNotFinite) {
   train(1, {}, run);
   const fs::path base = folder.path() / "base";
