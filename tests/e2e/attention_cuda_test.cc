@@ -1,5 +1,5 @@
-// train --attention cudnn, from outside: it trains near our own attention, goes on with the engines of its record, and what cannot be is
-// one line. In a build with SPILLWAY_CUDA=EMULATED cuDNN is emulated too.
+// Tests train --attention cudnn as a user runs it: its numbers are near those of Spillway's own attention, a restart uses the engines that
+// the run recorded, and impossible requests are refused with one line. In a build with SPILLWAY_CUDA=EMULATED cuDNN is emulated too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ TEST_F(AttentionOnGpu, RanksTakeTheEnginesOfTheFirst) {
 }
 
 TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
-  // Flags with their values, in the place of those of the same name.
+  // Replaces the values of flags that are in `args` already, and appends the others.
   const auto with = [](Args args, const Args& more) {
     for (size_t i = 0; i < more.size(); i += 2) {
       const auto known = std::ranges::find(args, more[i]);
@@ -149,8 +149,8 @@ TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
   expect_refused(gpt2, 3, "of workspace, as plans of memory count, got ");
 }
 
-// Also where neither GPU nor library is: 2 bytes for each of 32 heads' scores of 16384 x 16384, 16.0 GiB, where at the head, which is what
-// a plan with our attention needs most for, are the logits and their gradients' sums, of about 1 GiB.
+// The plan counts cuDNN's workspace even without a GPU and library: 2 bytes for each of 32 heads' scores of 16384 x 16384, 16.0 GiB. A plan
+// with Spillway's own attention needs most memory in the head instead, where the logits and the sums of their gradients take about 1 GiB.
 TEST(AttentionPlan, CountsTheWorkspace) {
   const Workplace at;
   const auto gib = [&](const std::string& attention, const std::string& before) {

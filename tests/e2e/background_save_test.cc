@@ -1,5 +1,5 @@
-// Saves beside training, from outside: killed in the middle of one, a disk that fills under one, from every tier onto another, and what is
-// said of them.
+// Tests, as a user sees them, saves in the background of training: a kill in the middle of one, a disk that fills during one, saves from
+// every tier and restarts onto another, and the messages about them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr int kSteps = 12;
 
-// Saves after every `every` steps; `optimizer`: where the state lies, the weights beside the state unless that is on nvme.
+// Returns a command line that saves every `every` steps. `optimizer` is the tier of the optimizer state and of the weights; if it is nvme,
+// the weights are in host memory.
 Args saving(const std::string& out, const std::string& every, const std::string& optimizer, const std::string& overlap = "none") {
   return small_run(
       out, kSteps, "64MiB",
@@ -50,7 +51,7 @@ struct BackgroundSave : testing::Test {
 };
 using BackgroundSaveMore = BackgroundSave;
 
-// The last is drained, with nothing going on beside it; from another a run goes on with the same numbers.
+// The last checkpoint is written with no step beside it. From another checkpoint a run continues with the same numbers.
 TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
   for (const auto& [optimizer, overlap] : {std::pair("device", "none"), {"host", "forward"}, {"nvme", "none"}, {"nvme", "backward"}}) {
     const std::string out = std::string("run-") + optimizer + "-" + overlap;
@@ -61,7 +62,7 @@ TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
     EXPECT_EQ(std::distance(std::sregex_iterator(f.err.begin(), f.err.end(), said), {}), kSteps) << f.err;
     for (const int step : {1, 7, kSteps}) expect_same_checkpoint(checkpoint(out, step), checkpoint("run-device-none", step));
   }
-  // From the step before the last, onto another tier each.
+  // Each run continues from its last checkpoint but one, with its state on another tier.
   for (const auto& [from, onto] : {std::pair("nvme-none", "host"), {"device-none", "nvme"}, {"host-forward", "device"}}) {
     const std::string run = std::string("run-") + from, out = std::string("from-") + from;
     fs::create_directory(at / out);
@@ -74,7 +75,7 @@ TEST_F(BackgroundSaveMore, IsTheSameFromEveryTierOntoAnother) {
   }
 }
 
-// Each step has a save under way beside it, so whenever the folder of one is there the kill meets it.
+// A save runs beside each step, so a kill meets one whenever the folder of a partial checkpoint exists.
 TEST_F(BackgroundSave, KilledInTheMiddleLeavesTheLastGoodOne) {
   ASSERT_EQ(at.spillway(saving("straight", "1", "device")).status, 0);
   constexpr int kKills = 6;
@@ -117,7 +118,7 @@ TEST_F(BackgroundSaveMore, AFullDiskIsAWarningAndTrainingGoesOn) {
           failed = mentions(at.read("stderr.txt"), "was not saved");
           if (failed) {
             fs::remove(filler);
-          } else {  // again and again: a checkpoint that is removed leaves room
+          } else {  // each time anew, since a removed checkpoint leaves room
             std::ofstream more(filler, std::ios::app);
             while (more.write(some.data(), 1 << 20).flush()) {
             }

@@ -1,5 +1,5 @@
-// What this program says and leaves when the kernel, a limit or the disk under --nvme turns against it: the real program on the real
-// kernel, the exit status of CLI.md, one line with the cause, and the same bits in the end.
+// Tests how the program behaves if the kernel, a limit or the disk under --nvme fails. The real program on the real kernel ends with the
+// exit status that CLI.md documents and one line with the cause, and gives the same bits in the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -29,13 +29,13 @@ std::vector<std::string> lines_with(const std::string& text, const std::string& 
 }
 
 struct BadDays : NvmeRun {
-  // With a checkpoint every four steps.
+  // Returns a command line that saves a checkpoint every four steps.
   static Args saving(const std::string& out, const std::string& nvme = "scratch") {
     Args args = on_nvme(out, "none", nvme);
     *std::find(args.begin(), args.end(), "100000") = "4";
     return args;
   }
-  // The machine is mended: the run goes on from its checkpoint, and nobody can tell.
+  // After the fault is gone, the run continues from its checkpoint and ends with the bits of an undisturbed run.
   void expect_mended_by_a_restart(const std::string& nvme = "scratch") {
     at.before_start([] {});
     const Finished rest = at.spillway(saving("run", nvme));
@@ -48,7 +48,7 @@ struct BadDays : NvmeRun {
 };
 using BadDaysMore = BadDays;
 
-// Status 5, and a message that names the file, the offset and the errno.
+// Checks for exit status 5 and a message that names the file, the offset and the errno.
 void expect_io_failure(const Finished& f, int error_number) {
   EXPECT_EQ(f.status, 5) << f.err;
   for (const std::string& part : {std::string("/tiles"), std::string("offset "), "(errno " + std::to_string(error_number) + ")"}) {
@@ -56,7 +56,7 @@ void expect_io_failure(const Finished& f, int error_number) {
   }
 }
 
-// By seccomp, an old kernel, and a lock limit that is used up.
+// The errnos stand for a refusal by seccomp, for an old kernel, and for a lock limit that is used up.
 constexpr std::pair<int, const char*> kRefusals[] = {
     {EPERM, "EPERM: seccomp or kernel.io_uring_disabled"}, {ENOSYS, "ENOSYS: a kernel"}, {ENOMEM, "ENOMEM: the memlock limit"}};
 
@@ -101,7 +101,7 @@ TEST_F(BadDaysMore, LockedMemoryOf64KiBChangesNothing) {
   at.before_start([] { limit_locked_memory(64 << 10); });
   const Finished f = at.spillway(on_nvme("run", "none"));
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // used, or refused with the reason
+  EXPECT_EQ(lines_with(f.err, "io_uring").size(), 1u) << f.err;  // io_uring is used, or refused with the reason
   expect_same_run("run", "straight");
 }
 
@@ -137,7 +137,7 @@ TEST_F(BadDays, AStoreThatIsTruncatedUnderTheRun) {
   expect_mended_by_a_restart();
 }
 
-// The store ends at 20 MiB. What lies behind 19 MiB is met by the end of the first step, whatever order the plan has.
+// The store ends at 20 MiB. The bytes beyond 19 MiB are accessed before the first step ends, whatever order the plan has.
 constexpr i64 kNearTheEnd = 19 << 20;
 
 TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
@@ -148,7 +148,7 @@ TEST_F(BadDays, AnErrorOfTheDriveNamesFileOffsetAndErrno) {
   }
 }
 
-// On a filesystem that cannot reserve blocks a disk may fill up during a step. The kernel answers ENOSPC near the store's end, so
+// On a filesystem that cannot reserve blocks, the disk may fill up during a step. Here the kernel returns ENOSPC near the store's end, so
 // that it happens at the same write every time.
 TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
   at.before_start([] {
@@ -165,7 +165,7 @@ TEST_F(BadDays, ADiskThatFillsUnderAStepSaysSoAndTheRunGoesOnOnceThereIsRoom) {
   expect_same_run("run", "straight");
 }
 
-// Each would fit without the other.
+// Either of the two would fit on the disk without the other.
 TEST_F(BadDays, CheckpointsHaveNoRoomBesideTheTierOnTheSameDisk) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=42m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";

@@ -1,4 +1,4 @@
-// bench with ranks that it starts itself: rows in one piece, kept for the plan, whose exchanges they then are.
+// Tests bench with ranks that it starts itself: they print one table, whose rates are saved and then used for the exchanges of plans.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What is in the program that was built with CUDA: code for the GPUs it promises, and nothing that a node without a driver could not load.
+// Tests the contents of a program built with CUDA: it has code for the promised GPUs, and needs nothing that a node without a driver lacks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,9 +35,9 @@ T read_at(const std::string& bytes, size_t at) {
   return value;
 }
 
-// The pieces of device code, each of one .cu file: a header (magic, version, its bytes, bytes behind it), then entries of a header (kind,
-// its bytes, bytes behind it, at 28 the architecture) and code. Kind 1 is PTX, 2 is machine code. As `cuobjdump --list-elf --list-ptx`
-// tells.
+// Returns the architectures for which each .cu file has device code, as `cuobjdump --list-elf --list-ptx` would. A piece of device code
+// begins with a header (magic, version, header size, size of what follows). Its entries follow: a header (kind, header size, size of the
+// code, and the architecture at byte 28), then the code. Kind 1 is PTX and kind 2 machine code.
 std::vector<std::set<std::string>> device_codes(const std::string& program) {
   constexpr u32 kMagic = 0xBA55ED50;
   constexpr size_t kHeader = 16;
@@ -57,7 +57,7 @@ std::vector<std::set<std::string>> device_codes(const std::string& program) {
   return all;
 }
 
-// As CMake was told: "80-real,90" is code for sm_80 and sm_90, and PTX of 90.
+// Returns the architectures that CMake was asked for: "80-real,90" stands for machine code for sm_80 and sm_90, and PTX for 90.
 std::set<std::string> wanted_codes() {
   std::set<std::string> wanted;
   std::istringstream architectures(SPILLWAY_CUDA_ARCHITECTURES);

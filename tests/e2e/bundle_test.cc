@@ -1,4 +1,4 @@
-// scripts/bundle.sh's archive, unpacked where there is nothing else: no shell, no loader, no library, only /proc, /sys and /dev.
+// Tests the archive of scripts/bundle.sh, unpacked where there is no shell, no loader and no library, only /proc, /sys and /dev.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ class SoakBundle : public testing::Test {
     place_.write_text("root/text.txt", 20000);
   }
 
-  /// In the new root, whose only programs are the bundle's.
+  /// Runs the bundle's program in the new root, which contains no other program.
   bool inside(const std::string& arguments) {
     place_.write("jail.sh", "set -e\ncd '" + (place_ / "root").string() +
                                 "'\nfor folder in proc sys dev; do mount --rbind /$folder $folder; done\n"
@@ -52,7 +52,7 @@ const std::string kTraining =
 TEST_F(SoakBundle, RunsWhereThereIsNothingElse) {
   EXPECT_TRUE(mentions(place_.read("root/share/man/man1/spillway.1"), ".TH SPILLWAY 1"));
   EXPECT_TRUE(mentions(place_.read("root/share/bash-completion/completions/spillway"), "complete -o default -F _spillway spillway"));
-  // Apptainer's recipe tests itself, here with the unpacked folder in its place.
+  // The test of Apptainer's recipe is run with the unpacked folder in place of the container's.
   EXPECT_TRUE(succeeds("sed -n '/^%test/,/^%help/{/^%/d;p}' " + (place_ / "root/share/spillway.def").string() + " | sed 's|/opt/spillway|" +
                        (place_ / "root").string() + "|g' | sh"))
       << said();

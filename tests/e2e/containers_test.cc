@@ -1,5 +1,5 @@
-// packaging/Containerfile and packaging/spillway.def, as far as that goes without an engine: what they copy is there, what they run is there,
-// and the build inside has all that this one has read. The recipe's own test is run by bundle_test.cc.
+// Checks packaging/Containerfile and packaging/spillway.def as far as possible without a container engine: the files that they copy and run
+// exist, and the build inside gets every source that this build has read. The recipe's own test is run by bundle_test.cc.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = SPILLWAY_SOURCE_DIR;
 
-/// Instructions of a Containerfile, continued lines joined, without comments.
+/// Returns the instructions of a Containerfile without comments, with continued lines joined.
 std::vector<std::string> instructions_of(const fs::path& file) {
   std::ifstream in(file);
   std::vector<std::string> all;
@@ -42,7 +42,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// What is copied from the source tree, as paths in it.
+/// Returns the paths that the instructions copy from the source tree.
 std::set<std::string> copied(const std::vector<std::string>& instructions) {
   std::set<std::string> paths;
   for (const std::string& line : instructions) {
@@ -65,7 +65,7 @@ TEST(Containers, TheContainerfileCopiesAllThatItsBuildReads) {
   const std::set<std::string> paths = copied(instructions);
   ASSERT_GT(paths.size(), 8u);
   for (const std::string& path : paths) EXPECT_TRUE(fs::exists(kSource / path)) << path;
-  // What this build read of the source tree to make the program and the library, as its compiler and CMake say.
+  // The sources that this build read to make the program and the library, as its compile commands list them.
   std::ifstream in(fs::path(SPILLWAY_BINARY_DIR) / "compile_commands.json");
   int sources = 0;
   const std::string mark = "\"file\": \"" + kSource.string() + "/";

@@ -1,5 +1,5 @@
-// Bits flipped in checkpoints, files cut short or gone: whatever reads one says which and where, and --resume auto goes on from the newest
-// that is whole, with the numbers of a run that was never stopped.
+// Tests checkpoints with flipped bits and with truncated or missing files: every reader reports which file is damaged and where. --resume
+// auto continues from the newest whole checkpoint, with the numbers of a run that was never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <algorithm>
@@ -31,13 +31,13 @@ struct DamagedCheckpoint : testing::Test {
     bytes[byte] = static_cast<char>(bytes[byte] ^ 1 << bit);
     at.write(file.string(), bytes);
   }
-  size_t middle_of(const fs::path& file) const { return fs::file_size(at / file.string()) / 2 | 3; }  // a highest byte of an f32
+  size_t middle_of(const fs::path& file) const { return fs::file_size(at / file.string()) / 2 | 3; }  // a most significant byte of an f32
 
   void expect_says(const Finished& f, int status, std::initializer_list<std::string> words) const {
     EXPECT_EQ(f.status, status) << f.out << f.err;
     for (const std::string& word : words) EXPECT_TRUE(mentions(f.out + f.err, word)) << word << ": " << f.out << f.err;
   }
-  // To step 8 from the newest one that is whole, as if nothing had been.
+  // Trains to step 8 from the newest whole checkpoint, and checks that the numbers are those of an undisturbed run.
   void expect_goes_on(int from, const Args& more = {}) const {
     const Finished f = at.spillway(to_step(8, "run", more));
     expect_says(f, 0, {"is damaged", "continues at step " + std::to_string(from) + " of 8 from the last checkpoint that is whole"});
@@ -60,7 +60,7 @@ TEST_F(DamagedCheckpoint, AFlippedBitAnywhereIsNamedByWhoeverReadsIt) {
   struct Case {
     std::string file;
     size_t byte;
-    std::string place;  // in words
+    std::string place;  // what the message calls the damaged place
   };
   const std::vector<Case> cases = {{"model.safetensors", middle_of(folder + "model.safetensors"), "tensor"},
                                    {"model.safetensors", 9, "bytes 0 to 262144"},
@@ -78,7 +78,7 @@ TEST_F(DamagedCheckpoint, AFlippedBitAnywhereIsNamedByWhoeverReadsIt) {
     flip(folder + c.file, c.byte, c.file == "manifest.json" ? 0 : 6);
     expect_says(at.spillway({"inspect", "--verify", kNewest}), 4, {"damaged", c.file, c.place});
     expect_says(at.spillway({"inspect", "--verify", "run"}), 4, {std::string(kBefore) + ": whole", std::string(kNewest) + ": damaged"});
-    // The model's config.json is read by those alone who take the model from the checkpoint.
+    // Only readers that take the model from the checkpoint read its config.json.
     const bool trains = c.file != "config.json", infers = c.file != "optimizer.safetensors";
     if (trains) expect_says(at.spillway(to_step(8, "run", {"--resume", "must"})), 4, {c.file, "--resume auto"});
     if (infers) expect_says(at.spillway({"generate", "--model", kNewest, "--prompt", "a", "--max-tokens", "2"}), 4, {c.file});
@@ -128,7 +128,7 @@ TEST_F(DamagedCheckpointMore, OnTwoRanksToo) {
   expect_goes_on(4, two);
 }
 
-// Killed after the save: the state on nvme, of the same step, is given up only for a checkpoint that can be read.
+// The run was killed after a save, so nvme holds a state of the same step. It is given up only for a checkpoint that can be read.
 TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
   const Args placed{"--place-parameters", "nvme", "--place-optimizer", "nvme", "--nvme", "scratch"};
   ASSERT_EQ(at.spillway(to_step(8, "straight", placed)).status, 0);
@@ -136,7 +136,7 @@ TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
       to_step(120, "run", placed), [&] { return fs::exists(at / kNewest); }, SIGKILL);
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   ASSERT_FALSE(fs::is_empty(at / "scratch"));
-  // As far as metrics go: the checkpoint may be ahead of what nvme holds, or of the same step.
+  // The damaged files are chosen from those that exist: a checkpoint may be ahead of the state on nvme or of the same step.
   for (const auto& entry : fs::directory_iterator(at / "run/checkpoints"))
     if (entry.path().filename() != "step-00000002" && fs::exists(entry.path() / "manifest.json"))
       flip(fs::relative(entry.path(), at.path()) / "optimizer.safetensors", 70'000);
@@ -145,7 +145,7 @@ TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
   EXPECT_TRUE(mentions(f.err, "from the state on nvme") || mentions(f.err, "that is whole")) << f.err;
 }
 
-// Whoever reads a checkpoint reads it through its manifest: one that has none is not passed over, nor read unchecked.
+// A checkpoint is always read through its manifest. If that is missing, the checkpoint is neither ignored nor read unchecked.
 TEST_F(DamagedCheckpoint, WithoutItsManifestOneIsDamaged) {
   ASSERT_EQ(at.spillway(to_step(8, "straight")).status, 0);
   ASSERT_EQ(at.spillway(to_step(6, "run")).status, 0);
@@ -160,7 +160,7 @@ TEST_F(DamagedCheckpoint, WithoutItsManifestOneIsDamaged) {
   expect_says(at.spillway(to_step(9, "run")), 4, {"none that is whole"});
 }
 
-// A folder with a file of that name of somebody else's is a model like any other.
+// A model folder with another tool's file of that name is read like any other model.
 TEST_F(DamagedCheckpoint, AForeignManifestSaysNothingOfAModel) {
   ASSERT_EQ(at.spillway(to_step(2, "run")).status, 0);
   ASSERT_EQ(at.spillway({"export", "run", "--out", "exported"}).status, 0);

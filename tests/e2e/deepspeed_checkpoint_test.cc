@@ -1,6 +1,6 @@
-// A training run that DeepSpeed saved at two ranks goes on here, from each of the ways in which it saves
-// (tests/peers/deepspeed_checkpoints.py made them, trained on and wrote down the losses): the same losses to the bounds of fp32, whatever
-// the tiers and ranks here. And its weights are a model for every command.
+// Tests that a training run which DeepSpeed saved on two ranks can be continued from each of DeepSpeed's checkpoint layouts, and that its
+// weights are a model for every command. tests/peers/deepspeed_checkpoints.py saved it, trained on and recorded the losses: ours equal them
+// within the bounds of fp32, for any tiers and ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Sums of 3,000 terms in fp32, in another order at each of three steps of AdamW: a few units in the last place of a loss of 4.
+// The losses are sums of 3,000 terms in fp32 in another order, at each of three AdamW steps: a loss of 4 may differ by a few units in the
+// last place.
 constexpr double kBound = 2e-6;
 
 struct DeepSpeedCheckpoint : testing::Test {
@@ -40,7 +41,7 @@ struct DeepSpeedCheckpoint : testing::Test {
     return {std::istream_iterator<std::string>(words), {}};
   }
 
-  // Of steps 4 to 6 here and there.
+  // Compares the losses of steps 4 to 6 with DeepSpeed's.
   void expect_deepspeeds_losses(const std::string& how, const std::string& out) const {
     const auto theirs = nlohmann::json::parse(at.read("saved/" + how + "/losses.json"));
     const std::vector<std::string> ours = at.metrics(out);
@@ -64,7 +65,7 @@ TEST_F(DeepSpeedCheckpoint, GoesOnWithTheLossesThatDeepSpeedWouldHaveHad) {
   }
 }
 
-// PEFT's adapters, saved without the base that they are beside.
+// The checkpoint holds PEFT adapters, saved without their base model.
 TEST_F(DeepSpeedCheckpoint, AdaptersGoOnBesideTheirBase) {
   const Args args = with(going_on("lora", "lora", "--lora 4 --lora-alpha 8 --lora-targets c_attn"), "--model", "saved/lora/base");
   const Finished f = at.spillway(args);
@@ -93,7 +94,7 @@ TEST_F(DeepSpeedCheckpoint, WhereverItsBytesLieHere) {
   EXPECT_EQ(numbers_of(at.metrics("stages")), numbers_of(at.metrics("device")));
 }
 
-// In bf16 the weights are those that were rounded, their masters DeepSpeed's.
+// In bf16 the weights are the rounded ones, and their masters are DeepSpeed's fp32 weights.
 TEST_F(DeepSpeedCheckpoint, TakesTheFp32WeightsAsMasters) {
   const Finished f = at.spillway(with(going_on("stage1", "bf16", "--precision bf16"), "--steps", "3"));
   ASSERT_EQ(f.status, 0) << f.out << f.err;
@@ -102,10 +103,10 @@ TEST_F(DeepSpeedCheckpoint, TakesTheFp32WeightsAsMasters) {
   ASSERT_EQ(g.status, 0) << g.out << g.err;
   const auto theirs = nlohmann::json::parse(at.read("saved/stage1/losses.json"));
   const auto line = nlohmann::json::parse(at.metrics("bf16").front());
-  EXPECT_NEAR(line["loss"].get<double>(), theirs[3].get<double>(), 4e-3);  // products of bf16: 8 bits of 4
+  EXPECT_NEAR(line["loss"].get<double>(), theirs[3].get<double>(), 4e-3);  // products in bf16 keep 8 bits of a loss of 4
 }
 
-// Its own checkpoint is further on; until there is one, that which it named.
+// The run's own checkpoint is newer than the one that its command names. Until it has one, a restart uses the named one.
 TEST_F(DeepSpeedCheckpoint, TheSameCommandGoesOnWhateverEndedIt) {
   const Args args = going_on("stage2", "run", "--optimizer-group bias|ln_:weight_decay=0");
   const Finished killed = at.spillway_until(

@@ -1,6 +1,6 @@
-// Every command that README and docs show runs: the blocks marked `sh`, page by page, in a folder with a text, a tiny trained run and the
-// program where a build leaves it. A block that is not run says why in a comment before it. Blocks marked `python` and `cpp` are run by
-// python/tests/test_docs.py and tests/consumer.
+// Runs every command that README and docs show: the blocks marked `sh`, page by page, in a folder with a text, a tiny trained run and the
+// program. A block that is not run says why in a comment before it. python/tests/test_docs.py and tests/consumer run blocks marked `python`
+// and `cpp`.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -72,7 +72,7 @@ TEST(DocsRelease, EveryCommandRuns) {
   EXPECT_GE(run, 15);
 }
 
-// So that none escapes the test above, or those of Python and C++, which read docs/, the one of Python README too.
+// Every block must be marked, so that none escapes the test above or those of Python (docs and README) and C++ (docs).
 TEST(Docs, BlocksAreRunOrOutput) {
   for (const fs::path& page : pages()) {
     for (const std::string& line : lines_of(page)) {
@@ -97,7 +97,7 @@ TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
   }
 }
 
-// Relative links lead to files that are there, and every page is reached from README.
+// Relative links lead to files that exist, and README links to every page.
 TEST(Docs, LinksLeadSomewhere) {
   std::string readme;
   for (const fs::path& page : pages()) {

@@ -1,4 +1,4 @@
-// spillway evaluate, beside what training said of the same data.
+// Tests spillway evaluate against what training reported on the same data.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace spillway::test::evaluate_test {
 namespace {
 
-// The loss of a run on data it holds out is its own validation loss, whatever the placement.
+// The loss of a run on its validation data equals the validation loss that the run reported, wherever its weights are placed.
 TEST(Evaluate, GivesTheValidationLossOfTheRun) {
   const Workplace place;
   place.write_text("text.txt", 20000);
@@ -36,7 +36,7 @@ TEST(Evaluate, GivesTheValidationLossOfTheRun) {
   }
 }
 
-// A weight that is not a number makes a loss that is none: it is said, and is no success.
+// A NaN weight makes the loss NaN. That is reported and is not a success.
 TEST(Evaluate, ALossThatIsNotFiniteIsNoSuccess) {
   Workplace at;
   at.write_text("text.txt", 4000);
@@ -76,7 +76,7 @@ TEST(Evaluate, RefusesWhatItCannotRead) {
   EXPECT_EQ(place.spillway({"evaluate", "--model", "folder", "--data", "text.txt", "--tokenizer", "bytes"}).status, 0);
 }
 
-// The answers are what transformers finds the likeliest (tests/peers/choices.py).
+// The expected answers are those that transformers finds most likely (tests/peers/choices.py).
 TEST(EvaluateChoices, AreTransformersAnywhere) {
   const Workplace at;
   const auto scores = [&](const std::string& rows, const Args& more) {
@@ -106,7 +106,7 @@ TEST(EvaluateChoices, WithoutNumbersThereIsNoAccuracy) {
   for (const char* file : {"config.json", "model.safetensors"})
     std::filesystem::copy_file(test::data(std::string("choices/") + file), at / "diverged" / file);
   std::string weights = at.read("diverged/model.safetensors");
-  std::fill(weights.end() - 8, weights.end(), '\xff');  // two numbers, which every position reads
+  std::fill(weights.end() - 8, weights.end(), '\xff');  // two NaN values that every position reads
   at.write("diverged/model.safetensors", weights);
   const Finished rows =
       at.spillway({"evaluate", "--model", "diverged", "--data", test::data("choices/rows.jsonl"), "--micro-batch-size", "2"});

@@ -1,5 +1,5 @@
-// A model's folder and a file of conversations, and one command: tokens made once, the same numbers anywhere and after a kill, and what
-// comes out is whole.
+// Tests fine-tuning from a model folder and a file of conversations with one command: tokens are made once, the numbers are the same
+// anywhere and after a kill, and the results are complete.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ struct FineTuning : testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  // Files of tokens.
+  // Returns the number of token files kept in a folder.
   int kept_in(const std::string& folder) const {
     std::error_code none;
     return std::ranges::count_if(fs::directory_iterator(at / folder, none),
@@ -224,7 +224,7 @@ TEST_F(FineTuning, AdaptersOnBytesAreSpokenToInBytes) {
   EXPECT_EQ(own.out, want.out);
 }
 
-// At every door a text is the tokens of transformers' tokenizer(text): those of tests/data/rows/fixtures.
+// Every command gives a text the tokens of transformers' tokenizer(text), which tests/data/rows/fixtures holds.
 TEST_F(FineTuning, TextsBeginAndEndAsTheTokenizerHasThem) {
   std::ifstream in(test::data("rows/fixtures/expected.json"));
   const nlohmann::json text = nlohmann::json::parse(in)["cases"][0];

@@ -1,4 +1,4 @@
-// What a new user tries in the first minutes, and what came of it once: each was a refusal, a silence or a lie.
+// Tests what new users try in their first minutes. Each of these cases was once refused, not answered, or answered wrongly.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -29,7 +29,7 @@ struct FirstMinutes : testing::Test {
 };
 using FirstMinutesMore = FirstMinutes;
 
-// Bytes that are no UTF-8, in a path, a prompt, a pattern and the text itself.
+// Bytes that are not UTF-8 may occur in a path, a prompt, a pattern and the text itself.
 TEST_F(FirstMinutes, AnyBytesGoThrough) {
   const std::string odd = "caf\xe9";
   at.write(odd + ".txt", at.read("text.txt") + odd);
@@ -51,7 +51,7 @@ TEST_F(FirstMinutes, AnyBytesGoThrough) {
   f = at.spillway({"generate", "--model", odd, "--prompt", odd, "--max-tokens", "3", "--json"});
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_EQ(parsed(f)["tokens"].size(), 3u);
-  // The file is read as it was written.
+  // The configuration that was written with such bytes can be read again.
   at.write("again.json", at.read(odd + "/config.json"));
   f = at.spillway({"train", "--config", "again.json", "--out", "other", "--steps", "1"});
   EXPECT_EQ(f.status, 0) << f.err;
@@ -143,7 +143,7 @@ TEST_F(FirstMinutesMore, MoreStepsBendTheCurveAloudOrNotAtAll) {
 }
 
 TEST_F(FirstMinutes, TheTimeLimitCountsFromTheStart) {
-  // Of an allocation that began an hour ago nothing is left of 59 minutes.
+  // A limit of 59 minutes is over for an allocation that began an hour ago.
   ::setenv("SLURM_JOB_START_TIME", std::to_string(std::time(nullptr) - 3600).c_str(), 1);
   const Finished f = at.spillway(small_run("run", 100'000, "64MiB", {"--time-limit", "59m"}));
   ::unsetenv("SLURM_JOB_START_TIME");
@@ -190,7 +190,8 @@ TEST_F(FirstMinutesMore, SelftestLeavesNothingAtCtrlC) {
   EXPECT_TRUE(fs::is_empty(at / "tmp"));
 }
 
-// What a resumed run placed elsewhere moved before is no part of what it moves now; and both say the same of a drive's days.
+// After a run resumes with another placement, its earlier traffic is not part of its present one. status and metrics agree on the bytes per
+// day.
 TEST_F(FirstMinutesMore, StatusIsOfThePlacementThereIsNow) {
   const Args nvme{"--nvme", "scratch", "--place-optimizer", "nvme"};
   Args first = small_run("run", 4, "64MiB", nvme), then = small_run("run", 8, "64MiB", {});

@@ -1,6 +1,6 @@
-// The same training, started in every way that a user has: four ranks as two pipelines of two stages, weights, gradients and state cut over
-// the pipelines, the optimizer on nvme, on the King James Bible. By --ranks, by mpirun, on two nodes over TCP; under srun it is
-// slurm/train.sh.
+// Runs one training in every way that a user can start it: by --ranks, by mpirun and on two nodes over TCP (slurm/train.sh does so under
+// srun). Four ranks form two pipelines of two stages. Weights, gradients and state are sharded over the pipelines, the optimizer state is
+// on nvme, and the text is the King James Bible.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -69,7 +69,7 @@ struct FourWaysRelease : testing::Test {
 
 TEST_F(FourWaysRelease, ByMpirun) {
   if (std::string(SPILLWAY_MPIEXEC).empty()) GTEST_SKIP() << "built without MPI";
-  // As root, on fewer cores than ranks.
+  // mpirun may be started by root and with fewer cores than ranks.
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
     ::setenv(name, "1", 1);
   ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);

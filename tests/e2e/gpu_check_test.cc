@@ -1,5 +1,5 @@
-// gpu_check.sh on a machine that is planted: its GPU is an emulated one or none at all, NVIDIA's tools and PyTorch are small programs of
-// gpu_machine. Each command to its end; then with something wrong in each, which has to be judged so and to show in the exit status.
+// Tests gpu_check.sh on a fake machine: its GPU is an emulated one or absent, and small programs in gpu_machine stand for NVIDIA's tools
+// and PyTorch. Each command is run to its end. Then a fault is planted in each, which must appear in the report and in the exit status.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -43,12 +43,12 @@ class GpuCheck : public testing::Test {
       program(std::string("bench_") + what + "_cuda", std::string(kMachine) + "bench_program");
     }
   }
-  /// In place of the one that was there.
+  /// Replaces a program of the fake machine.
   void program(const std::string& name, const std::string& of) const {
     fs::remove(place_ / ("machine/bin/" + name));
     fs::copy(of, place_ / ("machine/bin/" + name));
   }
-  /// Its exit status. `planted`: variables of the environment.
+  /// Runs a part of the check and returns its exit status. `planted` sets environment variables.
   int check(const std::string& part, const std::string& planted = "") const {
     const std::string command = "PATH=" + std::string(kMachine) + ":$PATH " + planted + " " + (place_ / "machine/gpu_check.sh").string() +
                                 " " + part + " " + (place_ / "out").string() + " >" + (place_ / "said").string() + " 2>&1";
@@ -57,7 +57,7 @@ class GpuCheck : public testing::Test {
   }
   std::string report() const { return place_.read("out/report.md"); }
   std::string said() const { return place_.read("said"); }
-  /// The row of a step says so.
+  /// Checks the outcome in the report's row of a step.
   void expect_row(const std::string& step, const std::string& outcome) const {
     EXPECT_TRUE(mentions(report(), "| " + step + " | " + outcome)) << step << ": expected " << outcome << " in\n" << report();
   }
@@ -104,7 +104,7 @@ TEST_F(GpuCheckReportRelease, ThreeCommandsMakeOneReport) {
   expect_rows(kTrainings, "ok");
   expect_row("llama-1.5b in 10GiB, foretold", "ok, 0.952 times");
   EXPECT_TRUE(mentions(report(), ", 400 TFLOP/s")) << report();
-  // Two of the four kernels of a step lie in Forward 3, one in Backward 3, one in no range.
+  // Of a step's four kernels, two are in the range Forward 3, one in Backward 3, and one in no range.
   expect_row("kernels of gpt2-124m", "ok, 5.000 ms a step in kernels");
   for (const char* line : {"| Forward | 3.000 | 60.0 % |", "| Forward: norm_rows<float> | 1.000 | 20.0 % | 1 | 1000.0 |",
                            "| Backward: attend | 2.000 | 40.0 % | 1 | 2000.0 |"}) {
@@ -215,7 +215,7 @@ TEST_F(SoakGpuCheckReport, OneThatIsEndedInItsMidstIsSaidNotToBeDone) {
                             (place_ / "said").string() + " 2>&1";
   EXPECT_NE(std::system(ended.c_str()), 0);
   EXPECT_TRUE(mentions(report(), "so far: FAILED, it has not come to its end")) << report();
-  // Nine seconds are one for all steps.
+  // Of nine seconds in all, each step gets one.
   EXPECT_EQ(check("peers", "GPU_CHECK_TINY=9"), 1) << said();
   expect_row("a block's backward, llama-1.5b", "FAILED: no time was left for it");
 }
@@ -229,7 +229,7 @@ TEST_F(SoakGpuCheckReport, WritesIntoNoFolderThatIsNotIts) {
   EXPECT_TRUE(fs::exists(place_ / "out/thesis.tex") && !fs::exists(place_ / "out/report.md"));
 }
 
-// The programs of this build on an emulated GPU; those that measure nodes, or compare many trainings, are too slow for one.
+// Runs this build's programs on an emulated GPU. Programs that measure nodes or compare many trainings would be too slow there.
 class GpuCheckOnEmulator : public GpuCheck {
  protected:
   void SetUp() override {
@@ -250,7 +250,7 @@ using GpuCheckOnEmulatorMore = GpuCheckOnEmulator;
 
 TEST_F(GpuCheckOnEmulator, TestsPass) {
   std::string listed = kListed;
-  place_.write("machine/share/expected_skips.txt", listed.erase(listed.find("parallel/")));  // it trains every model there is
+  place_.write("machine/share/expected_skips.txt", listed.erase(listed.find("parallel/")));  // that one trains every model there is
   EXPECT_EQ(check("tests", "GPU_CHECK_TINY=540"), 3) << said();
   EXPECT_TRUE(mentions(said(), " 0 failed, 1 absent, 0 cut short")) << said() << report();
   expect_rows({"tests of device", "tests of kernels", "tests of optim", "doctor", "memcheck of kernels", "initcheck of kernels"}, "ok");
@@ -263,13 +263,13 @@ TEST_F(GpuCheckOnEmulatorMore, TrainingsAndPeers) {
   expect_rows({"gpt2-tiny, 60 steps", "gpt2-tiny in fp16", "gpt2-tiny in tf32", "gpt2-124m on the GPU", "gpt2-124m, all state on the host",
                "gpt2-124m, attention by cuDNN", "the same bits in both", "llama-1.5b in 64MiB", "kernels of gpt2-124m"},
               "ok");
-  expect_rows({"gpt2-124m against matmul", "llama-1.5b against matmul"}, "absent: ");  // nothing has measured products
+  expect_rows({"gpt2-124m against matmul", "llama-1.5b against matmul"}, "absent: ");  // no rate of products is measured
   EXPECT_EQ(check("peers", "GPU_CHECK_TINY=1080"), 0) << said() << report();
   expect_row("llama-1.5b against PyTorch", "slow, not reached");
   expect_rows(kLooks, "ok");
 }
 
-// The archive of scripts/bundle.sh --check, unpacked and run where there is no GPU, or none to be seen.
+// Unpacks the archive of scripts/bundle.sh --check and runs it where there is no GPU or none is visible.
 TEST(SoakGpuCheckArchive, RunsToItsEndWithoutAGpu) {
   const Workplace place;
   const std::string unpacked = (place / "unpacked").string();

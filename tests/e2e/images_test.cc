@@ -1,5 +1,5 @@
-// A network with batch norm whose weights, running statistics and state all lie on nvme: killed, it goes on with the bits of a run that
-// never stopped.
+// Tests a network with batch norm whose weights, running statistics and state are all on nvme: after a kill it continues with the bits of a
+// run that never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSteps = 12, kImages = 60;
 
-// CIFAR-10's records: a class, then 3 x 32 x 32 bytes.
+// Returns CIFAR-10 records: one byte for the class, then 3 x 32 x 32 bytes.
 std::string images() {
   std::string bytes;
   for (u64 i = 0; i < kImages; ++i) {
@@ -70,7 +70,7 @@ TEST(KilledImagesRelease, GoOnWithTheBitsOfARunThatNeverStopped) {
     EXPECT_TRUE(final_file("nvme", file) == final_file("straight", file)) << file;
 }
 
-// Of an image one element a channel is left in the last layers: what times the blocks beforehand must not take a single image.
+// In the last layers one element per channel is left of an image, so the blocks must not be timed with a single image.
 TEST(SmallImagesRelease, TrainResNet18) {
   Workplace at;
   std::filesystem::create_directory(at / "cifar");

@@ -1,6 +1,6 @@
-// Commands that write, killed at instants spread over their whole run. What stands at the output afterwards is what stood there before, or
-// the whole new thing; what a killed command left beside it is gone after the next call. And a run with a million steps behind it starts
-// without reading them.
+// Kills commands that write, at instants spread over their whole run. Afterwards the output is the old one or the complete new one, and
+// leftovers of a killed command are gone after the next call. It also tests that a run with a million steps in its metrics starts without
+// reading them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kKills = 200;
 
-/// The files at and below a path, each with its bytes; empty when nothing is there.
+/// The files at and below a path, with their bytes; empty if nothing is there.
 using Tree = std::map<std::string, std::string>;
 
 struct SoakKilledWriters : testing::Test {
@@ -42,7 +42,7 @@ struct SoakKilledWriters : testing::Test {
     return found;
   }
 
-  /// What lies in the workplace, without what it always holds.
+  /// Returns the names of everything in the workplace.
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(at.path())) names.push_back(entry.path().filename());
@@ -57,7 +57,7 @@ struct SoakKilledWriters : testing::Test {
     return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   }
 
-  /// Starts the command and kills it within a tenth more than `whole`. Returns whether it was still there.
+  /// Starts the command and kills it at a random instant within 1.1 times `whole`. Returns whether it was still running.
   bool kill_within(const Args& args, std::chrono::microseconds whole) {
     const auto begin = Clock::now();
     const std::chrono::microseconds after(random() % static_cast<unsigned>(whole.count() * 11 / 10));
@@ -67,7 +67,8 @@ struct SoakKilledWriters : testing::Test {
     return f.status != 0;
   }
 
-  /// `args` write `out`, the same bytes each time. Where the command replaces what it wrote before, it is also killed over that.
+  /// Kills the command, whose `args` make it write the same bytes to `out` each time. If it replaces its earlier output, it is also killed
+  /// over that.
   void kill(const Args& args, const std::string& out, bool replaces = false) {
     const auto whole = time_of(args);
     const Tree want = tree(out);
@@ -122,8 +123,8 @@ TEST_F(SoakKilledWriters, Report) {
   kill({"report", "run", "--out", "report.html"}, "report.html", true);
 }
 
-// A run from its first byte on: the cache of tokens, the run's folder, its checkpoint. Whatever the kill left, the same command comes to
-// the same numbers, and beside them lies what a run that was never killed leaves.
+// A run is killed from its first byte on, while it writes the token cache, its folder and its checkpoint. The same command then comes to
+// the same numbers, and leaves the same files as a run that was never killed.
 TEST_F(SoakKilledWriters, ARunAndItsDataCache) {
   const Args tokenized = {"--tokenizer", kData + "/gpt2-tiny", "--checkpoint-every", "1"};
   const auto whole = time_of(training("straight", tokenized));

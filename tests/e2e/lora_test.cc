@@ -1,5 +1,5 @@
-// Low-rank adapters through the built program: the same bits wherever the base rests, checkpoints of adapters alone, restarts, a base that
-// changes, and what cannot be.
+// Tests LoRA with the built program: the bits are the same wherever the base weights are placed, checkpoints hold only the adapters,
+// restarts work, a changed base is noticed, and impossible requests are refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -92,7 +92,7 @@ TEST_F(Adapters, AreWhatIsEvaluatedGeneratedAndExported) {
   EXPECT_FALSE(fs::exists(at / "merged/adapter_config.json"));
   EXPECT_NE(at.read("peft/adapter_config.json").find("\"fan_in_fan_out\": true"), std::string::npos);
   expect_ends(at.spillway({"generate", "--model", "run", "--tokenizer", "bytes", "--prompt", "a", "--max-tokens", "4", "--quiet"}));
-  // Training goes on from a PEFT folder.
+  // Training can start from a PEFT folder.
   Args on = train("on", {"--adapter", "peft"});
   const auto lora = std::ranges::find(on, "--lora");
   on.erase(lora, lora + 4);
@@ -164,7 +164,7 @@ TEST_F(Adapters, BesideABaseInFewerBytesGoOnAndAreEvaluatedSo) {
   EXPECT_NE(other.err.find("base_weights"), std::string::npos) << other.err;
   expect_ends(at.spillway(first));
   EXPECT_TRUE(adapter("again") == adapter("run"));
-  // What it was trained beside is what it is evaluated beside, unless another is asked for.
+  // An adapter is evaluated on base weights of the kind that it was trained with, unless another kind is requested.
   const std::string evaluated_so = evaluated({"--model", "run"}).out;
   expect_ends(at.spillway({"export", "run", "--out", "peft"}));
   EXPECT_EQ(evaluated({"--model", "base", "--adapter", "peft", "--base-weights", "nf4"}).out, evaluated_so);

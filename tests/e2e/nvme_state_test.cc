@@ -1,5 +1,5 @@
-// A run whose whole state lies on nvme and that never saves a checkpoint before its end: killed at any instant, it goes on from the store
-// with the same bits. And what can go wrong with that store: bytes that rot, no room for it, a disk that fills, a second run beside it.
+// Tests a run with all of its state on nvme and no checkpoint before its end: killed at any instant, it continues from the store with the
+// same bits. Also tests faults of the store: damaged bytes, no room, a disk that fills up, and a second run beside it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct NvmeState : NvmeRun {
-  // Kills a run once it has taken `steps` steps.
+  // Kills a run once it has done `steps` steps.
   void kill_after(const std::string& out, size_t steps) const {
     const Finished f = at.spillway_until(
         on_nvme(out, "none"), [&] { return at.metrics(out).size() >= steps; }, SIGKILL);
     ASSERT_EQ(f.status, 128 + SIGKILL) << f.err;
   }
 
-  // One bit in every fourth page behind the tables.
+  // Flips one bit in every fourth page behind the store's tables.
   static void flip_bits(const fs::path& tiles) {
     std::fstream file(tiles, std::ios::in | std::ios::out | std::ios::binary);
     const auto bytes = static_cast<long>(fs::file_size(tiles));
@@ -40,9 +40,9 @@ struct NvmeState : NvmeRun {
 };
 using NvmeStateMore = NvmeState;
 
-// Kills a run again and again, from its start to its end; then the next.
+// Kills a run again and again from its start to its end, then the next run, until there were enough kills.
 struct KillInstants : NvmeState {
-  // The step the first line of a start names; -1 for a new run, nothing when it died before it could say.
+  // Returns the step that a start says it continues at, -1 for a new run, and nothing if the start died before it said so.
   static std::optional<long> stated_step(const std::string& err) {
     std::smatch found;
     static const std::regex line("(?:continues at step (\\d+) of \\d+ from the state on nvme|new run of) ?[^\n]*\n");
@@ -50,7 +50,7 @@ struct KillInstants : NvmeState {
     return found[1].matched ? std::stol(found[1]) : -1;
   }
 
-  // A validation that a kill breaks off is made up by the next start.
+  // If a kill interrupts a validation, the next start makes it up.
   static Args validating(const std::string& out, const std::string& overlap) {
     Args args = on_nvme(out, overlap);
     args.insert(args.end(), {"--validate-every", "3", "--validation-fraction", "0.1", "--validation-steps", "20"});
@@ -67,9 +67,9 @@ struct KillInstants : NvmeState {
     for (; kills < wanted; ++runs) {
       const std::string out = "killed-" + std::to_string(runs);
       const Args args = validating(out, overlaps[runs % 4]);
-      long told = -1;  // steps in metrics.jsonl when it died
+      long told = -1;  // number of steps in metrics.jsonl when it died
       for (;;) {
-        // Three of four are counted from the line that names the step, so that most get that far on any machine.
+        // For three of four kills the delay is counted from the line that names the step, so that most runs get that far on any machine.
         const bool from_line = random() % 4 != 0;
         const auto after = std::chrono::microseconds(random() % static_cast<unsigned>(whole_us / 3));
         std::optional<Clock::time_point> counted_from;
@@ -81,7 +81,7 @@ struct KillInstants : NvmeState {
         const Finished f = at.spillway_until(args, now_is_the_time, SIGKILL);
         if (const auto step = stated_step(f.err)) {
           ++stated;
-          // Steps that wait for the next forward are committed there, and so is a clipped update.
+          // A Step that waits for the next forward is committed there, and so is a clipped update, so one step may be lost.
           EXPECT_GE(*step, told > 1 ? told - (runs % 4 > 0) : -1) << f.err;
         }
         if (f.status == 0) break;
@@ -103,7 +103,8 @@ TEST_F(KillInstantsRelease, EveryRestartGoesOnWithTheSameBits) { kill(20); }
 using SoakKillInstants = KillInstants;
 TEST_F(SoakKillInstants, TwoHundredOfThem) { kill(200); }
 
-// The store remembers the loss scale. Of a mean over four tokens gradients are large: several steps find the scale that fits.
+// The store keeps the loss scale. A loss averaged over only four tokens has large gradients, so it takes several steps to find a scale that
+// fits.
 TEST_F(NvmeStateMore, AKilledFp16RunGoesOnWithItsLossScale) {
   const auto fp16 = [](const std::string& out) {
     Args args = on_nvme(out, "backward");
@@ -130,7 +131,7 @@ TEST_F(NvmeStateMore, AKilledFp16RunGoesOnWithItsLossScale) {
   EXPECT_TRUE(mentions(at.read("run/checkpoints/step-00000030/manifest.json"), "\"loss_scale\": " + last["loss_scale"].dump()));
 }
 
-// Whatever flag is another one, numbers or layout: a run that has no checkpoint is not begun anew over its state.
+// If any flag changes numbers or layout, a run that has no checkpoint is not started anew over its state.
 TEST_F(NvmeState, AStartWithOtherFlagsDoesNotLeaveTheOnlyState) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   kill_after("run", 5);
@@ -167,7 +168,7 @@ TEST_F(NvmeState, AStartWithOtherFlagsDoesNotLeaveTheOnlyState) {
   expect_same_run("run", "straight");
 }
 
-// A change that is allowed may make another layout: the state becomes a checkpoint first, and nothing of it is lost.
+// A change that is allowed may need another layout. The state is then saved as a checkpoint first, so nothing of it is lost.
 TEST_F(NvmeState, AnAllowedChangeOfTheLayoutGoesOnFromTheState) {
   for (const auto& [key, flag, value] :
        {std::tuple("moments", "--moments", "bf16"), {"freeze", "--freeze", "model.layers.0.*"}, {"ema", "--ema", "0.9"}}) {
@@ -200,7 +201,7 @@ TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   Args args = on_nvme("run", "none");
   *std::find(args.begin(), args.end(), "100000") = "4";
-  // A save goes on in the background: the checkpoint is there some steps after its own.
+  // A save runs in the background, so the checkpoint appears some steps later.
   const fs::path checkpoint = at / "run/checkpoints/step-00000004";
   const Finished killed = at.spillway_until(
       args, [&] { return at.metrics("run").size() >= 6 && fs::exists(checkpoint); }, SIGKILL);
@@ -213,7 +214,7 @@ TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   expect_same_run("run", "straight");
 }
 
-// What one rank lacks, no rank goes on from.
+// If one rank cannot use its state on nvme, no rank does.
 TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   const auto on_two = [](const std::string& out) {
     Args args = on_nvme(out, "none");
@@ -237,7 +238,7 @@ TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   expect_same_run("run", "straight");
 }
 
-// The store is preallocated: a disk without room refuses it before step 1, one that fills later does not touch it.
+// The store is preallocated: a disk without room refuses it before step 1, and a disk that fills up later does not affect it.
 TEST_F(NvmeState, AFullDiskRefusesTheStoreOrLeavesItAlone) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
@@ -287,7 +288,7 @@ TEST_F(NvmeStateMore, TwoRunsOnOnePathDoNotMeet) {
   EXPECT_EQ(f.status, 75) << f.err;
 }
 
-// 2,000 steps with 20 checkpoints: memory, descriptors and store do not grow.
+// Over 2,000 steps with 20 checkpoints the memory, descriptors and store of the process must not grow.
 struct SoakLeak : NvmeState {
   struct Sample {
     double step, rss_mib;
@@ -330,7 +331,7 @@ TEST_F(SoakLeak, NothingGrowsOverTwoThousandSteps) {
   ASSERT_EQ(f.status, 0) << f.err;
   ASSERT_GE(samples.size(), 50u);
   const double slope = 100 * slope_per_step(samples);
-  // Saving opens files for a moment: the least of a time is what is held.
+  // Saving opens files for a moment, so the least number of descriptors in a period tells how many stay open.
   const auto least = [&](auto begin, auto end) {
     return std::min_element(begin, end, [](const Sample& a, const Sample& b) { return a.descriptors < b.descriptors; })->descriptors;
   };

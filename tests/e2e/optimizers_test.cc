@@ -1,5 +1,6 @@
-// Runs under update rules of no, one and three arrays of state, of matrices and of factors: killed and gone on from the state on nvme and
-// from a checkpoint with the bits of a run that never stopped; the arrays in the checkpoint by torch's names; another rule refused.
+// Tests update rules with no, one and three arrays of state per parameter, those on matrices (Muon) and those with factored state
+// (Adafactor). Killed runs continue, from the state on nvme or a checkpoint, with the bits of a run that never stopped. Checkpoints name
+// the arrays as torch does, and another rule is refused.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 struct Optimizer {
   const char* name;
   Args flags;
-  std::vector<std::string> arrays;  // in optimizer.safetensors
+  std::vector<std::string> arrays;  // names in optimizer.safetensors
 };
 
 class Optimizers : public testing::TestWithParam<Optimizer> {
@@ -39,7 +40,7 @@ class Optimizers : public testing::TestWithParam<Optimizer> {
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})
       EXPECT_TRUE(final_file(got, file) == final_file(want, file)) << got << ", " << file;
   }
-  // Killed once `when` holds; then to its end.
+  // Kills the run once `when` holds, then runs it to its end.
   void killed_and_gone_on(const Args& args, const std::function<bool()>& when, const std::string& from) const {
     ASSERT_EQ(at.spillway_until(args, when, SIGKILL).status, 128 + SIGKILL);
     const Finished f = at.spillway(args);
@@ -86,7 +87,7 @@ TEST(OptimizerFlags, EightBitMomentsAreRefusedByName) {
   EXPECT_TRUE(mentions(f.err, "got lion: --moments 8bit is AdamW's alone")) << f.err;
 }
 
-// In host memory; a GPU has room for its products.
+// The plan has host memory for the matrix or parameter that is updated as a whole, and GPU memory for Muon's products.
 TEST(OptimizerFlags, WholesArePlannedBesideAGpu) {
   const Workplace at;
   for (const auto& [name, row] : {std::pair("muon", "matrix under way"), std::pair("adafactor", "parameter under way")}) {
@@ -104,7 +105,7 @@ TEST(OptimizerFlags, WholesArePlannedBesideAGpu) {
   }
 }
 
-// Two micro-batches of one rank are summed as those of two ranks.
+// Two micro-batches of one rank are summed like one micro-batch on each of two ranks.
 class WholesOverRanksMore : public testing::TestWithParam<const char*> {};
 
 TEST_P(WholesOverRanksMore, GoOnFromEachOthersCheckpoints) {

@@ -1,5 +1,5 @@
-// Several ranks without MPI: started by the program itself, by hand with torchrun's variables, on two nodes; and what happens to the others
-// when one of them is killed or stopped at any instant.
+// Tests ranks without MPI: started by the program itself, by hand with torchrun's variables, and on two nodes; and what the other ranks do
+// when one is killed or stopped at any instant.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -63,7 +63,7 @@ struct OwnRanks : testing::Test {
   const Workplace at;
   OwnRanks() { at.write_text("text.txt", 60000); }
 
-  // The weights of the last checkpoint.
+  // Returns the weights of the last checkpoint.
   std::string weights(const std::string& out) const {
     fs::path last;
     for (const auto& one : fs::directory_iterator(at / out / "checkpoints")) last = std::max(last, one.path());
@@ -79,7 +79,8 @@ struct OwnRanks : testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
-  // Sends `signal` to a rank at some instant; counts it if it got there before the end. Who is stopped is waited for, who is dead is not.
+  // Sends `signal` to a rank at a random instant and counts it if it arrived before the end. A stopped rank is noticed by a short time-out,
+  // a dead one at once.
   void disturb(int signal, const Args& flags, std::mt19937& random, int& disturbed, const std::string& says) {
     const double instant_s = std::uniform_real_distribution(0.0, 0.8)(random);
     const size_t count = std::stoul(flags.at(1)), victim = random() % count;
@@ -127,7 +128,7 @@ using OwnRanksMore = OwnRanks;
 
 using OwnRanksRelease = OwnRanks;
 
-// Every way to start them gives the same bits.
+// Every way to start the ranks gives the same bits.
 TEST_F(OwnRanksRelease, StartedByThemselvesByHandAndByFile) {
   const Finished own = at.spillway(training("own", {"--ranks", "2"}));
   ASSERT_EQ(own.status, 0) << own.err;
@@ -160,7 +161,8 @@ TEST_F(OwnRanks, ErrorOfAllIsSaidOnce) {
   EXPECT_EQ(end.err.find("missing.txt"), end.err.rfind("missing.txt")) << end.err;
 }
 
-// To the whole, or to one rank. They cannot end but by the signal, and the numbers do not know how many steps are to come.
+// The signal goes to the parent process or to one rank. The runs would not end without it, and no number depends on the steps still to
+// come.
 TEST_F(OwnRanksMore, SignalSavesAndTheSameCommandGoesOn) {
   const Args endless = {"--ranks", "2", "--lr-schedule", "constant", "--warmup-steps", "7"};
   for (const auto& [signal, to_one] : {std::pair(SIGTERM, false), {SIGINT, false}, {SIGUSR1, true}}) {
@@ -195,7 +197,7 @@ struct SoakOwnRanks : OwnRanks {};
 TEST_F(SoakOwnRanks, KilledTwentyTimes) { disturb_often(SIGKILL, 20, kTwoPipelines, "(SIGKILL)"); }
 TEST_F(SoakOwnRanks, StoppedTwentyTimes) { disturb_often(SIGSTOP, 20, kTwoPipelines, "was stopped (SIGSTOP)"); }
 
-// Nothing is shared but files; by the variables and by --rendezvous.
+// The two nodes share nothing but files. Their rendezvous is given by variables and by --rendezvous.
 TEST_F(OwnRanksRelease, TwoNodesOverTcp) {
   constexpr int kSteps = 40;
   ASSERT_EQ(at.spillway(training("own", {"--ranks", "2"}, kSteps)).status, 0);

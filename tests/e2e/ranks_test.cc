@@ -1,5 +1,5 @@
-// Several ranks as a user starts them, by mpirun: the same bits as ranks that are threads, resumed on other numbers of ranks, stopped and
-// killed.
+// Tests ranks that a user starts with mpirun: they give the bits of ranks that are threads, can be resumed with another number of ranks,
+// stopped, and killed.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,17 +13,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kEndless = 1'000'000;  // steps, of a run that ends when it is told or killed: the numbers of its steps do not know of it
+constexpr int kEndless = 1'000'000;  // steps of a run that only a signal or kill ends; no number of a step depends on them
 
 struct RanksOfMpi : testing::Test {
   Workplace at;
   RanksOfMpi() {
     at.write_text("text.txt", 60000);
-    // As root, on fewer cores than ranks.
+    // mpirun may be started by root and with fewer cores than ranks.
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       ::setenv(name, "1", 1);
     ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
-    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // MPI's own
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // MPI itself leaks
   }
   void SetUp() override {
     if (std::string(SPILLWAY_MPIEXEC).empty()) GTEST_SKIP() << "built without MPI";
@@ -44,7 +44,7 @@ struct RanksOfMpi : testing::Test {
     const std::string number = std::to_string(step), folder = out + "/checkpoints/step-" + std::string(8 - number.size(), '0') + number;
     return at.read(folder + "/model.safetensors") + at.read(folder + "/optimizer.safetensors");
   }
-  // The processes of the ranks, in order of their numbers.
+  // Returns the process ids of the ranks, in the order of their numbers.
   std::vector<pid_t> rank_pids() const {
     const std::string pid = std::to_string(at.pid());
     std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
@@ -111,7 +111,7 @@ TEST_F(RanksOfMpiMore, ARunGoesOnWithOtherNumbersOfRanks) {
   EXPECT_EQ(std::distance(fs::directory_iterator(at / "scratch"), {}), 0) << "nothing stays behind";
 }
 
-// One rank is told; all save at the same step, from which the run goes on as if nothing had been.
+// One rank gets a signal. All ranks save after the same step, and the run continues from there as if nothing had happened.
 TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
   ranks(2);
   int told = 0;
@@ -132,9 +132,9 @@ TEST_F(RanksOfMpi, ASignalToOneRankStopsAll) {
   EXPECT_TRUE(state("run", steps + 2) == state("straight", steps + 2));
 }
 
-// A rank dies at a random instant, again and again: what goes on from nvme ends with the bits of an undisturbed run.
+// A rank dies at a random instant, again and again. The run continues from nvme and ends with the bits of an undisturbed run.
 struct KilledRanks : RanksOfMpi {
-  // So many deaths of each run.
+  // Kills a rank of each run `deaths` times.
   void kill_each(int deaths) {
     std::mt19937 random(7);
     ranks(2);

@@ -1,4 +1,5 @@
-// train --rehearse: says what it found, leaves nothing, and catches what is planted in each of its phases.
+// Tests train --rehearse, a short trial of a run: it reports what it found, leaves nothing behind, and detects faults planted in each of
+// its phases.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -19,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Ranks that share no file of 16 MiB, where files must be small.
+// Ranks that are threads. Ranks that are processes share a file of 16 MiB, which tests with a limit on file sizes forbid.
 const Args kTwoThreads = {"--ranks", "2", "--communicator", "local"};
 
-// Of a process that runs; none of one that is gone, or only has not been awaited.
+// Returns the parent of a running process; nothing if it has ended, even if nobody has waited for it yet.
 std::optional<pid_t> parent_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string stat;
-  std::getline(file, stat);  // whose errors end the line: the process may go while it is read
+  std::getline(file, stat);  // the process may end while it is read, which ends the line
   if (stat.rfind(')') == stat.npos) return {};
   char state = 0;
   pid_t parent = 0;
@@ -43,7 +44,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   return all;
 }
 
-// What it started, and what that started.
+// Returns the processes that `parent` started, and those that they started.
 std::vector<pid_t> descendants_of(pid_t parent) {
   std::vector<pid_t> all = children_of(parent);
   for (size_t k = 0; k < all.size(); ++k) {
@@ -112,7 +113,7 @@ struct Rehearse : testing::Test {
     return false;
   }
 
-  // While the program runs, once a millisecond, until it says true.
+  // While the program runs, calls `tamper` every millisecond until it returns true.
   Finished while_watching(const Args& args, const std::function<bool()>& tamper) const {
     std::atomic<bool> over = false;
     std::thread other([&] {
@@ -123,7 +124,7 @@ struct Rehearse : testing::Test {
     other.join();
     return f;
   }
-  // From then on the processes that were started write no large file.
+  // Once the file `said` exists, the processes that the program started can write no large file.
   std::function<bool()> small_files_from(const std::string& said) const {
     return [this, said] {
       if (!fs::exists(in(said))) return false;
@@ -135,7 +136,7 @@ struct Rehearse : testing::Test {
 };
 using RehearseMore = Rehearse;
 
-// Whole processes, many of them: under a sanitizer the first few say as much.
+// These tests start many whole processes. Under a sanitizer the first few tests are enough.
 using RehearseRelease = Rehearse;
 
 TEST_F(Rehearse, SaysWhatItTookAndLeavesNothing) {
@@ -180,7 +181,7 @@ TEST_F(RehearseRelease, StartedByOneWhoHearsOfNoChild) {
   expect_nothing_left();
 }
 
-// Once each, at the last step; in the words of the one who asked.
+// Validation, a sample and histograms happen once each, at the rehearsal's last step, and the sample uses the user's prompt.
 TEST_F(RehearseRelease, ValidatesSamplesAndCountsWhereTheRunDoes) {
   std::string said;
   bool counted = false;
@@ -200,7 +201,7 @@ TEST_F(RehearseRelease, ValidatesSamplesAndCountsWhereTheRunDoes) {
   expect_nothing_left();
 }
 
-// Another warm-up than the one asked for would be another curve.
+// A rehearsal with another warm-up than requested would have another learning rate curve.
 TEST_F(RehearseRelease, WithoutAWarmUp) {
   const Finished f = at.spillway(rehearsal({"--warmup-steps", "0"}));
   EXPECT_EQ(f.status, 0) << f.err;
@@ -239,7 +240,7 @@ TEST_F(RehearseRelease, GivesASignOfLife) {
   EXPECT_TRUE(mentions(f.err, "rehearsal: the first step: 5.0 s so far")) << f.err;
 }
 
-// Where somebody else starts the ranks it would have to be done by all of them.
+// If a launcher started the ranks, all of them would have to rehearse, so it is refused.
 TEST_F(Rehearse, UnderALauncherIsRefused) {
   at.before_start([] {
     for (const auto& [name, value] : {std::pair("RANK", "0"),
@@ -256,7 +257,7 @@ TEST_F(Rehearse, UnderALauncherIsRefused) {
   expect_nothing_left();
 }
 
-// The whole of what the run would have said, the table behind its first line too.
+// The rehearsal repeats the whole message of the run, including the table after its first line.
 TEST_F(Rehearse, WhatCannotBeginIsCaught) {
   const Args args = with(rehearsal(), "--device-memory", "1MiB");
   const Finished f = at.spillway(args);
@@ -279,7 +280,7 @@ TEST_F(RehearseRelease, ARankThatDiesIsCaught) {
   expect_caught(f, 6, "", "killed by signal 9 (SIGKILL)");
 }
 
-// A run only warns of it; this one is asked to stop, and its last save fails too.
+// A training run only warns if a save fails. The rehearsed run is asked to stop, and then its last save fails too.
 TEST_F(RehearseRelease, ASaveOnTheWayThatFailsIsCaught) {
   at.before_start([] {
     const rlimit small{4 << 20, 4 << 20};
@@ -289,7 +290,7 @@ TEST_F(RehearseRelease, ASaveOnTheWayThatFailsIsCaught) {
   expect_caught(at.spillway(rehearsal(kTwoThreads)), 5, "a save on the way, and kill -9: expected a checkpoint", "File too large");
 }
 
-// By somebody else, before it has saved.
+// Another process kills the rehearsed run before it has saved.
 TEST_F(RehearseRelease, OneThatIsKilledBeforeItSavesIsCaught) {
   const Finished f = while_watching(rehearsal(), [&] {
     const std::vector<pid_t> started = fs::exists(in("killed.txt")) ? children_of(at.pid()) : std::vector<pid_t>();
@@ -374,7 +375,8 @@ TEST_F(RehearseMore, CtrlCLeavesNothing) {
   }
 }
 
-// What it had started dies with it; the next one clears up, on scratch paths that it does not use itself too.
+// Processes started by a killed rehearsal die with it. The next rehearsal removes its leftovers, even on scratch paths that it does not use
+// itself.
 TEST_F(RehearseRelease, AfterOneThatWasKilled) {
   std::vector<pid_t> started;
   const Finished killed = at.spillway_until(

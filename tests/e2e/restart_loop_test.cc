@@ -1,6 +1,6 @@
-// A run that is killed again and again, at any instant of its way in or of its training, and started again each time in another way: by the
-// same command, by one that is refused, with its bytes elsewhere, on other ranks or paths, with a bit flipped in its newest checkpoint. No
-// start goes back behind what is whole, and at last the right command ends with the bits of a run that was never stopped.
+// Kills a run again and again, during its start or its training, and starts it each time in another way: by the same command, by one that
+// is refused, with other placements, on other ranks or paths, or with a bit flipped in its newest checkpoint. No start goes back behind
+// what is whole. At last the right command ends with the bits of a run that was never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,7 +24,7 @@ Args right_command(const std::string& out) {
                     "--place-parameters", "nvme", "--place-gradients", "nvme", "--place-optimizer", "nvme"});
 }
 
-// A way to start the run again. `status`: with which it is refused; 0: it may go on until it is killed.
+// A way to start the run again. `status` is the exit status of its refusal; 0 means that it may run until it is killed.
 struct Way {
   const char* name;
   int status;
@@ -57,7 +57,7 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// The number behind `before`; -1: there is none.
+// Returns the number that follows `before` in the text, or -1 if there is none.
 int number_after(const std::string& text, const std::string& before) {
   const size_t at = text.find(before);
   if (at == text.npos) return -1;
@@ -97,7 +97,8 @@ class RestartLoop : public testing::Test {
     return all;
   }
 
-  // Where another one, that is whole, stands before it. A finished run reads nothing any more: inspect --verify does.
+  // Damages the newest checkpoint if a whole one exists before it. The last step's is left alone: a finished run is not read any more, but
+  // inspect --verify would.
   void flip_newest() {
     const std::vector<fs::path> all = checkpoints();
     if (all.size() < 2 || all.back() == flipped_ || number_after(all.back().string(), "step-") == kSteps) return;
@@ -108,7 +109,7 @@ class RestartLoop : public testing::Test {
     at.write(name, bytes);
   }
 
-  // What is whole before a start: no later one may begin before it.
+  // Returns the step of the newest whole checkpoint. No later start may begin before it.
   int newest_whole() const {
     std::vector<fs::path> all = checkpoints();
     if (!all.empty() && all.back() == flipped_) all.pop_back();
@@ -117,7 +118,7 @@ class RestartLoop : public testing::Test {
 
   void start(const Way& way) {
     const int whole = newest_whole();
-    if (way.status == 2 && whole == 0) return;  // refused for what there is to go on from: without that it would be a run of its own
+    if (way.status == 2 && whole == 0) return;  // it is refused for the run's state; without one it would start a run of its own
     const auto pause = std::chrono::milliseconds(way.status != 0 ? 60'000 : random_() % 1500);
     const auto begin = std::chrono::steady_clock::now();
     const Finished f = at.spillway_until(
@@ -126,7 +127,7 @@ class RestartLoop : public testing::Test {
     if (way.status != 0) {
       EXPECT_TRUE(f.status == way.status || f.status == 0) << way.name << ": " << f.status << "\n" << said_;
     } else if (f.status == 2 && mentions(f.err, "is all there is of the run in run")) {
-      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // it would leave a state on nvme beside which there is no checkpoint
+      EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // it would abandon a state on nvme for which there is no checkpoint
     } else {
       EXPECT_TRUE(f.status == 0 || f.status == 128 + SIGKILL) << way.name << ": " << f.status << "\n" << said_;
     }
@@ -149,7 +150,8 @@ class RestartLoop : public testing::Test {
     }
   }
 
-  // Each step's line is that of the straight run. A state that comes back from aside may be ahead of the lines: that is said.
+  // Each step's line equals that of the undisturbed run. A state that was set aside and comes back may be ahead of the lines, which the
+  // program says.
   void expect_numbers() const {
     const std::vector<std::string> want = numbers_of(at.metrics("straight")), got = numbers_of(at.metrics("run"));
     size_t next = 0, missing = 0;

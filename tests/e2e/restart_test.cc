@@ -1,5 +1,5 @@
-// A run whose whole state lies on nvme is killed before its first checkpoint, and started again in another way: refused, or with other
-// flags, ranks or paths. Whatever that start does, the state is still there for the right one.
+// Tests a run with all of its state on nvme that is killed before its first checkpoint and started in another way: one that is refused, or
+// with other flags, ranks or paths. Whatever that start does, the right one still finds the state.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 struct Restart : NvmeRun {
   static constexpr size_t kKilledAfter = 5;
 
-  // What it said until then.
+  // Runs until `steps` steps are done and the run is killed, and returns what it printed until then.
   std::string kill_after(const Args& args, size_t steps, int signal = SIGKILL) const {
     fs::remove(at / "run/metrics.jsonl");
     const Finished f = at.spillway_until(
@@ -40,7 +40,7 @@ struct Restart : NvmeRun {
         [&] { return at.metrics("run").size() >= 6 && fs::exists(at / "run/checkpoints/step-00000004"); }, SIGKILL);
     EXPECT_EQ(f.status, 128 + SIGKILL) << f.err;
   }
-  // From the state on nvme to the end, with the weights of a run that was never stopped.
+  // Checks that the right command continues from the state on nvme, and ends with the weights of a run that was never stopped.
   void expect_right_one_goes_on(const Args& args) const {
     const Finished f = at.spillway(args);
     ASSERT_EQ(f.status, 0) << f.err;
@@ -71,8 +71,8 @@ TEST_F(Restart, ARefusedOneLeavesTheStateAlone) {
   expect_right_one_goes_on(right);
 }
 
-// The killed run's store does not fit them, but there is a checkpoint to go on from: the store is set aside, which they say and doctor
-// lists, and comes back for whom it fits.
+// The killed run's store does not fit these starts, but there is a checkpoint to use. The store is set aside, as they say and doctor lists,
+// and is used again by a start that it fits.
 TEST_F(RestartMore, OneOfAnotherLayoutSetsTheStateAside) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = on_nvme("run", "none");
@@ -85,7 +85,8 @@ TEST_F(RestartMore, OneOfAnotherLayoutSetsTheStateAside) {
   expect_right_one_goes_on(right);
 }
 
-// What means nothing after a restart may lie elsewhere then: a plan by what is measured may choose so without being asked.
+// Gradients and activations need not survive a restart, so another start may place them elsewhere, and a plan from new measurements may
+// choose to.
 TEST_F(RestartMore, OneThatPlacesGradientsOrActivationsElsewhereGoesOn) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   const Args right = with(on_nvme("run", "none"), "--place-activations", "nvme");
@@ -119,7 +120,7 @@ TEST_F(RestartMore, PathsInAnotherOrderOrLessOfThemSetTheStateAside) {
   for (const char* path : {"scratch/a", "scratch/b"}) EXPECT_TRUE(fs::is_empty(at / path)) << path;
 }
 
-// Their bytes lie in other folders, where all that there is of the run would be left.
+// A start on other ranks uses other folders, and would leave behind the only state of the run.
 TEST_F(RestartMore, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
   const auto of = [](const std::string& out, const char* ranks) {
     return with(with(on_nvme(out, "none"), "--global-batch-size", "2"), "--ranks", ranks);
@@ -135,7 +136,7 @@ TEST_F(RestartMore, OneOnOtherRanksLeavesTheStateOfTheseAlone) {
 TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
   const Args right = on_nvme("run", "none");
   kill_after(right, kKilledAfter);
-  // The version, and the header's checksum made to fit: as a newer program would have written it.
+  // The file gets a newer version number and a header checksum that fits, as a newer program would have written it.
   const fs::path file = store();
   std::string page(4096, '\0');
   std::fstream(file, std::ios::in | std::ios::binary).read(page.data(), 4096);
@@ -150,7 +151,7 @@ TEST_F(Restart, AStoreOfANewerProgramStaysAsItIs) {
   EXPECT_EQ(fs::file_size(file), bytes);
 }
 
-// Lustre without flock, as a kernel shows it: the run says so, holds both folders all the same, and what a kill leaves does not block it.
+// flock fails as on Lustre without it: the run says so, still locks both folders, and what a kill leaves does not block the next start.
 TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
   ASSERT_EQ(at.spillway(on_nvme("straight", "none")).status, 0);
   at.before_start([] { forbid(SYS_flock, ENOSYS); });
@@ -162,7 +163,7 @@ TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
       [&] {
         if (at.metrics("run").size() < kKilledAfter) return false;
         said = at.read("stderr.txt");
-        ::kill(at.pid(), SIGSTOP);  // else it may have ended before the second looks
+        ::kill(at.pid(), SIGSTOP);  // so that it cannot end before the second one looks
         second = at.spillway(right);
         return true;
       },

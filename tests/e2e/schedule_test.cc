@@ -1,4 +1,4 @@
-// The schedule command as a user runs it: the built program, its files and its exit status.
+// Tests the schedule command as a user runs it: the built program, the files it writes and its exit status.
 #include <gtest/gtest.h>
 
 #include "tests/e2e/support_program.h"

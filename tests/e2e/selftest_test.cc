@@ -1,4 +1,4 @@
-// spillway selftest: that it finds the bits equal, and that it would say so if they were not.
+// Tests spillway selftest: it finds that the bits are equal, and would report it if they were not.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -24,7 +24,7 @@ TEST(SelftestRelease, FindsTheSameBits) {
   EXPECT_EQ(count(run.out, "reference"), 8) << "of gpt2-tiny and three other kinds, on one data-parallel rank and two";
 }
 
-// The program again, but one cell's weights lose a bit on their way into the checkpoint.
+// A script stands for the program: it runs it and then overwrites a byte of the weights in one cell's checkpoint.
 TEST(SoakSelftest, SaysWhichBitsDiffer) {
   Workplace place;
   place.write("faulty.sh", "#!/bin/bash\n" SPILLWAY_PROGRAM

@@ -1,5 +1,5 @@
-// generate and evaluate with --ranks, and export of what many ranks wrote: from outside, one process or several makes no difference but
-// memory.
+// Tests generate and evaluate with --ranks, and export of what several ranks wrote, as a user runs them: one process or several differ only
+// in memory.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -66,7 +66,7 @@ TEST_F(Sharded, RefusedCombinationsAreOneMessage) {
   EXPECT_EQ(missing.err.find("none.txt"), missing.err.rfind("none.txt")) << missing.err;
 }
 
-// Much longer than it takes to see that it has begun.
+// The data take much longer to evaluate than the test needs to see that it has begun.
 TEST_F(Sharded, ADeadRankEndsAll) {
   train();
   at.write_text("long.txt", 20'000'000);
@@ -88,7 +88,7 @@ TEST_F(Sharded, ADeadRankEndsAll) {
   EXPECT_FALSE(mentions(end.err, "the same command goes on"));
 }
 
-// A matrix of 128 MiB, all of it a hole in the file, passes through a process that may have 64 MiB.
+// A matrix of 128 MiB, which is a hole in its file, is exported by a process that may use 64 MiB.
 using ShardedRelease = Sharded;
 TEST_F(ShardedRelease, ExportHoldsNoTensor) {
   constexpr int kVocabulary = 1 << 18, kWidth = 128;

@@ -1,4 +1,4 @@
-// The long ones: a run killed again and again, and a model larger than its memory limit.
+// Holds the longest tests: a run that is killed again and again, and a model larger than the memory limit.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -61,7 +61,7 @@ TEST(SoakKill, AnyInstantGivesTheSameBits) {
   std::cout << kills << " kills over " << runs << " runs\n";
 }
 
-// gpt2-355m has 5.3 GiB of training state; it trains inside 1.5 GiB with everything on nvme.
+// gpt2-355m has 5.3 GiB of training state. It trains within 1.5 GiB if everything is on nvme.
 TEST(SoakLarge, A355mModelInACgroupOf1536MiB) {
   const fs::path cgroup = "/sys/fs/cgroup/memory/spillway-soak";
   std::error_code error;

@@ -1,5 +1,6 @@
-// Strangers at the doors of the real program: one plays rank 0 to a guest, and crowds come to the doors of both ranks, TCP and Unix, with
-// half letters, wrong counts and proofs that were good once. The run goes on, with the numbers of one that nobody disturbed.
+// Tests the program against strangers on its network sockets. One pretends to be rank 0 to a rank that joins, and crowds connect to the
+// sockets of both ranks, TCP and Unix, with truncated frames, wrong counts and proofs from an earlier run. The run continues with the
+// numbers of an undisturbed one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,7 +29,7 @@ const std::string kToken = "0123456789abcdef0123456789abcdef";
 
 Deadline soon() { return deadline_in(1); }
 
-// Where a process listens.
+// Returns the addresses at which a process listens.
 std::vector<SocketAddress> doors_of(pid_t process) {
   std::set<std::string> inodes;
   std::error_code none;
@@ -61,7 +62,7 @@ Descriptor connect_to(const SocketAddress& door) {
   return try_connect(door, soon(), why);
 }
 
-// Proves the token, but for words that another greeting has brought: what one can have who listened to an earlier run.
+// Returns a proof of the token for words of another greeting: all that someone who listened to an earlier run could have.
 std::string overheard(const char* by) { return Secret(kToken).proof_of({by, random_bits(), random_bits(), "word"}); }
 
 Words introduction() { return Introduction{"build", 1, 2, {.host = "elsewhere", .node = "n", .near_name = "x"}}.to_words(); }
@@ -79,7 +80,7 @@ void be_strange(const Descriptor& one, size_t kind) {
   if (receive_words(one, deadline_in(0.1), why)) send_words(one, words, soon());
 }
 
-// Some of them stay to the end. Their number.
+// Connects strangers to all `doors` and returns their number. Some of them stay connected to the end.
 int crowd(const std::vector<SocketAddress>& doors, int at_each, std::vector<Descriptor>& staying) {
   int came = 0;
   for (int k = 0; k < at_each; ++k) {
@@ -93,7 +94,7 @@ int crowd(const std::vector<SocketAddress>& doors, int at_each, std::vector<Desc
   return came;
 }
 
-// At rank 0's place before it comes: answers as rank 0 never would, each in another way.
+// Listens at rank 0's address before rank 0 does, and answers in several ways that rank 0 never would.
 void play_rank_0(int port) {
   int error = 0;
   const Descriptor listener = try_listen(SocketAddress::resolve("127.0.0.1", port).front(), error);
@@ -120,7 +121,7 @@ struct Strangers : testing::Test {
   Args run(const std::string& out) const {
     return small_run(out, 3, "64MiB", {"--zero-stage", "2", "--lr-schedule", "constant", "--timeout", "60s", "--quiet"});
   }
-  // Rank 1, then, when told to go, rank 0.
+  // Starts rank 1, and rank 0 when the file "go" appears.
   void start_by_hand() {
     at.write("launch.sh", "export WORLD_SIZE=2 LOCAL_RANK=0 SPILLWAY_TOKEN=" + kToken +
                               "\nRANK=1 \"$@\" >one.txt 2>&1 &\necho $! >1.part; mv 1.part 1.pid\nwhile [ ! -e go ]; do sleep 0.01; done\n"
@@ -132,7 +133,7 @@ struct Strangers : testing::Test {
     while (!fs::exists(at / name)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return std::stoi(at.read(name));
   }
-  // All three: TCP, Unix, and the place that is rank 0's.
+  // Returns all listening addresses of a rank: TCP, Unix, and for rank 0 also the rendezvous address.
   std::vector<SocketAddress> doors_of_rank(int rank) const {
     std::vector<SocketAddress> doors;
     for (int tries = 0; tries < 2000 && doors.size() < (rank == 0 ? 3u : 2u); ++tries) {

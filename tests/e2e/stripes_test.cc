@@ -1,4 +1,4 @@
-// Two --nvme paths: shares by measured speed, kept by the files, told in the log, and without a say in the numbers.
+// Tests two --nvme paths: measured speeds set their shares, the files keep them, the log names them, and no number depends on them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct NvmeStripes : NvmeRun {
-  // As if `spillway bench disk` had measured these, in GB/s.
+  // Stores rates in GB/s as if `spillway bench disk` had measured them.
   void measured(double first, double second) {
     const fs::path cache = at / "cache";
     at.before_start([cache] { ::setenv("XDG_CACHE_HOME", cache.c_str(), 1); });
@@ -38,7 +38,7 @@ struct NvmeStripes : NvmeRun {
     return at.spillway_until(
         on_two(out), [&] { return at.metrics(out).size() >= 5; }, SIGKILL);
   }
-  // Of the store's data: without the first file's tables.
+  // Returns the ratio of the two files' data, without the tables of the first file.
   double ratio() const { return static_cast<double>(fs::file_size(store("a"))) / static_cast<double>(fs::file_size(store("b"))); }
 };
 using NvmeStripesMore = NvmeStripes;
@@ -50,7 +50,7 @@ TEST_F(NvmeStripesMore, FollowTheMeasuredSpeedAndChangeNoBit) {
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   EXPECT_TRUE(mentions(killed.err, "shares 3:1 (bench measured 1.50, 0.50 GB/s), ")) << killed.err;
   EXPECT_NEAR(ratio(), 3, 0.2);
-  measured(1.0, 2.0);  // a restart goes on with what is there
+  measured(1.0, 2.0);  // a restart keeps the shares of its files
   const Finished rest = at.spillway(on_two("run"));
   EXPECT_EQ(rest.status, 0) << rest.err;
   EXPECT_TRUE(mentions(rest.err, "from the state on nvme")) << rest.err;

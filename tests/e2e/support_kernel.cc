@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using Filter = std::vector<sock_filter>;
 
-// The kernel's EXT4_IOC_SHUTDOWN, which no header of user space has: the file system answers everything with EIO.
+// This is the kernel's EXT4_IOC_SHUTDOWN, which no user space header declares: afterwards every access to the file system fails with EIO.
 constexpr unsigned long kExt4Shutdown = _IOR('X', 125, __u32);
 constexpr __u32 kWithoutFlush = 2;
 
@@ -47,7 +47,7 @@ void install(Filter filter) {
 
 }  // namespace
 
-// The fourth argument is the offset; these stores end below 4 GiB, so its lower half says enough.
+// The fourth argument of these calls is the offset. Stores in these tests end below 4 GiB, so comparing its lower half is enough.
 void fail_beyond(i64 offset, int error_number) {
   Filter filter;
   add_refusal(filter, SYS_io_uring_setup, ENOSYS);

@@ -1,5 +1,5 @@
-// Ways to make this kernel unkind to a program under test: system calls that fail by a seccomp filter, a lock limit that binds root too,
-// and a disk that is gone from one moment to the next.
+// Makes this machine's kernel fail a program under test: a seccomp filter lets system calls fail, a lock limit also binds root, and a disk
+// disappears from one moment to the next.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace spillway::test {
 
-/// pread64 and pwrite64 at `offset` and beyond answer with this errno, and io_uring is not there (ENOSYS), so that they are what is used.
+/// Makes pread64 and pwrite64 fail with this errno at `offset` and beyond. io_uring_setup fails with ENOSYS, so that the program uses these
+/// calls.
 void fail_beyond(i64 offset, int error_number);
-/// No file is opened with O_DIRECT (EINVAL).
+/// Makes every open with O_DIRECT fail with EINVAL.
 void refuse_direct_io();
-/// RLIMIT_MEMLOCK of so many bytes, also for root: the program is not given CAP_IPC_LOCK.
+/// Sets RLIMIT_MEMLOCK to `bytes`. It binds a root process too, since the program loses CAP_IPC_LOCK.
 void limit_locked_memory(i64 bytes);
 
-/// An ext4 on a loop device over a file of its own, mounted.
+/// A mounted ext4 file system on a loop device over a file of its own.
 class LoopDisk {
  public:
   LoopDisk(const std::filesystem::path& image, const std::filesystem::path& mounted_at, i64 bytes);
   ~LoopDisk();
   LoopDisk(const LoopDisk&) = delete;
   LoopDisk& operator=(const LoopDisk&) = delete;
-  /// Empty: it is there. Else why this machine has none.
+  /// Returns "" if the disk exists, else why this machine cannot make one.
   const std::string& why_not() const { return why_not_; }
-  /// Everything on it fails from now on, as when the drive is pulled.
+  /// From now on everything on the disk fails, as if the drive had been pulled out.
   void vanish();
 
  private:

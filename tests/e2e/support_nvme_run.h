@@ -1,4 +1,4 @@
-// What the tests of a run whose whole state lies on nvme share: its command line, and a fixture to compare runs with.
+// Declares what the tests of a run with all of its state on nvme share: its command line, and a fixture that compares runs.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct NvmeRun : testing::Test {
     }
   }
 
-  // The store's file of the only run that has one in that folder.
+  // Returns the store's file of the only run that has one in that scratch folder; an empty path if there is none yet.
   std::filesystem::path store(const std::string& scratch = "scratch") const {
     std::error_code none_yet;
     for (const auto& folder : std::filesystem::directory_iterator(at / scratch, none_yet)) return folder.path() / "tiles";

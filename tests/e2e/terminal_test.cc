@@ -1,4 +1,4 @@
-// The program on a terminal of 80 columns: what stands on the screen at the end, and what a key press does.
+// Tests the program on a terminal of 80 columns: what the screen shows at the end, and what a key press does.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kColumns = 80;
 
-// As much of a terminal as the program uses: carriage return, line feed, lines up, erase to the end of the line or of all, colours; lines
-// wrap. Keeps what scrolls away.
+// Emulates as much of a terminal as the program uses: carriage return, line feed, moving up, erasing to the end of the line or screen,
+// colours, and wrapping. Lines that scroll away are kept.
 class Screen {
  public:
   void take(char c) {
@@ -35,7 +35,7 @@ class Screen {
       column_ = 0;
     } else if (c == '\n') {
       next_row();
-    } else if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) {  // more of a character
+    } else if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) {  // continues a UTF-8 character
       if (column_ > 0) rows_[row_][column_ - 1] += c;
     } else {
       if (column_ == kColumns) next_row(), ++wraps_;
@@ -74,7 +74,7 @@ class Screen {
     escape_ = 0, number_ = 0;
   }
 
-  std::vector<std::vector<std::string>> rows_ = std::vector<std::vector<std::string>>(1);  // a character each
+  std::vector<std::vector<std::string>> rows_ = std::vector<std::vector<std::string>>(1);  // one string per character
   size_t row_ = 0, column_ = 0, number_ = 0;
   int escape_ = 0, wraps_ = 0;
 };
@@ -83,7 +83,7 @@ class OnTerminal : public testing::Test {
  protected:
   OnTerminal() { at.write_text("text.txt", 60000); }
   ~OnTerminal() override {
-    if (pid_ > 0) ::kill(pid_, SIGKILL);  // a test that failed half way
+    if (pid_ > 0) ::kill(pid_, SIGKILL);  // if a test failed half way
     finish();
   }
 
@@ -101,9 +101,9 @@ class OnTerminal : public testing::Test {
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
-  // It said so, as it does of one that takes long, or has ended the first.
+  // Returns whether a step is under way or done: the program reports a long step while it runs, and metrics appear after the first.
   bool in_a_step() const { return shows("step 1 of 100000") || !at.metrics("run").empty(); }
-  // Reads until then, or to the end.
+  // Reads the program's output until `when` holds or the program ends. Returns false after `seconds`.
   bool read_until(const std::function<bool()>& when, double seconds = 60) {
     const auto until = Clock::now() + std::chrono::duration<double>(seconds);
     while (!when()) {
@@ -112,14 +112,14 @@ class OnTerminal : public testing::Test {
       if (::poll(&one, 1, 20) <= 0) continue;
       char bytes[4096];
       const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
-      if (got <= 0) return when();  // EIO: the other end is closed
+      if (got <= 0) return when();  // EIO means that the program closed its end
       for (ssize_t k = 0; k < got; ++k) screen.take(bytes[k]);
       if (shows_now("validating after step ")) ++signs_;
     }
     return true;
   }
   void press(char key) const { ASSERT_EQ(::write(terminal_, &key, 1), 1); }
-  // Its exit status. What it writes is read to the end, however long a busy machine takes: nobody reads it later.
+  // Returns the program's exit status. Its output is read to the end, however long a busy machine takes, since nobody reads it later.
   int finish() {
     if (pid_ <= 0) return -1;
     read_until([] { return false; }, 600);
@@ -135,7 +135,7 @@ class OnTerminal : public testing::Test {
   }
   bool shows(const std::string& what) const { return mentions(screen.text(), what); }
 
-  // On the line that is refreshed.
+  // Returns whether the line that is being refreshed shows `what`.
   bool shows_now(const std::string& what) const { return mentions(screen.lines().back(), what); }
 
   Workplace at;
@@ -166,7 +166,7 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
       EXPECT_EQ(line.size(), std::string("  validation loss 5.1234").size()) << line;
     }
   }
-  // One word is longer than a line: what loads the result, behind its indent.
+  // One word, behind its indent, is longer than a line: the call that loads the result.
   const std::string word = "transformers.AutoModelForCausalLM.from_pretrained(\"" + (at / "run/checkpoints/step-00000030").string() + "\")";
   EXPECT_EQ(screen.wraps(), static_cast<int>((6 + word.size() - 1) / kColumns)) << "lines end between words\n" << screen.text();
   EXPECT_EQ(validations, 3) << screen.text();
@@ -174,7 +174,7 @@ TEST_F(OnTerminal, ValidationAndTimesStandWhole) {
   EXPECT_TRUE(shows("done: step 30, loss "));
 }
 
-// Drawn over itself, whole, until a key; the run goes on.
+// top redraws the whole screen until a key is pressed; the run continues.
 TEST_F(OnTerminal, TopShowsARunAndEndsAtAKey) {
   std::atomic<bool> seen = false;
   std::jthread running([&] {
@@ -209,7 +209,7 @@ TEST_F(OnTerminal, CtrlCIsAnsweredAtOnceAndTheSameCommandGoesOn) {
   start(endless);
   ASSERT_TRUE(read_until([&] { return at.metrics("run").size() >= 5; })) << screen.text();
   press(kCtrlC);
-  // One answer, which a terminal may hand over in pieces.
+  // The answer may arrive from the terminal in pieces.
   EXPECT_TRUE(read_until([&] { return shows("press Ctrl-C again to leave without saving"); }, 5)) << screen.text();
   EXPECT_TRUE(shows("stopping after this step (about ")) << screen.text();
   EXPECT_EQ(finish(), 75) << screen.text();
@@ -250,7 +250,7 @@ TEST_F(OnTerminalMore, ASecondCtrlCOfRanksLeavesWithALine) {
   EXPECT_TRUE(mentions(at.read("run/log.txt"), "left without saving"));
 }
 
-// While it looks at blocks and draws weights.
+// Ctrl-C is pressed while blocks are timed or weights are initialised.
 TEST_F(OnTerminalRelease, CtrlCBeforeTheFirstStepIsAnsweredToo) {
   const Args slow = {"train",
                      "--model",
@@ -281,7 +281,7 @@ TEST_F(OnTerminalRelease, CtrlCBeforeTheFirstStepIsAnsweredToo) {
   EXPECT_FALSE(std::filesystem::exists(at / "run/metrics.jsonl"));
 }
 
-// What takes longer than five seconds says what it is.
+// Work that takes longer than five seconds says what it is doing.
 using SoakOnTerminal = OnTerminal;
 TEST_F(SoakOnTerminal, ValidationGivesASignOfLife) {
   at.write_text("text.txt", 2'000'000);

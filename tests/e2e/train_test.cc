@@ -1,4 +1,4 @@
-// The program from outside: training, crash and resume, stopping, refusals, export, generation.
+// Tests training as a user runs it: crash and resume, stopping, refusals, export and generation.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -19,7 +19,7 @@ Args with(Args base, const Args& more) {
   return base;
 }
 
-// A small run with everything spilled.
+// Returns the command line of a small run with everything spilled.
 Args spilled(const std::string& out, int steps = 20) {
   return {"train",
           "--model",
@@ -87,7 +87,7 @@ TEST_F(Training, KilledRunGoesOnWithTheSameBits) {
   ASSERT_EQ(f.status, 128 + SIGKILL) << "the run ended before it could be killed: " << f.err;
   const Finished rest = at.spillway(killed);
   ASSERT_EQ(rest.status, 0) << rest.err;
-  // The save of step 9 ends beside the steps after it.
+  // A save runs beside the next steps, so the one of step 9 may or may not have ended.
   EXPECT_TRUE(mentions(rest.err, "continues at step 6 of 20") || mentions(rest.err, "continues at step 9 of 20") ||
               mentions(rest.err, "continues at step 12 of 20") || mentions(rest.err, "continues at step 15 of 20"))
       << rest.err;
@@ -115,7 +115,8 @@ TEST_F(Training, StopsAtASignalAndGoesOnUnderAnotherPlacement) {
               at.read("straight/checkpoints/step-00000020/model.safetensors"));
 }
 
-// Each validation is of some 40 micro-batches, so that a signal comes within one, or in the step before it: either way the save is next.
+// Each validation has some 40 micro-batches, so the signal arrives during one or in the step before it. In both cases the next thing is a
+// save.
 TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
   at.write_text("held-out.txt", 5000);
   const Args more{"--validation-data", "held-out.txt", "--validate-every", "1"}, args = with(spilled("run", 4), more);
@@ -135,7 +136,7 @@ TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
   }
 }
 
-// Of a mean over four tokens gradients are beyond fp16 at first, and the loss scale is halved until they are not.
+// A loss averaged over four tokens has gradients beyond fp16 at first; the loss scale is halved until they fit.
 TEST_F(Training, AnFp16RunStopsAndGoesOnWithItsLossScale) {
   const auto fp16 = [](Args args) {
     *std::find(args.begin(), args.end(), "gpt2-tiny") = "llama-tiny";
@@ -209,7 +210,7 @@ TEST_F(Training, CorruptCheckpointIsADataError) {
   EXPECT_TRUE(mentions(f.err, "optimizer.safetensors")) << f.err;
 }
 
-// A disk that fills while training: the save fails with a warning, the run goes on, the checkpoint before stands.
+// The disk fills up during training: the save fails with a warning, the run continues, and the previous checkpoint stays.
 TEST_F(Training, AFullDiskLosesNoCheckpoint) {
   fs::create_directory(at / "small");
   if (::mount("tmpfs", (at / "small").c_str(), "tmpfs", 0, "size=64m") != 0) GTEST_SKIP() << "mounting a tmpfs is not permitted";
@@ -240,7 +241,7 @@ TEST_F(Training, ExportGivesTheSameBytesAndTrainsAgain) {
   EXPECT_TRUE(at.read("copy/model.safetensors") == at.read("copy2/model.safetensors"));
   EXPECT_TRUE(at.read("copy/config.json") == at.read("copy2/config.json"));
 
-  at.write("digits.bin", [] {  // nanoGPT's headerless uint16
+  at.write("digits.bin", [] {  // nanoGPT's headerless uint16 tokens
     std::string tokens;
     for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(i * 7 % 97), '\0'};
     return tokens;
