@@ -1,4 +1,5 @@
-// A product of factors in two parts, for builds that are too slow for the whole of it.
+// Enumerates the product of several factors in two parts, so that builds which are too slow for the whole product can run the first part
+// alone.
 #pragma once
 #include <algorithm>
 #include <numeric>
@@ -7,7 +8,7 @@
 
 namespace spillway::test {
 
-/// begin, begin + 1, … end - 1
+/// Returns begin, begin + 1, … end - 1.
 template <class T>
 std::vector<T> range(T begin, T end) {
   std::vector<T> values(static_cast<size_t>(end - begin));
@@ -17,8 +18,8 @@ std::vector<T> range(T begin, T end) {
 
 template <class... T>
 struct Cells {
-  std::vector<std::tuple<T...>> diagonal;  // every value of every factor: cell i has value i, modulo how many there are, of each
-  std::vector<std::tuple<T...>> rest;      // all others of the product
+  std::vector<std::tuple<T...>> diagonal;  // every value occurs: cell i has value i of each factor, modulo the number of its values
+  std::vector<std::tuple<T...>> rest;      // all other cells of the product
 };
 
 template <class... T>

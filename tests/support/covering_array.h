@@ -1,6 +1,6 @@
-// Covering arrays: few rows over many factors in which every triple of values of every three factors occurs that can occur. Greedy, after
-// Cohen, Dalal, Fredman and Patton, "The AETG system" (1997): each row is the best of some random ones, each begun with a missing triple.
-// The same arguments give the same rows on every machine.
+// Makes covering arrays: few rows of values for many factors, in which every possible triple of values of any three factors occurs. The
+// algorithm is greedy, after Cohen, Dalal, Fredman and Patton, "The AETG system" (1997): each row is the best of some random ones, each
+// begun with a missing triple. The same arguments give the same rows on every machine.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace spillway::test {
 
-/// The value of each factor, from 0; kOpen where none is chosen yet.
+/// A row: the value of each factor, counted from 0, or kOpen if none is chosen yet.
 using Row = std::vector<int>;
 constexpr int kOpen = -1;
 
 class CoveringArray {
  public:
-  /// `sizes`: values of each factor. `possible`: whether a row with open places can be completed to one that is allowed.
+  /// `sizes` has the number of values of each factor. `possible` returns whether a row with open places can be completed to an allowed row.
   using Possible = std::function<bool(const Row&)>;
   CoveringArray(std::vector<int> sizes, Possible possible, unsigned seed)
       : sizes_(std::move(sizes)), possible_(std::move(possible)), random_(seed) {
@@ -29,7 +29,7 @@ class CoveringArray {
     put_pairs_first();
   }
   const std::vector<Row>& rows() const { return rows_; }
-  /// So many of the first rows hold every pair of values that occurs in any: far fewer than all.
+  /// Returns how many of the first rows are enough to hold every pair of values that occurs in any row. They are far fewer than all rows.
   size_t rows_for_pairs() const { return rows_for_pairs_; }
 
  private:
@@ -76,7 +76,7 @@ class CoveringArray {
     return row;
   }
 
-  // Missing triples of `row` that `factor` takes part in.
+  // Returns the number of missing triples in `row` that include the value of `factor`.
   int gain(const Row& row, int factor) const {
     int found = 0;
     for (int a = 0; a < factors(); ++a) {
@@ -107,7 +107,7 @@ class CoveringArray {
         const int found = possible_(row) ? gain(row, factor) : -1;
         if (found > most) most = found, best = value;
       }
-      // Where none gains anything the first will do, which is the cheapest.
+      // If no value adds a missing triple, the first possible one is taken, since that is cheapest.
       if (most == 0) {
         for (best = 0; value = best, !possible_(row);) ++best;
       }
@@ -148,7 +148,7 @@ class CoveringArray {
     return pairs;
   }
 
-  // Again and again the row with most pairs that no row before it has, until there is none.
+  // Moves the row with the most new pairs to the front, again and again, until no row has a pair that the rows before it lack.
   void put_pairs_first() {
     std::set<Pair> held;
     const auto gain = [&](const Row& row) { return std::ranges::count_if(pairs_of(row), [&](const Pair& p) { return !held.contains(p); }); };

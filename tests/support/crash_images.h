@@ -1,5 +1,6 @@
-// What a crash may leave of the files whose I/O was recorded. An Image is the files' bytes; an ImageEngine does the I/O of files of the
-// same paths and sizes on an image instead, so that ten thousands of crashes are recovered from in seconds. Writes are torn at pages.
+// Enumerates what a crash may leave of files whose I/O was recorded. An Image holds the files' bytes. An ImageEngine does the I/O of files
+// with the same paths and sizes on an image, so that tens of thousands of crashes can be recovered from in seconds. Writes are torn at page
+// boundaries.
 #pragma once
 #include <cstring>
 #include <filesystem>
@@ -22,7 +23,7 @@ constexpr i64 kTearBytes = 4096;
 
 using Image = std::map<std::string, std::vector<std::byte>>;
 
-/// The path of a file, or folder, that may have been set aside since (offload/store_aside.h), as it was.
+/// Returns the earlier path of a file or folder that may have been set aside since (offload/store_aside.h).
 inline std::string before_aside(std::string path) {
   const size_t at = path.find(".aside-");
   return at == std::string::npos ? path : path.erase(at, 7 + 16);
@@ -46,7 +47,7 @@ class ImageEngine final : public offload::IoEngine {
   Image image_;
 };
 
-/// Writes an image where its files were, for what looks at files without an engine.
+/// Writes an image to its files, for code that reads them without an engine.
 inline void restore(const Image& image) {
   for (const auto& [path, bytes] : image) {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -56,7 +57,7 @@ inline void restore(const Image& image) {
   }
 }
 
-/// What recovering from an image set aside in the folders of `scratch`, for the next image to find where it was.
+/// Recovery from an image may have set files in the folders of `scratch` aside. Moves them back, for the next image.
 inline void undo_setting_aside(const std::filesystem::path& scratch) {
   std::vector<std::filesystem::path> folders;
   for (const auto& entry : std::filesystem::directory_iterator(scratch)) folders.push_back(entry.path());
@@ -69,7 +70,7 @@ inline void undo_setting_aside(const std::filesystem::path& scratch) {
   }
 }
 
-/// Walks a log and calls `visit(image, entries)` with what a crash after the first `entries` entries of the log may leave.
+/// Walks a log and calls `visit(image, entries)` for each image that a crash after the first `entries` entries may leave.
 class CrashImages {
  public:
   using Visit = std::function<void(const Image&, size_t entries)>;
@@ -78,13 +79,13 @@ class CrashImages {
     for (const auto& [file, bytes] : log.file_bytes) safe_[file].resize(static_cast<size_t>(bytes));
   }
 
-  /// The process dies: completed writes stay. Of those in flight all, none, and `samples` times each at random whole, torn or absent; the
-  /// newest also cut at every page.
+  /// Simulates deaths of the process, after which completed writes stay. Of the writes in flight all stay, none stay, or, `samples` times,
+  /// each at random is whole, torn or absent. The newest write is also cut at every page.
   void process_deaths(int samples) {
     walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::completed; }, samples);
   }
 
-  /// The power goes: what was flushed since its completion stays, and of the rest any part.
+  /// Simulates power losses: writes that were flushed after their completion stay, and any part of the others.
   void power_losses(int samples) {
     walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::flushed; }, samples);
   }
@@ -92,7 +93,7 @@ class CrashImages {
   i64 count() const { return count_; }
 
  private:
-  // `makes_safe`: the kind of entry after which writes cannot be lost.
+  // `makes_safe` tells after which entries a write cannot be lost any more.
   void walk(const std::function<bool(const IoLog::Entry&)>& makes_safe, int samples) {
     for (size_t i = 0; i < log_.entries.size(); ++i) {
       const IoLog::Entry& entry = log_.entries[i];
@@ -103,7 +104,7 @@ class CrashImages {
     }
   }
 
-  // The writes that this entry is about move into the safe image, in the order of their completion.
+  // Moves the writes that this entry makes safe into the safe image, in the order of their completion.
   void settle(const IoLog::Entry& entry) {
     std::erase_if(completed_, [&](size_t write) {
       if (entry.kind == IoLog::Kind::completed ? write != entry.write : log_.writes[write].file != entry.file) return false;
@@ -159,8 +160,8 @@ class CrashImages {
   std::mt19937 random_;
   const Visit visit_;
   Image safe_;
-  std::vector<size_t> unsafe_;     // submitted and not safe, in this order
-  std::vector<size_t> completed_;  // of those, in the order of completion
+  std::vector<size_t> unsafe_;     // writes that are submitted and not safe, in this order
+  std::vector<size_t> completed_;  // those of them that have completed, in the order of completion
   i64 count_ = 0;
 };
 

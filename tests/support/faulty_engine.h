@@ -1,5 +1,5 @@
-// A disk that misbehaves on demand. FaultySystem sits between an I/O engine and the kernel; FaultyEngine is a real engine on top of one,
-// for tests that need an IoEngine. Faults are set before or between transfers; the counters may be read at any time.
+// Simulates a disk that fails on demand. A FaultySystem stands between an I/O engine and the kernel; a FaultyEngine is a real engine on top
+// of one, for tests that need an IoEngine. Faults are set before or between transfers; the counters may be read at any time.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -21,16 +21,16 @@ namespace spillway::test {
 class FaultySystem : public offload::SystemCalls {
  public:
   int uring_refusal = 0;                     // errno of io_uring's setup
-  std::atomic<i64> fail_at{-1};              // the transfer (counted from 0 by completion) from which on …
-  std::atomic<i64> failures{1};              // … this many are answered with …
-  std::atomic<int> error_number{EIO};        // … this errno; 0: a count of zero, as at the end of a file
-  std::atomic<i64> most_requested_bytes{0};  // the kernel is asked for no more (0: all): true short counts
-  std::atomic<i64> most_reported_bytes{0};   // the engine is told no more (0: all); what was read beyond is spoilt
+  std::atomic<i64> fail_at{-1};              // number of the first transfer that fails, counted from 0 by completion; -1: none
+  std::atomic<i64> failures{1};              // number of transfers that fail from there on
+  std::atomic<int> error_number{EIO};        // errno of a failing transfer; 0 means a count of 0, as at the end of a file
+  std::atomic<i64> most_requested_bytes{0};  // most bytes asked of the kernel at once, which gives true short counts; 0: no limit
+  std::atomic<i64> most_reported_bytes{0};   // most bytes reported to the engine, bytes read beyond are overwritten; 0: no limit
   std::atomic<i64> delay_us{0};
-  std::atomic<i64> hold_until_at_work{0};      // transfers end once so many were at work at a time, or after 20 s
-  std::atomic<int> flush_error{0};             // errno of every fdatasync; 0: the kernel's answer
-  std::atomic<bool> spoil_reads{false};        // a bit of each
-  std::atomic<bool> spoil_first_reads{false};  // a bit of each that is the first of its place while this holds
+  std::atomic<i64> hold_until_at_work{0};      // transfers end once so many were in flight together, or after 20 s
+  std::atomic<int> flush_error{0};             // errno of every fdatasync; 0: the kernel's result is passed on
+  std::atomic<bool> spoil_reads{false};        // flips a bit of every read
+  std::atomic<bool> spoil_first_reads{false};  // flips a bit of each read that is the first at its offset
 
   std::atomic<i64> flushes{0}, transfers{0}, at_work{0}, most_at_work{0};
 

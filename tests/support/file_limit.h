@@ -1,4 +1,4 @@
-// ulimit -f for this process: what a file would grow beyond fails with EFBIG, as a full disk does with ENOSPC.
+// Sets `ulimit -f` for this process: writes beyond the limit fail with EFBIG, much as a full disk fails them with ENOSPC.
 #pragma once
 #include <sys/resource.h>
 

@@ -1,4 +1,4 @@
-// Where tests find their data: where they were built, or where SPILLWAY_TEST_DATA says.
+// Finds the tests' data: in the folder they were built with, or in that of SPILLWAY_TEST_DATA.
 #pragma once
 #include <cstdlib>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A kernel that answers one system call with an error: seccomp, for the calling process and what it starts.
+// Makes one system call fail with an error, by seccomp, for the calling process and those that it starts.
 #pragma once
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,7 +10,7 @@
 
 namespace spillway::test {
 
-/// From now on, for this process and what it starts: the system call answers with this errno. Between fork and exec, too.
+/// From now on the system call fails with this errno, in this process and those that it starts. May be called between fork and exec.
 inline void forbid(int system_call, int error_number) {
   std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(system_call), 0, 1),

@@ -1,4 +1,4 @@
-// A GPU for a test: its memory and a queue; tests skip where there is none. Included by *cuda_test.cc alone.
+// Gives a test a GPU with memory and a stream; tests are skipped if there is none. Only *cuda_test.cc files include it.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace spillway::test {
 
-// An allocation of the driver's for each piece: compute-sanitizer knows those alone.
+// Takes each piece of memory from the driver by itself, since compute-sanitizer only checks such allocations.
 class SeparateGpuMemory final : public MemorySource {
  public:
   std::byte* take(i64 bytes) override {
@@ -29,7 +29,7 @@ class Gpu {
   explicit Gpu(i64 bytes = 256 << 20) : pool_("device", bytes, "", memory(bytes)) {}
   const Stream& stream() const { return stream_; }
   MemoryPool& pool() { return pool_; }
-  /// With its stream in force; what is put on the queue is done on return.
+  /// Runs `work` with this stream as the current one, and waits until the GPU has done it.
   template <class Work>
   auto run(Work work) const {
     const StreamScope scope(stream_);
@@ -42,7 +42,7 @@ class Gpu {
       return result;
     }
   }
-  /// A copy there; undefined ones stay so.
+  /// Returns a copy on the GPU. An undefined tensor is returned as it is.
   Tensor operator()(const Tensor& t) const {
     const StreamScope scope(stream_);
     return t.defined() ? to_current_device(t) : t;
@@ -68,7 +68,7 @@ class Gpu {
   const Stream stream_{Device::cuda(0), nullptr, &pool_, queue_.get()};
 };
 
-/// Skips without a GPU that this build can use.
+/// A fixture that skips its tests if there is no GPU that this build can use.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {

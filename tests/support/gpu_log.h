@@ -1,4 +1,5 @@
-// What the emulator was asked to do while one lives; a GPU keeps no such list. Included by *cuda_test.cc alone.
+// Reads the list of calls that the GPU emulator received while a GpuLog existed; a real GPU keeps none. Only *cuda_test.cc files include
+// it.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,21 +20,21 @@ class GpuLog {
  public:
   struct Product {
     i64 m, n, k, epilogue, adds;
-    std::array<i64, 3> alignment, leading;  // of A, B and D, in bytes and in elements
+    std::array<i64, 3> alignment, leading;  // of A, B and D; alignments in bytes, leading dimensions in elements
   };
   GpuLog() { ::setenv("SPILLWAY_EMULATED_LOG", path_.c_str(), 1); }
   ~GpuLog() { ::unsetenv("SPILLWAY_EMULATED_LOG"); }
   GpuLog(const GpuLog&) = delete;
   GpuLog& operator=(const GpuLog&) = delete;
 
-  /// False on a GPU.
+  /// Returns false on a real GPU.
   bool kept() const { return std::filesystem::exists(path_); }
   i64 count(const std::string& what) const {
     i64 n = 0;
     for (const std::string& line : lines()) n += line == what;
     return n;
   }
-  /// Kernels, ours and the library's.
+  /// Returns the number of kernels launched, including those of the library.
   i64 launches() const { return count("cudaLaunchKernelEx") + count("cublasLtMatmul"); }
   std::vector<Product> products() const {
     std::vector<Product> all;

@@ -1,5 +1,5 @@
-// An op's gradients beside central differences in fp64, and an op of strided views beside itself. With h = 1e-6 the differences are good to
-// h^2 f''' + eps / h, about 1e-9 for these sizes: 1e-6 relative is asked for.
+// Compares an op's gradients with central differences in fp64, and its results on strided views with those on contiguous tensors. With h =
+// 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for these sizes; the check requires 1e-6 relative.
 #pragma once
 #include "autograd/gradient_check.h"
 #include "kernels/layout.h"
@@ -9,7 +9,7 @@ namespace spillway::test {
 
 using Function = std::function<autograd::Variable(const std::vector<autograd::Variable>&)>;
 
-/// f of f64 inputs: each input gets a gradient, and it is the right one.
+/// Checks that f, a function of f64 inputs, gives each input a gradient and that it is right.
 inline void check_gradient(const std::vector<Tensor>& inputs, const Function& f) {
   autograd::Tape tape;
   std::vector<autograd::Variable> variables;
@@ -21,7 +21,7 @@ inline void check_gradient(const std::vector<Tensor>& inputs, const Function& f)
   EXPECT_TRUE(report.good()) << report.text();
 }
 
-/// The same elements, the first and the last axis turned in memory.
+/// Returns the same elements as a view whose first and last axes are exchanged in memory.
 inline Tensor turned(const Tensor& x) {
   if (x.rank() < 2) return x;
   const Tensor other = x.transpose(0, -1), copy = empty(other.shape(), x.dtype());
@@ -29,7 +29,8 @@ inline Tensor turned(const Tensor& x) {
   return copy.transpose(0, -1);
 }
 
-/// f of the inputs and f of turned ones: the same bits, forward and backward, and what backward() wants saved is used up.
+/// Checks that f gives the same bits for the inputs and for strided views of them, forward and backward, and that backward() releases all
+/// saved tensors.
 inline void check_views(const std::vector<Tensor>& inputs, const Function& f) {
   const auto run = [&](bool turn) {
     autograd::Tape tape;
@@ -46,7 +47,7 @@ inline void check_views(const std::vector<Tensor>& inputs, const Function& f) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(plain[i], strided[i])) << "result " << i;
 }
 
-/// f computes some tensors: the same bits on 1, 2 and 3 threads.
+/// Checks that the tensors that f computes have the same bits on 1, 2 and 3 threads.
 inline void check_threads(const std::function<std::vector<Tensor>()>& f) {
   const std::vector<Tensor> alone = f();
   for (int threads = 2; threads <= 3; ++threads) {
@@ -57,7 +58,7 @@ inline void check_threads(const std::function<std::vector<Tensor>()>& f) {
   }
 }
 
-/// The message of the Error that f throws; empty if it throws none.
+/// Returns the message of the exception that f throws, or "" if it throws none.
 template <class F>
 std::string refusal(F f) {
   try {

@@ -1,5 +1,5 @@
-// Death at any system call that changes a filesystem: a child process does something and is killed right before the n-th of these calls of
-// its own, for every n until it lives. seccomp sends each to a handler, which counts and makes it again under a mark that passes.
+// Kills a child process right before any system call that changes a filesystem: before its n-th such call, for every n until it survives.
+// seccomp traps each call into a handler, which counts it and makes it again with a mark that lets it pass.
 #pragma once
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -23,7 +23,7 @@ namespace spillway::test {
 constexpr bool kCanKillAt = true;
 
 inline std::atomic<int> calls_to_live{0};
-constexpr unsigned kPassMark = 0x51a57a11;  // as the sixth argument, which none of these calls has
+constexpr unsigned kPassMark = 0x51a57a11;  // passed as the sixth argument, which none of these calls has
 
 inline void count_call(int, siginfo_t*, void* context) {
   if (--calls_to_live == 0) {
@@ -37,7 +37,7 @@ inline void count_call(int, siginfo_t*, void* context) {
   errno = before;
 }
 
-/// From now on, for this thread and those it starts: right before call number n, counted from 1, the process is killed.
+/// From now on the process is killed right before call number n, counted from 1, of this thread and those that it starts.
 inline void kill_at(int n) {
   calls_to_live = n;
   struct sigaction action {};
@@ -47,7 +47,7 @@ inline void kill_at(int n) {
   const std::vector<int> calls = {SYS_mkdir, SYS_rename, SYS_link,      SYS_unlink,   SYS_unlinkat,  SYS_rmdir,
                                   SYS_write, SYS_fsync,  SYS_fdatasync, SYS_pwrite64, SYS_ftruncate, SYS_fallocate};
   std::vector<sock_filter> filter{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  const auto skip = [&](size_t c) { return static_cast<__u8>(calls.size() - 1 - c + 4); };  // to the look at the mark
+  const auto skip = [&](size_t c) { return static_cast<__u8>(calls.size() - 1 - c + 4); };  // jumps to the comparison with the mark
   for (size_t c = 0; c < calls.size(); ++c) filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(calls[c]), skip(c), 0));
   filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<__u32>(SYS_openat), 0, 2));
   filter.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])));
@@ -60,14 +60,14 @@ inline void kill_at(int n) {
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(125);
 }
-#else  // the registers are x86-64's, and sanitizers have handlers of their own
+#else  // the handler needs x86-64's registers, and sanitizers install handlers of their own
 constexpr bool kCanKillAt = false;
 inline void kill_at(int) {}
 #endif
 
 enum class End { killed, lived, failed };
 
-/// How a child ends that does `body` and is killed at call n; an exception is failed.
+/// Runs `body` in a child process that is killed at call n, and returns how it ended. An exception counts as End::failed.
 inline End end_of(int n, const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,4 +1,4 @@
-// Comparing and making tensors in tests.
+// Makes and compares tensors in tests.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 
 namespace spillway::test {
 
-/// Unit roundoff of a type: half of the distance from 1 to the next number.
+/// Returns the unit roundoff of a type, which is half of the distance from 1 to the next number.
 inline double half_ulp(DType dtype) {
   if (dtype == DType::f16) return 0x1p-11;
   return dtype == DType::f64 ? 0x1p-53 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-24;
 }
 
-/// The one rounding of a result of that size where it is bf16 or f16, whose denormals begin early.
+/// Returns the error of rounding a result of size x once to bf16 or f16 (whose denormals begin early); 0 for other types.
 inline double stored_error(DType dtype, double x) {
   return is_half(dtype) ? half_ulp(dtype) * std::abs(x) + (dtype == DType::f16 ? 0x1p-25 : 0) : 0;
 }
@@ -28,11 +28,11 @@ inline double at(const Tensor& t, i64 i) {
   return t.dtype() == DType::f64 ? t.span<double>()[static_cast<size_t>(i)] : t.span<float>()[static_cast<size_t>(i)];
 }
 
-/// Many elements of f32, f64, bf16 or f16, looked at once: at() asks the tensor each time.
+/// Reads many elements of a tensor of f32, f64, bf16 or f16. The type is looked up once, while at() does it for each element.
 class Elements {
  public:
   explicit Elements(const Tensor& t) : first_(t.raw()), dtype_(t.dtype()) {}
-  /// Behind the first of the view by `i` elements of memory.
+  /// Returns the element `i` elements of memory after the view's first one.
   double operator[](i64 i) const {
     if (dtype_ == DType::f32) return reinterpret_cast<const float*>(first_)[i];
     if (dtype_ == DType::f64) return reinterpret_cast<const double*>(first_)[i];
@@ -45,7 +45,7 @@ class Elements {
   DType dtype_;
 };
 
-/// The elements of `t`, contiguous, as f32, f64, bf16 or f16 (rounded).
+/// Returns a contiguous copy of `t` rounded to f32, f64, bf16 or f16. `t` must be contiguous.
 inline Tensor as(DType dtype, const Tensor& t) {
   const Tensor to = empty(t.shape(), dtype);
   const Elements from(t);
@@ -59,7 +59,8 @@ inline Tensor as(DType dtype, const Tensor& t) {
   return to;
 }
 
-/// |got - want| <= absolute + relative |want|, element by element; contiguous. Of f16 half its smallest number more.
+/// Checks |got - want| <= absolute + relative |want| for each element of contiguous tensors. f16 gets half of its smallest number in
+/// addition.
 inline void expect_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {
   ASSERT_TRUE(got.defined()) << what;
   ASSERT_EQ(got.shape(), want.shape()) << what << ": " << to_string(got.shape()) << " for " << to_string(want.shape());
@@ -73,7 +74,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.bytes() == b.bytes() && (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0);
 }
 
-/// Numbers of mean 0 and standard deviation `std`, evenly spread, fixed by `seed`.
+/// Returns uniformly distributed numbers with mean 0 and standard deviation `std`, which depend only on `seed`.
 inline Tensor random(const Shape& shape, DType dtype, u64 seed, double std = 1) {
   if (is_half(dtype)) return as(dtype, random(shape, DType::f32, seed, std));
   Tensor t = empty(shape, dtype);
@@ -92,7 +93,7 @@ inline Tensor random(const Shape& shape, DType dtype, u64 seed, double std = 1) 
 
 inline Tensor ints(const std::vector<i32>& values, const Shape& shape) { return tensor_of<i32>(values, shape); }
 
-/// Runs `work` on a stream of `threads` compute threads.
+/// Runs `work` with a current stream that has `threads` compute threads.
 inline void with_threads(int threads, const std::function<void()>& work) {
   ThreadPool pool(threads);
   const Stream stream{Device::cpu(), &pool, Stream::current().memory};

@@ -1,5 +1,6 @@
-// An I/O engine that writes a log: every write at its submission (with its bytes) and at its completion, every flush, and marks of the
-// test. tests/support/crash_images.h makes from it what a crash at any instant may leave. Thread-safe; the log is read when all is quiet.
+// Logs all I/O: every write at its submission (with its bytes) and at its completion, every flush, and the test's own marks.
+// tests/support/crash_images.h derives from the log what a crash at any instant may leave. Thread-safe; read the log when no I/O is in
+// flight.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -27,8 +28,8 @@ struct IoLog {
   enum class Kind { submitted, completed, flushed, mark };
   struct Entry {
     Kind kind;
-    size_t write = 0;  // submitted, completed: into `writes`
-    std::string file;  // flushed
+    size_t write = 0;  // index into `writes`, for submitted and completed
+    std::string file;  // path, for flushed
     i64 mark = 0;
   };
   std::map<std::string, i64> file_bytes;
@@ -50,7 +51,7 @@ class RecordingEngine final : public offload::IoEngine {
   }
   std::string_view name() const override { return "recording"; }
 
-  /// From now on a thread completes writes, in random order and late enough that several are in flight at a time.
+  /// From now on a thread completes writes, in random order and so late that several are in flight together.
   void linger() {
     holding_ = true;
     behind_ = std::thread([this] { complete_behind(); });

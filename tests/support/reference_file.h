@@ -1,4 +1,5 @@
-// Reads the reference data of tests/data (safetensors, trusted). What the program itself reads goes through data/safetensors.h.
+// Reads the tests' own reference data (tests/data, safetensors files that are trusted). The program itself reads through
+// data/safetensors.h.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ class ReferenceFile {
 
   bool has(const std::string& name) const { return header_.contains(name); }
 
-  /// As stored; 64-bit integers become int32, truth values uint8.
+  /// Returns a tensor as stored, except that 64-bit integers become int32 and booleans uint8.
   Tensor get(const std::string& name) const {
     const auto& entry = header_.at(name);
     const auto extents = entry.at("shape").get<std::vector<i64>>();

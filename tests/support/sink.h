@@ -1,4 +1,4 @@
-// A GradientSink that keeps what it gets, filled with numbers that must not count.
+// Defines a GradientSink that keeps the gradients it receives. Its buffers start with large numbers, which must be overwritten.
 #pragma once
 #include <map>
 

@@ -1,4 +1,5 @@
-// A folder of a test's own, gone with the object. Tests run beside each other, and the same ones in other builds: no two may share a name.
+// Makes a temporary folder that is removed with the object. Tests run in parallel and in several builds at once, so each name must be
+// unique.
 #pragma once
 #include <cstdlib>
 #include <filesystem>
@@ -26,7 +27,7 @@ class TemporaryFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
   bool empty() const { return std::filesystem::is_empty(path_); }
-  /// Writes a file below, with the folders above it; gives its path.
+  /// Writes a file and the folders above it, and returns its path.
   std::string write(const std::string& name, const std::string& text) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
@@ -38,7 +39,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Where a folder is in memory, if this machine has such a place: for tests that write much.
+/// Returns a folder in memory, or an ordinary temporary folder if this machine has none, for tests that write a lot.
 inline std::filesystem::path fast_folder() {
   const std::filesystem::path memory = "/dev/shm";
   return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
