@@ -1,4 +1,4 @@
-// The rules of the house that a machine can hold: who prints, how long a file is, what a header begins with, what may skip.
+// Checks the project rules that a machine can check: who prints, how long a file is, how a header begins, what may be skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,13 +22,14 @@ std::vector<std::string> violations_of(const Law& law, const std::vector<Source>
   return all;
 }
 
-// Names that write to the terminal or end the process, as free functions or in std: a member called abort() is somebody else's.
+// Finds calls that write to the terminal or end the process, as free functions or in std. A member function of that name, as in x.abort(),
+// is allowed.
 std::vector<std::string> prints_or_exits(const Source& source) {
   static const std::regex form(
       R"((^|[^\w.>:]|std::|fmt::|[^:]::)(printf|fprintf|puts|putchar|fputs|perror|exit|_exit|quick_exit|abort|terminate|print|println)\s*\()"
       R"(|std::(cout|cerr|clog)\b)");
-  static const std::regex declaration(R"(\bvoid\s+\w+\s*\()");  // of a member of that name
-  // The one way out when the kernel may still write into memory that nobody can wait for any more.
+  static const std::regex declaration(R"(\bvoid\s+\w+\s*\()");  // declares a member of that name
+  // This file may end the process: the kernel may still write into memory, and nothing can wait for it any more.
   const bool may_terminate = source.path == "offload/io_uring.cc";
   std::vector<std::string> violations;
   int number = 0;
@@ -61,7 +62,8 @@ std::vector<std::string> unfinished(const Source& source) {
   return violations;
 }
 
-// A header says first, in a comment, what it is; then comes #pragma once (not in *_inl.h: Highway includes those once per instruction set).
+// A header begins with a comment that says what it is. Then comes #pragma once, except in *_inl.h, which Highway includes once per
+// instruction set.
 std::vector<std::string> no_banner(const Source& source) {
   if (!source.path.ends_with(".h")) return {};
   const auto lines = lines_of(source.text);
@@ -74,12 +76,12 @@ std::vector<std::string> no_banner(const Source& source) {
 
 std::vector<std::string> badly_named(const Source& source) {
   static const std::regex form(R"([a-z0-9_]+(/[a-z0-9_-]+)*\.(h|cc|cu))");
-  // Found instead of NVIDIA's header, so it has its name.
+  // This header replaces NVIDIA's and so must have its name.
   if (std::regex_match(source.path, form) || source.path == "tests/emulated_cuda/cublasLt.h") return {};
   return {at(source, 1, "file names are snake_case")};
 }
 
-// Tests of a room are compiled some at a time, as one: what two files call by the same name stands in namespaces of their own.
+// Several tests of a room are compiled as one unit, so each test file has a namespace of its own for its names.
 std::vector<std::string> in_a_shared_namespace(const Source& source) {
   if (!source.path.ends_with("_test.cc")) return {};
   const std::string wanted = "::" + std::filesystem::path(source.path).stem().string() + " {";
@@ -89,10 +91,10 @@ std::vector<std::string> in_a_shared_namespace(const Source& source) {
   return {at(source, 1, "expected a namespace spillway…" + wanted)};
 }
 
-// Tests run beside each other, and the same one in several builds: a name that is always the same is sooner or later somebody else's too.
+// Tests run in parallel, and in several builds at once, so a temporary name that is always the same would clash.
 std::vector<std::string> temporary_of_a_fixed_name(const Source& source) {
   static const std::regex form(R"(\b(mkdtemp|mkstemp|TempDir|temp_directory_path)\s*\()");
-  // Where folders of one's own are made; and a meeting of ranks on two nodes, named after its run.
+  // The first file makes the temporary folders. The second names a rendezvous of ranks on two nodes after its run.
   if (source.path == "tests/support/temporary_folder.h" || source.path == "tests/sockets/ranks.cc") return {};
   std::vector<std::string> violations;
   int number = 0;
@@ -104,7 +106,8 @@ std::vector<std::string> temporary_of_a_fixed_name(const Source& source) {
   return violations;
 }
 
-// What has one door (DESIGN's rule for hostile files and bad days): a second one would lack its limits and its words.
+// Some operations have one place in the source, which sets limits and reports errors (DESIGN's rule for hostile files and bad days). Calls
+// elsewhere would have neither.
 std::vector<std::string> past_a_door(const Source& source) {
   struct Door {
     std::regex form;
@@ -117,7 +120,8 @@ std::vector<std::string> past_a_door(const Source& source) {
        {"src/base/thread.h"},
        "base/thread.h, which tells a refusal"},
       {std::regex(R"(\b(rename|renameat|renameat2)\s*\()"),
-       // The last four move what is the program's own: checkpoints set aside, stores, where ranks meet, a dead holder's file.
+       // The last four move the program's own files: checkpoints and stores that are set aside, rendezvous files, and the lock file of a
+       // dead process.
        {"src/data/beside.cc", "src/app/checkpoints/checkpoint.cc", "offload/store_aside.cc", "parallel/sockets/meeting_place.cc",
         "src/base/file_lock.cc"},
        "data/beside.h, which replaces nothing that came to be meanwhile"}};
@@ -151,7 +155,7 @@ struct Case {
   friend void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 };
 
-// Each law passes over the whole repository, passes a good file and finds a planted bad one.
+// Each law holds in the whole repository, accepts a good file and finds a planted bad one.
 class EveryFile : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EveryFile, KeepsTheLaw) {
@@ -204,7 +208,7 @@ TEST(HouseLaw, FindsPlantedPrinting) {
   for (const std::string& line : quiet) EXPECT_TRUE(prints_or_exits({"src/nn/planted.cc", line}).empty()) << line;
 }
 
-// An `ls` tells a room's story: what has grown beyond a screen has sub-rooms in it.
+// A listing of a folder should show what it is about, so a folder with more files than a screen shows needs subfolders.
 std::vector<std::string> crowded_folders(const std::vector<Source>& sources) {
   std::map<std::string, int> count;
   for (const Source& source : sources) ++count[std::filesystem::path(source.path).parent_path().string()];
@@ -228,7 +232,7 @@ TEST(HouseLaw, ReadsTheWholeHouse) {
   EXPECT_GE(rooms().size(), 33u);
 }
 
-// tests/expected_skips.txt: comments, then room/Suite.Test lines, sorted, each once.
+// tests/expected_skips.txt has comments first, then sorted lines room/Suite.Test without repetitions.
 TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
   std::ifstream in(std::string(SPILLWAY_SOURCE_DIR) + "/tests/expected_skips.txt");
   ASSERT_TRUE(in);
@@ -242,7 +246,7 @@ TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
   }
 }
 
-// What compares a GPU's kernels with the CPU's skips without one.
+// Tests that compare a GPU's kernels with the CPU's are skipped without a GPU, so they must be listed.
 TEST(HouseLaw, TwinsAreExpectedToSkip) {
   std::ifstream in(std::string(SPILLWAY_SOURCE_DIR) + "/tests/expected_skips.txt");
   const std::string listed(std::istreambuf_iterator<char>(in), {});

@@ -1,4 +1,5 @@
-// Include directions: a room reaches only what its DEPENDS in CMakeLists.txt allow, and third-party headers stay behind few files.
+// Checks the directions of includes: a room includes only what its DEPENDS in CMakeLists.txt allow, and only few files include third-party
+// headers.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,7 +9,8 @@
 namespace spillway::laws::include_law_test {
 namespace {
 
-// A quoted include names room/thing.h (a sub-room's, room/sub_room/thing.h), and the room is one that `source`'s room may include.
+// Finds quoted includes that do not read room/thing.h or room/sub_room/thing.h, or that name a room which the file's own room may not
+// include.
 std::vector<std::string> direction_violations(const std::vector<Source>& sources, const std::map<std::string, Room>& rooms) {
   std::vector<std::string> violations;
   for (const Source& source : sources) {
@@ -49,7 +51,7 @@ TEST(IncludeLaw, FindsPlantedViolations) {
   EXPECT_EQ(direction_violations(planted, rooms()), expected);
 }
 
-// Those of `known` in the folder `top`: itself and its sub-rooms.
+// Returns the rooms in `known` that are `top` or one of its sub-rooms.
 std::vector<std::string> with_sub_rooms(const std::string& top, const std::map<std::string, Room>& known) {
   std::vector<std::string> names;
   for (const auto& [name, room] : known) {
@@ -58,22 +60,22 @@ std::vector<std::string> with_sub_rooms(const std::string& top, const std::map<s
   return names;
 }
 
-// The rooms themselves keep the arrows: whatever CMakeLists.txt says, these must not be reachable, nor must a sub-room of theirs.
+// Whatever DEPENDS in CMakeLists.txt say, these rooms and their sub-rooms must not depend, even indirectly, on those listed behind them.
 TEST(IncludeLaw, DependsKeepTheArrows) {
   const std::map<std::string, std::vector<std::string>> never = {
-      {"models", {"offload", "optim", "parallel", "app"}},  // and so everything below it
+      {"models", {"offload", "optim", "parallel", "app"}},  // this includes every room below models
       {"data", {"kernels", "autograd", "ops", "nn"}},
       {"offload", {"kernels", "autograd", "ops", "nn", "models", "data", "optim", "parallel", "app"}},
       {"optim", {"autograd", "ops", "nn", "models", "data", "offload", "parallel", "app"}},
       {"parallel", {"app"}},
-      // Inside parallel: who carries bytes knows no model, who makes and proves a plan runs nothing.
+      // Inside parallel, rooms that transfer bytes know no model, and rooms that make and check a plan run nothing.
       {"parallel/comm", {"parallel/sockets", "parallel/layout", "parallel/program", "autograd", "nn", "offload", "optim"}},
       {"parallel/schedule", {"parallel/comm", "parallel/layout", "parallel/program", "nn", "offload", "optim"}},
       {"parallel/plan", {"parallel/sockets", "parallel/state", "parallel/exchange", "parallel/device", "parallel/run"}},
       {"parallel/state", {"parallel/exchange", "parallel/device", "parallel/run"}},
       {"parallel/exchange", {"parallel/state", "parallel/device", "parallel/run"}},
       {"parallel/device", {"parallel/exchange", "parallel/run"}},
-      // Inside app.
+      // These rooms are inside app.
       {"app/node", {"app/flags", "app/plan", "app/ranks", "app/run", "app/commands", "parallel"}},
       {"app/flags", {"app/plan", "app/ranks", "app/run", "app/commands", "models"}},
       {"app/plan", {"app/ranks", "app/run", "app/commands"}},
@@ -108,7 +110,7 @@ TEST(IncludeLaw, EveryFolderWithSourcesIsARoom) {
   }
 }
 
-// Which files may include a third-party header, by the beginning of their paths. "*_cuda." stands for files of that kind anywhere.
+// The files that may include a third-party header, as prefixes of their paths. "*_cuda." stands for such files anywhere.
 struct ThirdParty {
   const char* header_prefix;
   std::vector<std::string> allowed;
@@ -182,7 +184,7 @@ TEST(IncludeLaw, FindsPlantedThirdPartyHeaders) {
   EXPECT_EQ(third_party_violations(planted), expected);
 }
 
-// nlohmann's JSON costs every file that sees it seconds of compiling, so no header passes it on but the one made for it.
+// nlohmann's JSON adds seconds to the compilation of every file that includes it, so only the header made for that purpose may pass it on.
 TEST(IncludeLaw, HeadersDoNotSpreadJson) {
   for (const Source& source : room_sources()) {
     if (!source.path.ends_with(".h") || source.path == "src/models/config_json.h") continue;

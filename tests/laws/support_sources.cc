@@ -34,7 +34,7 @@ std::vector<Source> read_all() {
   return sources;
 }
 
-// Where the comment or literal that starts at `i` ends, or `i` when none starts there.
+// Returns where the comment or literal that starts at `i` ends, or `i` if none starts there.
 size_t end_of_quiet(const std::string& text, size_t i) {
   const auto after = [&](const std::string& mark, size_t from) {
     const size_t found = text.find(mark, from);
@@ -117,7 +117,7 @@ std::map<std::string, Room> rooms() {
     in >> name >> folder;
     std::getline(in, rest);
     Room room{folder, {name}};
-    for (const std::string& below : words_of(rest)) {  // declared bottom up, so each one below is complete
+    for (const std::string& below : words_of(rest)) {  // rooms are declared bottom up, so each of these is complete
       const auto& deeper = rooms.at(below).may_include;
       room.may_include.insert(deeper.begin(), deeper.end());
     }
@@ -128,7 +128,7 @@ std::map<std::string, Room> rooms() {
 
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms) {
   std::string innermost;
-  for (const auto& [name, room] : rooms) {  // sorted: a sub-room comes after its room
+  for (const auto& [name, room] : rooms) {  // rooms are sorted, so a sub-room comes after its room
     if (path.starts_with(room.folder + "/")) innermost = name;
   }
   return innermost;

@@ -1,4 +1,4 @@
-// What the laws read: the repository's source files, and code without its comments and literals. Test code only.
+// Reads the repository's source files for the law tests, and strips comments and literals from their code.
 #pragma once
 #include <map>
 #include <set>
@@ -12,17 +12,17 @@ struct Source {
   std::string text;
 };
 
-/// Every .h .cc .cu of the rooms, tests, bench and examples, sorted by path.
+/// Returns every .h, .cc and .cu file of the rooms, tests, bench and examples, sorted by path.
 const std::vector<Source>& all_sources();
-/// The part of them that lies in a room.
+/// Returns those of all_sources() that belong to a room.
 std::vector<Source> room_sources();
 
-/// Lines without their ends.
+/// Returns the lines of a text without their line ends.
 std::vector<std::string> lines_of(const std::string& text);
-/// `text` with comments blanked and string and character literals emptied; line numbers stay.
+/// Returns `text` with comments blanked and string and character literals emptied; line numbers stay the same.
 std::string code_only(const std::string& text);
 
-/// {"tensor/dtype.h", quoted} for each #include, outside comments.
+/// One #include outside of comments: header "tensor/dtype.h", and whether it is quoted.
 struct Include {
   int line;
   std::string header;
@@ -32,16 +32,16 @@ std::vector<Include> includes_of(const Source& source);
 
 struct Room {
   std::string folder;                 // "src/nn", "offload"
-  std::set<std::string> may_include;  // rooms, itself among them, transitively
+  std::set<std::string> may_include;  // all rooms it may include, itself and indirect ones too
 };
-/// From rooms.txt, which cmake/room.cmake writes.
+/// Reads the rooms from rooms.txt, which cmake/room.cmake writes.
 std::map<std::string, Room> rooms();
-/// The innermost room whose folder `path` lies in, or "".
+/// Returns the innermost room whose folder contains `path`, or "".
 std::string room_of(const std::string& path, const std::map<std::string, Room>& rooms);
 
-/// "offload/io_uring.cc:12: what"
+/// Returns a message with its place: "offload/io_uring.cc:12: what".
 std::string at(const Source& source, int line, const std::string& what);
-/// All of them, one a line: what a failed law prints.
+/// Returns all violations, one a line, as a failed law prints them.
 std::string joined(const std::vector<std::string>& violations);
 
 }  // namespace spillway::laws
