@@ -26,7 +26,8 @@ struct Locks : testing::Test {
   const test::TemporaryFolder folder;
   const fs::path file = folder.write("lock", "x");
 
-  // By another process: whether it could take the lock, 0 or 1; with `no_flock` on a filesystem that has none. Dies with what it holds.
+  // Tries to take the lock in another process, which then dies with it. Returns 0 if it could not, 1 if it could by flock, 2 if it could
+  // without flock. With `no_flock` the call fails as on a filesystem without it.
   int another_takes(bool no_flock, FileLock::Kind kind = FileLock::Kind::exclusive) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -70,7 +71,7 @@ TEST_F(Locks, AFileBesideWhereThereIsNone) {
   EXPECT_EQ(another_takes(true), 2) << "a dead process of this host holds nothing";
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  // This very process, as it would have written itself; then another that bears its number now.
+  // First the file names this very process, as it would have written itself. Then it names an earlier process that had the same id.
   std::ifstream stat("/proc/self/stat");
   std::string line((std::istreambuf_iterator<char>(stat)), {});
   line = line.substr(line.rfind(')') + 2);
@@ -116,7 +117,7 @@ TEST_F(KilledLocksRelease, WhoDiesWhileTakingItHoldsNothing) {
   EXPECT_GE(deaths, 8);
 }
 
-// Earlier programs made it empty and wrote into it then.
+// Earlier versions created the file empty and then wrote into it.
 TEST_F(Locks, AFileThatNamesNobodyCountsForAMinute) {
   for (const char* text : {"", "here 17", "here 17 1000 - -", "host n1, process 3\n"}) {
     write_holder(text);

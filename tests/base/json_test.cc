@@ -1,5 +1,5 @@
-// The one door for JSON: what it lets through is what the library makes of it, and what would overflow a stack or fill the memory is
-// refused, whether the text is JSON or not.
+// Tests the only place that parses JSON. Accepted text gives what the library makes of it. Text that would overflow the stack or fill the
+// memory is refused, whether it is JSON or not.
 #include "base/json.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The errors of real calls: what is told names the path, and is never a bug.
+// Tests errors of real file system calls: the message names the path, and the error is never reported as a bug.
 #include "base/path_error.h"
 
 #include <gmock/gmock.h>

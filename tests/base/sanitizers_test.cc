@@ -1,4 +1,4 @@
-// What is checked before a loop that goes unchecked is checked. In a sanitized build alone: in others there is nothing to see.
+// Tests the check of addresses before a loop that sanitizers do not instrument. Only a build with AddressSanitizer can detect anything.
 #include "base/sanitizers.h"
 
 #include <gtest/gtest.h>
