@@ -1,4 +1,5 @@
-// The communicator's suite where every rank is a process that shares memory with those of its node and talks to all through sockets.
+// Runs the communicator's test suite on ranks that are processes: they share memory with those of their node and talk to all through
+// sockets.
 #include "tests/sockets/ranks.h"
 
 namespace spillway::parallel::test::communicator_sockets_test {

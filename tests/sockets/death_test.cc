@@ -1,4 +1,4 @@
-// A rank whose process ends or stops in the middle: every other's event fails and names it.
+// Tests ranks whose process ends or is stopped during a collective: the events of all other ranks fail with an error that names it.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kLong_s = 300;  // who is named before was not waited for
+constexpr double kLong_s = 300;  // a dead rank that is named sooner was not waited for
 constexpr double kShort_s = 1;
 
 std::string failure_of(const Event& event) {
@@ -29,7 +29,7 @@ std::string failure_of(const Event& event) {
 
 std::string named() { return "rank " + std::to_string(ending_rank()); }
 
-// Sums until one fails; the ending rank raises its signal while another thread of it has sums under way.
+// Reduces until a collective fails. The ending rank raises its signal while another of its threads has reductions in flight.
 std::string sum_until_failure(Communicator& end, int signal) {
   std::vector<float> values(1 << 20, 1.0F);
   std::thread killer;
@@ -60,7 +60,7 @@ TEST(Death, KilledRankFailsItsMessages) {
     const auto part = end->split(0);
     part->barrier().wait();
     if (end->rank() == ending_rank()) {
-      // The others' sends to this rank are taken and under way.
+      // The sends of the others to this rank have been accepted and are in flight.
       std::vector<std::vector<std::byte>> all(static_cast<size_t>(end->size()), in);
       std::vector<Event> events;
       for (int r = 0; r < end->size(); ++r) {
@@ -73,16 +73,16 @@ TEST(Death, KilledRankFailsItsMessages) {
     EXPECT_THAT(failure_of(never), HasSubstr(named()));
     EXPECT_THAT(failure_of(below), HasSubstr(named()));
     try {
-      sent.wait();  // it may have come to an end before
+      sent.wait();  // it may have completed before
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(named()));
     }
-    out.clear(), out.shrink_to_fit();  // nobody looks at it any more
+    out.clear(), out.shrink_to_fit();  // nothing accesses it any more
     EXPECT_THAT(failure_of(end->barrier()), HasSubstr(named()));
   });
 }
 
-// Nobody waits for it at the end either.
+// At the end of the test nothing waits for the stopped rank either.
 TEST(Death, StoppedRankIsNamed) {
   ASSERT_GE(ending_rank(), 0) << "for tests/sockets.cmake to run";
   const auto begin = std::chrono::steady_clock::now();
@@ -90,7 +90,7 @@ TEST(Death, StoppedRankIsNamed) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 8);
 }
 
-// As by a terminal's Ctrl-Z, for longer than the time-out, while rank 0 waits: nobody was late.
+// Ctrl-Z in a terminal stops all ranks. It lasts longer than the time-out while rank 0 waits, but no rank is then considered late.
 TEST(Death, AllStoppedTogetherGoOn) {
   run_here(all_ranks(), kShort_s, [](auto& end) {
     end->barrier().wait();

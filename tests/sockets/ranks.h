@@ -1,5 +1,5 @@
-// Ranks that are processes of this test program: main() starts them, each runs the same tests in the same order. Values from the
-// environment (tests/sockets.cmake).
+// Runs tests on ranks that are processes of this test program: main() starts them, and each runs the same tests in the same order. The
+// values come from environment variables that tests/sockets.cmake sets.
 #pragma once
 #include "tests/parallel/comm/support_communicator.h"
 
@@ -7,10 +7,10 @@ namespace spillway::parallel::test {
 
 int this_rank();
 int all_ranks();
-/// The rank that does not live to the end of the test; -1: none.
+/// Returns the rank that is to end during the test; -1 if there is none.
 int ending_rank();
 
-/// One more meeting of all; the first `ranks` run the body, the others wait for the end.
+/// Connects all ranks by a new rendezvous. The first `ranks` run the body, the others wait for its end.
 void run_here(int ranks, double timeout_s, const Body& body);
 
 }  // namespace spillway::parallel::test
