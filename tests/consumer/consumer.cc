@@ -1,4 +1,4 @@
-// A program of somebody else's: an eager step, and a training run, out of the installed library.
+// Uses the installed library as a program of another project would: it does an eager step and a training run.
 #include <iostream>
 #include <sstream>
 

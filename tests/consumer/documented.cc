@@ -1,4 +1,5 @@
-// The C++ that docs/ shows, block by block as it stands there: test.sh puts it into blocks.inc. Runs in a folder with a text.
+// Runs the C++ code that docs/ shows: test.sh copies it, block by block and unchanged, into blocks.inc. It runs in a folder that contains a
+// text.
 #include <iostream>
 
 #include "app/training.h"
