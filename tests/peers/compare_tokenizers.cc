@@ -1,10 +1,10 @@
-// The half of tests/peers/compare_tokenizers.py that is this program's: reads a tokenizer, then lines from stdin, and answers each with a
-// line of JSON.
-//   e <text in hex>    ids, ids with special tokens, byte ranges, what the ids decode to
-//   d <ids>            what they decode to, at once and streamed
-//   t <file> <jobs>    encodes the lines of a file on that many threads: tokens and seconds
+// Runs Spillway's tokenizers for tests/peers/compare_tokenizers.py, which compares them with others. It reads a tokenizer and then lines
+// from stdin, and answers each line with a line of JSON.
+//   e <text in hex>    encodes a text: ids, ids with special tokens, byte ranges, the text that the ids decode to
+//   d <ids>            decodes ids: the text decoded at once and decoded as a stream
+//   t <file> <jobs>    encodes the lines of a file on <jobs> threads: number of tokens and seconds
 //   v <file> <n> <out> trains a vocabulary of n tokens on the lines of a file
-//   c <text in hex>    the last cut, and whether both parts give the same ids
+//   c <text in hex>    cuts a text at its last safe place: the place, and whether both parts give the ids of the whole
 #include <chrono>
 #include <fstream>
 #include <iostream>

@@ -1,4 +1,6 @@
-// Renders chat templates for tests/peers/chat_templates.py: one JSON object a line in, {"text", "spans"} or {"error"} a line out.
+// Renders chat templates for tests/peers/chat_templates.py. It reads one JSON object per line and answers each with a line {"text",
+// "spans"} or
+// {"error"}.
 #include <iostream>
 #include <nlohmann/json.hpp>
 
