@@ -16,7 +16,7 @@ namespace {
 
 using Words = std::array<u32, 4>;
 
-// The known-answer vectors of Random123's kat_vectors file for philox4x32-10.
+// The expected words are the known-answer vectors of Random123's kat_vectors file for philox4x32-10.
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox({0}, 0, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox({~u64{0}}, ~u64{0}, ~u64{0}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));

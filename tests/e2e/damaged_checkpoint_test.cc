@@ -136,7 +136,7 @@ TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
       to_step(120, "run", placed), [&] { return fs::exists(at / kNewest); }, SIGKILL);
   ASSERT_EQ(killed.status, 128 + SIGKILL) << killed.err;
   ASSERT_FALSE(fs::is_empty(at / "scratch"));
-  // The damaged files are chosen from those that exist: a checkpoint may be ahead of the state on nvme or of the same step.
+  // All checkpoints after the first are damaged. They may be ahead of the state on nvme or of the same step.
   for (const auto& entry : fs::directory_iterator(at / "run/checkpoints"))
     if (entry.path().filename() != "step-00000002" && fs::exists(entry.path() / "manifest.json"))
       flip(fs::relative(entry.path(), at.path()) / "optimizer.safetensors", 70'000);

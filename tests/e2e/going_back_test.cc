@@ -110,8 +110,8 @@ TEST_F(GoingBack, ARunWithoutOutIsFoundByItsContents) {
   expect_says(train(4, "longer.txt"), 0, {"new run of 4 steps"});
 }
 
-// The model folder, its tokenizer and an adapter are compared by contents too. A run of an older version recorded none, so what its paths
-// hold now is compared.
+// The model folder, its tokenizer and an adapter are compared by contents too. A run of an older version recorded no contents, so what its
+// paths hold now is compared.
 TEST_F(GoingBack, AModelsFolderMayMove) {
   ASSERT_EQ(at.spillway(to_step(2)).status, 0);
   ASSERT_EQ(at.spillway({"export", "run", "--out", "model"}).status, 0);

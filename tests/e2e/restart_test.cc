@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 struct Restart : NvmeRun {
   static constexpr size_t kKilledAfter = 5;
 
-  // Runs until `steps` steps are done and the run is killed, and returns what it printed until then.
+  // Trains until `steps` steps are done, ends the run by `signal` and returns what it printed.
   std::string kill_after(const Args& args, size_t steps, int signal = SIGKILL) const {
     fs::remove(at / "run/metrics.jsonl");
     const Finished f = at.spillway_until(

@@ -1,5 +1,5 @@
-// Checks the directions of includes: a room includes only what its DEPENDS in CMakeLists.txt allow, and only few files include third-party
-// headers.
+// Checks the directions of includes: a room (a source folder that is one library) includes only what its DEPENDS in CMakeLists.txt allow,
+// and only few files include third-party headers.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// Reads the repository's source files for the law tests, and strips comments and literals from their code.
+// Reads the repository's source files for the law tests, and strips comments and literals from their code. A "room" is a source folder that
+// CMake builds as one library.
 #pragma once
 #include <map>
 #include <set>
@@ -31,7 +32,7 @@ struct Include {
 std::vector<Include> includes_of(const Source& source);
 
 struct Room {
-  std::string folder;                 // "src/nn", "offload"
+  std::string folder;                 // for example "src/nn" or "offload"
   std::set<std::string> may_include;  // all rooms it may include, itself and indirect ones too
 };
 /// Reads the rooms from rooms.txt, which cmake/room.cmake writes.

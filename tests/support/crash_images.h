@@ -85,7 +85,7 @@ class CrashImages {
     walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::completed; }, samples);
   }
 
-  /// Simulates power losses: writes that were flushed after their completion stay, and any part of the others.
+  /// Simulates power losses: writes that were flushed after their completion stay, and any part of the others may be lost.
   void power_losses(int samples) {
     walk([](const IoLog::Entry& e) { return e.kind == IoLog::Kind::flushed; }, samples);
   }

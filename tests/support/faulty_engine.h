@@ -20,7 +20,7 @@ namespace spillway::test {
 
 class FaultySystem : public offload::SystemCalls {
  public:
-  int uring_refusal = 0;                     // errno of io_uring's setup
+  int uring_refusal = 0;                     // errno with which io_uring's setup fails; 0: it does not fail
   std::atomic<i64> fail_at{-1};              // number of the first transfer that fails, counted from 0 by completion; -1: none
   std::atomic<i64> failures{1};              // number of transfers that fail from there on
   std::atomic<int> error_number{EIO};        // errno of a failing transfer; 0 means a count of 0, as at the end of a file

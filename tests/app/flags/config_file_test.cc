@@ -45,7 +45,7 @@ TEST(ConfigFile, FlagsWinOverTheFile) {
   EXPECT_EQ(c.steps, 12);
   EXPECT_EQ(c.data, std::vector<std::string>{"b.txt"});
   EXPECT_FALSE(c.quiet);
-  // A flag also overrides a key of the file that excludes it.
+  // A flag also removes a key of the file that must not be given together with it.
   const TrainConfig other = from_file(json, {"--epochs", "2", "--gradient-accumulation-steps", "3"});
   EXPECT_EQ(other.steps, std::nullopt);
   EXPECT_EQ(other.epochs, 2.0);
@@ -212,7 +212,7 @@ TEST(ConfigFile, EveryBuiltOptionIsWritten) {
 
 TEST(ConfigFile, ResolvedAlternativesDoNotExcludeEachOther) {
   TrainConfig c = train_config({"--epochs", "2", "--global-batch-size", "4"});
-  c.steps = 100;  // the trainer resolves epochs and batch into these
+  c.steps = 100;  // the trainer derives these from the epochs and the batch size
   c.gradient_accumulation_steps = 4;
   const TrainConfig again = from_file(to_json(c));
   EXPECT_EQ(again.steps, 100);

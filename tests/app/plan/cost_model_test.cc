@@ -111,7 +111,7 @@ TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   }
 }
 
-// The device's time is divided by what it was spent on, as long as nothing runs at the same time.
+// The device's predicted time is split by phase, that is by what it was spent on, as long as nothing runs at the same time.
 TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});

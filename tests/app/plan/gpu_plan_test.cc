@@ -236,8 +236,8 @@ TEST_F(GpuPlan, AGradientLeavesWhileTheNextBlockComputes) {
   EXPECT_NEAR(end_us, backward_s * 1e6, 1);
 }
 
-// Compares the chosen plan with one that has neither prefetch nor overlap. A block computes for as long as its weights take over the link,
-// and for as long as their update takes.
+// Compares the chosen plan with one that has neither prefetch nor overlap. Computing a block, copying its weights over the link and
+// updating them take equally long.
 TEST_F(GpuPlan, AStepTakesLessThanOneThatWaits) {
   rates_.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
   rates_.unit.copy_s = 1e-3 / (2.0 * 200'000);

@@ -73,8 +73,8 @@ TEST_P(KeptLogits, WhereThereIsRoomToTheByte) {
   EXPECT_NEAR(seconds(again) - seconds(kept), product_s, 1e-3 * product_s);
 }
 
-// Logits are kept if what makes room for them costs less than computing them again. Moving the state out of a GPU's memory costs more;
-// recomputing some blocks costs less.
+// Logits are kept if what makes room for them costs less than computing them again. Moving the state out of a GPU's memory costs more than
+// that, recomputing some blocks costs less.
 TEST_P(KeptLogits, TakeTheRoomOfWhatIsWorthLess) {
   const i64 nearly = chosen(64 * kGiB, all_there()).plan.total[0] - 1;
   const ChosenPlan again = chosen(nearly, all_there());

@@ -98,7 +98,7 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   PlanWishes all_spill = wishes;
   all_spill.parameters = PlacementWish::whole(Tier::nvme);
   const parallel::Plan least = choose_plan(request_, all_spill, budgets, rates_).plan;
-  const auto blocks_bytes = 12 * 2 * 7'087'872;  // bf16
+  const auto blocks_bytes = 12 * 2 * 7'087'872;  // bytes of all blocks' weights in bf16
   budgets.bytes[0] = least.total[0] + blocks_bytes / 2;
   const ChosenPlan chosen = choose_plan(request_, wishes, budgets, rates_);
   const auto& tiers = chosen.plan.placement.parameters;

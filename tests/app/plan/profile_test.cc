@@ -81,8 +81,8 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
 }
 
-// Forward counts two products, a backward that recomputes counts four and also the forward's two, and a weight part counts one half of a
-// backward.
+// Counts the FLOPs of a block: those of its forward; twice as many for its backward, and those of the forward that it recomputes first; and
+// half of a backward's for a weight part.
 TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute),
                          instruction(Op::BackwardWeight, Lane::compute)};

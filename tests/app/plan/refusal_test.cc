@@ -51,7 +51,7 @@ i64 advised_bytes(const std::string& text, const std::string& flag) {
   return std::stoll(found[1]) * kMiB;
 }
 
-using RefusalsRelease = Refusals;  // many plans
+using RefusalsRelease = Refusals;  // runs in release builds only, since it makes many plans
 
 TEST_F(Refusals, EachWayOutIsOne) {
   const TierBudgets tight{.bytes = {12 * kMiB, 12 * kMiB, 0}};

@@ -125,8 +125,8 @@ TEST(ProcessMemory, KnowsThisProcess) {
   EXPECT_GE(memory.peak_bytes, memory.now_bytes);
 }
 
-// The audit's prediction of process memory. It is tested with the real program as a process, since a test process holds other memory too:
-// what the plan predicted against the measured peak.
+// Compares the process memory that the plan predicted with the measured peak. The tests run the real program as a process of its own, since
+// a test's process holds other memory too.
 class ProcessLineRelease : public testing::Test {
  protected:
   // Runs train with `flags` and returns by how many percent the audit's process line is off.
@@ -172,7 +172,7 @@ TEST_F(ProcessLineRelease, OfStateOnNvme) {
             kMostOff);
 }
 
-// The least time of a disk for reads and writes, with a duplex of 1 (both share the rate) and of 2 (each has its own).
+// A disk takes at least this long for its reads and writes: with a duplex of 1 they share its rate, with 2 each has its own.
 TEST(Rates, TheDisksTimeForAMix) {
   Rates rates;
   rates.disk_read_bytes_per_s = 2;

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// A run whose learning rate, of plain SGD, is multiplied by `gamma` after ten steps.
+// A training by plain SGD whose learning rate is multiplied by `gamma` after ten steps.
 struct Diverging : testing::Test {
   const TemporaryFolder folder;
   const std::string run = (folder.path() / "run").string();

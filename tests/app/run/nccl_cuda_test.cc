@@ -164,7 +164,7 @@ TEST_F(CommandsOverNcclDeathTest, ARankWhoseGpuHangsEndsWithSix) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto train = [&] {
     emulated_cuda::block_nccl_abort(true);
-    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // counted past the sends of the trial and of the first connections
+    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // skips the sends of the trial and of the first connections
     train_on(2, flags("hangs", "nccl", {"--zero-stage", "3", "--timeout", "2s"}));
     std::_Exit(0);
   };

@@ -27,7 +27,7 @@ const test::CoveringArray& array() {
   return all;
 }
 
-// The covering array of the other kinds of models.
+// Returns the covering array for the other kinds of models: experts, sliding window, packed rows and adapters.
 const test::CoveringArray& kinds() {
   static const test::CoveringArray all(
       rank_factor_sizes(),
@@ -70,7 +70,8 @@ struct NamedCell {
   Row cell;  // one value per RankFactor
 };
 const NamedCell kNamed[] = {
-    //                                       model zero pipe p g o act over threads communicator
+    // The values are: model, ZeRO stage, pipeline, tiers of parameters, gradients and optimizer, activations, overlap, threads,
+    // communicator, reduction.
     {"zero3_all_on_nvme_forward", {2, 3, 0, 2, 2, 2, 0, 2, 1, 0, 0}},
     {"zero3_1f1b_all_on_nvme", {0, 3, 2, 2, 2, 2, 2, 0, 1, 2, 0}},
     {"zero2_vertical_stages_all_on_nvme", {3, 2, 6, 2, 2, 2, 2, 1, 0, 0, 0}},

@@ -24,7 +24,7 @@ enum RankFactor {
   kKept,
   kRankOverlap,
   kRankThreads,
-  kRankCommunicator,  // local, sockets, mpi
+  kRankCommunicator,  // values: local, sockets, mpi
   kReduction,         // once per step or micro-batch; each has its own numbers
   kRankFactors
 };

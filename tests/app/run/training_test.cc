@@ -264,7 +264,7 @@ TEST_F(ProgramTraining, AnotherRunsPatienceIsNotThisOnes) {
   EXPECT_GT(validations, 0);
 }
 
-// The second question after a step is asked during its validation, which it interrupts after the first part.
+// The second time that the program is asked to stop after a step is during its validation, which then ends after its first part.
 TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   Words words{"--validation-fraction", "0.2", "--validate-every", "3", "--checkpoint-every", "100", "--metrics-csv"};
   Training straight(flags(words));
@@ -299,7 +299,7 @@ TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   }
 }
 
-// The same holds for the last validation: the run is not finished before it is made up.
+// An interrupted validation after the last step is made up too: the run is not finished before.
 TEST_F(ProgramTraining, TheLastValidationIsMadeUpToo) {
   const Words words{"--validation-fraction", "0.2", "--validate-every", "8"};
   Training training(flags(words));

@@ -89,7 +89,7 @@ void expect_of(const ReadHistogram& got, const std::vector<double>& values, cons
   EXPECT_EQ(got.num, static_cast<double>(values.size())) << what;
   EXPECT_EQ(got.min, *std::ranges::min_element(values)) << what;
   EXPECT_EQ(got.max, *std::ranges::max_element(values)) << what;
-  // Each of n additions here may be off by 2^-53 of the sum of magnitudes. The histogram itself makes fewer.
+  // Each of n additions here may be off by 2^-53 of the sum of magnitudes. The histogram itself makes fewer additions.
   const double error = 0x1p-52 * static_cast<double>(values.size() + 510);
   EXPECT_NEAR(got.sum, sum, error * sizes) << what;
   EXPECT_NEAR(got.sum_squares, squares, error * squares) << what;
