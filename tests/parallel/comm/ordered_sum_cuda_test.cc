@@ -1,4 +1,4 @@
-// The sum over ranks on a GPU is the CPU's to the bit, for every number of ranks and place among them.
+// The sum over ranks on a GPU equals the CPU's to the bit, for every number of ranks and every place of the result among them.
 #include "parallel/comm/ordered_sum_gpu.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 class OrderedSumOnGpu : public GpuTest, public testing::WithParamInterface<int> {};
 
-// Of sizes that differ widely, so that another order is other bits.
+// Returns numbers whose magnitudes differ widely, so that another order of additions would give other bits.
 template <class T>
 std::vector<std::vector<T>> numbers(int ranks, i64 elems) {
   std::vector<std::vector<T>> all(static_cast<size_t>(ranks), std::vector<T>(static_cast<size_t>(elems)));

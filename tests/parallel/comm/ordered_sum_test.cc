@@ -11,7 +11,7 @@
 namespace spillway::parallel::ordered_sum_test {
 namespace {
 
-// The definition, once more: groups of 8 in rank order, then the groups in order.
+// A second implementation of the definition: sums are made of groups of 8 ranks in rank order, then of the groups in order.
 template <class T>
 T reference(const std::vector<std::vector<T>>& ranks, size_t i) {
   std::vector<T> groups;
@@ -31,7 +31,8 @@ std::vector<std::vector<T>> numbers(int ranks, i64 elems) {
   return all;
 }
 
-// Every length and alignment, through either kind of store, into a place of its own and into each rank's; nothing beside it changes.
+// Checks ordered_sum for several lengths and alignments, with either kind of store, into a separate buffer and into the buffers of the
+// first and the last rank. No byte beside the result may change.
 template <class T>
 void check(int ranks) {
   constexpr i64 kMost = 1000, kEdge = 3;
@@ -69,7 +70,7 @@ TEST(OrderedSum, HasTheBitsOfTheDefinitionOnEveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// 2^24 + 1 is no float: a one alone is lost beside it, eight together are not.
+// 2^24 + 1 is not representable in f32: a single 1 added to 2^24 is lost, but eight of them added together first are not.
 TEST(OrderedSum, GroupsAreAddedBeforeTheyMeet) {
   const float big = 0x1p24F, one = 1;
   std::vector<const float*> ranks(16, &one);

@@ -1,4 +1,5 @@
-// Letters between ranks: what goes in comes out, and whatever else arrives is refused before a byte is made of it.
+// Messages between ranks (ProcessLetter): serialization and parsing round-trip, and malformed bytes are refused before anything is
+// constructed from them.
 #include "parallel/comm/process_letter.h"
 
 #include <gtest/gtest.h>

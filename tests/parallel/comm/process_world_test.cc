@@ -1,5 +1,6 @@
-// A rank whose wire throws, and one to whom a peer writes what no program of ours would: its calls fail, its destructors return, and no
-// byte is read or written where it should not be. The wire is a double that says what the test wants said.
+// Two kinds of faults in a ProcessWorld: the wire throws, or a peer sends messages that no correct program would. Calls must fail,
+// destructors must return, and no byte outside the right memory may be read or written. The wire is a test double that delivers what the
+// test tells it to.
 #include "parallel/comm/process_world.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
-// What the test and the world's thread share. Rank 0 of `size`; the others share memory with it.
+// State shared by the test and the world's thread. The world under test is rank 0 of `size` ranks; the others share memory with it.
 struct Line {
   explicit Line(int size) {
     for (int r = 0; r < size; ++r) memories.emplace_back(static_cast<std::byte*>(std::calloc(1, kBytes)), std::free);
@@ -30,7 +31,7 @@ struct Line {
   std::vector<ProcessLetter> posted;
   std::vector<int> given_up;
   std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> memories;
-  std::atomic<int> throws = 0;  // so many times
+  std::atomic<int> throws = 0;  // number of times the wire still throws
   std::atomic<bool> throws_at_posts = false;
 
   void write(int from, Bytes letter) {
@@ -38,7 +39,7 @@ struct Line {
     coming.push_back({from, std::move(letter)});
   }
   void write(int from, const ProcessLetter& letter) { write(from, letter.to_bytes()); }
-  // Everything written has been looked at.
+  // Waits until everything written has been read.
   void wait_until_read() {
     for (;;) {
       const std::lock_guard lock(mutex);
@@ -142,7 +143,8 @@ TEST(ProcessWorld, ACommandThatThrowsFailsItsEvent) {
   EXPECT_THAT(error_of(all->barrier()), HasSubstr("bad_alloc"));
 }
 
-// One letter that cannot be, after good ones: its writer is cut off, and whoever waits for it hears why.
+// Sends invalid messages, possibly after valid ones, and expects that their sender is cut off and that whoever waits for it gets an error
+// with the reason.
 void expect_refused(const std::vector<ProcessLetter>& letters, const std::string& why, int from = 1) {
   Line line(3);
   auto all = open(line);
@@ -151,7 +153,7 @@ void expect_refused(const std::vector<ProcessLetter>& letters, const std::string
   for (const ProcessLetter& letter : letters) line.write(from, letter);
   EXPECT_THAT(error_of(event), HasSubstr(why));
   EXPECT_EQ(line.given_up, std::vector{from});
-  line.throws = 1;  // the others will not say that they leave
+  line.throws = 1;  // the other ranks will not announce that they leave
 }
 
 ProcessLetter split_letter(i64 number, i64 next_group, i64 area) {
@@ -179,7 +181,7 @@ TEST(ProcessWorld, LettersForGroupsThatAreNotMadeAreOnlyAFew) {
   expect_refused(letters, "got more than 64 MiB");
 }
 
-// What came before the group was made is heard once it is.
+// Messages for a group that arrive before this rank has made the group are delivered once, when it is made.
 TEST(ProcessWorld, LettersThatComeEarlyAreHeardOnce) {
   Line line(2);
   auto all = open(line);
@@ -193,7 +195,7 @@ TEST(ProcessWorld, LettersThatComeEarlyAreHeardOnce) {
   for (i64 group : {0, 1, 2}) line.write(1, {.kind = ProcessLetter::Kind::left, .group = group});
 }
 
-// Letters at random, most of them nearly good, into a world at work: its calls end, all of them, and so does the world.
+// Sends random messages, most of them nearly valid, to a world in use. All of its calls must end, and the world must shut down.
 TEST(ProcessWorld, FuzzedLettersIntoAWorldAtWork) {
   std::mt19937_64 random(1);
   const auto any = [&]() -> i64 {
@@ -232,7 +234,7 @@ TEST(ProcessWorld, FuzzedLettersIntoAWorldAtWork) {
     }
     for (int r : {1, 2}) line.write(r, {.kind = ProcessLetter::Kind::left});
     line.wait_until_read();
-    line.throws = 1;  // it need not wait for groups that were made up
+    line.throws = 1;  // it need not wait for groups that do not exist
   }
 }
 

@@ -1,6 +1,6 @@
-// What every communicator has to do, as tests over groups of ranks, whoever makes them: threads of this process, or processes of which this
-// is one. A maker runs a body once for each rank that it has here. The tests themselves are in support_communicator_suite.cc and
-// support_communicator_failures.cc; a maker's test file instantiates them.
+// A suite of tests that every kind of communicator must pass. A factory (Group::run_ranks) makes a group of ranks and runs a body once for
+// each rank that lives in this process: ranks may be threads of this process, or processes of which this is one. The tests themselves are
+// in support_communicator_suite.cc and support_communicator_failures.cc; the test file of each communicator instantiates them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -13,36 +13,36 @@
 
 namespace spillway::parallel::test {
 
-/// Runs on one rank; may destroy its end.
+/// The part of a test that one rank runs, given its own communicator, which it may destroy.
 using Body = std::function<void(std::unique_ptr<Communicator>& end)>;
 
 struct Group {
   std::string name;
   int ranks;
-  /// Makes a group of that many with this time-out and runs the body for each rank that is here, each on a thread of its own or alone in
-  /// its process; an exception that leaves the body is a failure of the test.
+  /// Makes a group of `ranks` ranks with the given time-out. Runs the body for each rank that lives in this process: each on a thread of
+  /// its own, or the single one of a process. An exception that leaves the body is a failure of the test.
   std::function<void(int ranks, double timeout_s, const Body& body)> run_ranks;
 
   void run(const Body& body, double timeout_s = 60) const { run_ranks(ranks, timeout_s, body); }
   friend void PrintTo(const Group& group, std::ostream* out) { *out << group.name; }
 };
 
-/// Runs a body on rank `r` and turns what it throws into a failure that names the rank.
+/// Runs a body on rank `rank`. If the body throws, the test fails with a message that names the rank.
 void run_rank(int rank, std::unique_ptr<Communicator> end, const Body& body);
 
 class CommunicatorOf : public testing::TestWithParam<Group> {};
-/// Needs at least two ranks.
+/// Tests of what happens when a rank fails or leaves. They need at least two ranks.
 class CommunicatorFailureOf : public testing::TestWithParam<Group> {};
-/// More than 2^31 bytes: two ranks.
+/// Soak tests that move more than 2^31 bytes. They run with two ranks.
 class SoakCommunicatorOf : public testing::TestWithParam<Group> {};
 
 inline std::string name_of(const testing::TestParamInfo<Group>& info) { return info.param.name; }
 
-/// Numbers of a rank that no other has, fixed by (rank, seed), of f32, f64 or i64.
+/// Returns pseudo-random numbers of type f32, f64 or i64 that differ from rank to rank and are fixed by (rank, seed).
 std::vector<std::byte> numbers(DType dtype, i64 elems, int rank, u64 seed);
-/// The reduction of all ranks' numbers(…, seed) by its definition, one element after the other.
+/// Returns the reduction of all ranks' numbers(…, seed), computed from its definition, one element after the other.
 std::vector<std::byte> reduced_numbers(DType dtype, Reduction reduction, i64 elems, int ranks, u64 seed);
-/// Parts of [0, whole) of unequal sizes, some of them empty.
+/// Cuts [0, whole) into one part per rank. The parts have unequal sizes; some are empty.
 Parts uneven_parts(int ranks, i64 whole);
 
 }  // namespace spillway::parallel::test

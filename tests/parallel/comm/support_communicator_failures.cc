@@ -1,5 +1,5 @@
-// What a group of ranks does when one calls something else, does not come, leaves or gives up: an Error that says so, on every rank that
-// needs it, in bounded time.
+// Failures in a group of ranks: one rank calls another collective than the rest, does not arrive, leaves or gives up. Every rank that needs
+// it must get an Error that says so, in bounded time.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -15,9 +15,9 @@ using testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
 constexpr double kShort_s = 0.3;
-constexpr double kSoon_s = 20;  // on a machine with more to do; a hang takes longer
+constexpr double kSoon_s = 20;  // generous, for a busy machine; a hang would take longer
 
-// The event fails, soon, with this code and words.
+// Expects the call to fail soon, with this error code and a message that contains these words.
 void expect_failure(const std::function<Event()>& call, ErrorCode code, const std::vector<std::string>& words) {
   const auto begin = std::chrono::steady_clock::now();
   try {
@@ -91,7 +91,7 @@ TEST_P(CommunicatorFailureOf, WrongArgumentsThrowAtOnce) {
     expect_bug([&] { return end->broadcast(some, -1); }, "got -1");
     expect_bug([&] { return end->send(some, size, 0); }, "[send]");
     expect_bug([&] { return end->receive(some, -1, 0); }, "[receive]");
-    end->barrier().wait();  // none of them counted as a call
+    end->barrier().wait();  // the refused calls did not count as collectives
   });
 }
 
@@ -104,7 +104,7 @@ TEST_P(CommunicatorFailureOf, RankThatNeverComesIsNamed) {
         const auto values = std::as_writable_bytes(std::span(&x, 1));
         expect_failure([&] { return end->all_reduce(values, DType::f32, Reduction::sum); }, ErrorCode::peer,
                        {"[all_reduce]", "rank 1", "within 300 ms", "waited"});
-        // The group is of no use any more, at once.
+        // From now on every call to the group fails at once.
         expect_failure([&] { return end->barrier(); }, ErrorCode::peer, {"[barrier]", "rank 1"});
         expect_failure([&] { return end->send(values, 1, 0); }, ErrorCode::peer, {"tag 0", "rank 1"});
         EXPECT_THROW(end->split(0), Error);
@@ -125,7 +125,7 @@ TEST_P(CommunicatorFailureOf, MessageThatNeverComesNamesItsSender) {
       kShort_s);
 }
 
-// Rank 1 is late by more than the time-out, but heard of all the while: in a group of its own.
+// Rank 1 is later than the time-out, but it is active in a group of its own all the while, which shows that it is alive.
 TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
   GetParam().run(
       [](auto& end) {
@@ -139,7 +139,8 @@ TEST_P(CommunicatorFailureOf, WhoIsHeardOfIsAlive) {
       kShort_s);
 }
 
-// And late again after its next call.
+// A rank that has called works_alone() is waited for without a time-out until its next call. If it is late again after that, the group
+// fails.
 TEST_P(CommunicatorFailureOf, WhoWorksAloneIsWaitedForUntilItCalls) {
   GetParam().run(
       [](auto& end) {
@@ -169,11 +170,13 @@ TEST_P(CommunicatorFailureOf, RankThatLeavesFailsThoseWhoWaitAndThoseWhoCome) {
   });
 }
 
-// What all came to is carried to its end before an end is gone; what it waits for itself fails.
+// A collective that all ranks have entered completes before a leaving rank's communicator is gone. One that the leaving rank itself waits
+// for fails.
 TEST_P(CommunicatorFailureOf, RankThatLeavesInTheMiddle) {
   GetParam().run([](auto& end) {
     const int size = end->size();
-    std::vector<float> values(24'000'000 / static_cast<size_t>(size), 1.0F), more(1'000, 1.0F);  // moved longer than a rank takes to leave
+    std::vector<float> values(24'000'000 / static_cast<size_t>(size), 1.0F), more(1'000, 1.0F);  // takes longer to move than a rank takes
+                                                                                                 // to leave
     std::byte byte{};
     const Event whole = end->all_reduce(std::as_writable_bytes(std::span(values)), DType::f32, Reduction::sum);
     if (end->rank() == 0) {

@@ -1,4 +1,4 @@
-// What a group of ranks that live computes: every collective beside its definition, messages, groups of groups.
+// Results of a group of healthy ranks: every collective against its definition, point-to-point messages, and groups split from groups.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr i64 kElems[] = {0, 1, 5, 1003, 70'001};  // the last in several pieces
+constexpr i64 kElems[] = {0, 1, 5, 1003, 70'001};  // the last size is moved in several pieces
 
 std::span<std::byte> part(Bytes& all, const Parts& bytes, int r) {
   return std::span(all).subspan(static_cast<size_t>(bytes[static_cast<size_t>(r)]),
@@ -76,7 +76,7 @@ TEST_P(CommunicatorOf, AllReduce) {
   });
 }
 
-// A NaN of any rank is the maximum, on every rank.
+// If any rank has a NaN, the maximum is NaN on every rank.
 TEST_P(CommunicatorOf, MaximumKeepsNaN) {
   GetParam().run([](auto& end) {
     for (int where = 0; where < end->size(); ++where) {
@@ -99,7 +99,7 @@ TEST_P(CommunicatorOf, Broadcast) {
   });
 }
 
-// Nobody passes before the last has come.
+// No rank passes the barrier before the last one has arrived.
 TEST_P(CommunicatorOf, BarrierWaitsForAll) {
   GetParam().run([](auto& end) {
     std::byte token{};
@@ -138,7 +138,8 @@ TEST_P(CommunicatorOf, ManyOperationsInFlight) {
   });
 }
 
-// Around a ring, its own end included where it is alone: tags in another order than sent, several of one tag in the order sent.
+// Messages go around a ring (with one rank, to itself). They are received by tag in another order than they were sent; messages with the
+// same tag arrive in the order they were sent.
 TEST_P(CommunicatorOf, MessagesByTagAndInOrder) {
   GetParam().run([](auto& end) {
     const int to = (end->rank() + 1) % end->size(), from = (end->rank() + end->size() - 1) % end->size();
@@ -157,7 +158,8 @@ TEST_P(CommunicatorOf, MessagesByTagAndInOrder) {
   });
 }
 
-// Rank 0 joins the others' collective only after it has their messages, which they sent later.
+// Rank 0 joins a collective of the others only after it has received messages that they sent later. Messages must therefore not wait behind
+// collectives.
 TEST_P(CommunicatorOf, MessagesPassWhileCollectivesWait) {
   GetParam().run([](auto& end) {
     constexpr i64 kNumbers = 100'000;
@@ -178,7 +180,7 @@ TEST_P(CommunicatorOf, MessagesPassWhileCollectivesWait) {
   });
 }
 
-// The members' numbers in the whole, as everyone can tell them.
+// Checks that the members of `group` have these ranks in the whole group, with an all-gather of every member's rank.
 void check_members(Communicator& group, const std::vector<int>& members, int my_rank) {
   ASSERT_EQ(group.size(), std::ssize(members));
   ASSERT_EQ(members[static_cast<size_t>(group.rank())], my_rank);
@@ -199,7 +201,7 @@ std::vector<int> those(int ranks, const std::function<bool(int)>& belongs) {
   return members;
 }
 
-// A mesh three wide: rows and columns compute at the same time as the whole, and rows are split once more.
+// Ranks form a mesh three wide. Its rows and columns compute at the same time as the whole group, and rows are split once more.
 TEST_P(CommunicatorOf, GroupsOfAMeshRunAtTheSameTime) {
   GetParam().run([](auto& end) {
     const int me = end->rank(), size = end->size();
@@ -223,7 +225,7 @@ TEST_P(CommunicatorOf, GroupsOfAMeshRunAtTheSameTime) {
   });
 }
 
-// An end may go when its own work is done, whatever the others still have among themselves.
+// A rank may leave when its own work is done. This does not harm communication among the others.
 TEST_P(CommunicatorOf, LeavingInPeaceHurtsNobody) {
   if (GetParam().ranks < 3) return;
   GetParam().run([](auto& end) {
@@ -237,7 +239,7 @@ TEST_P(CommunicatorOf, LeavingInPeaceHurtsNobody) {
   });
 }
 
-// Every byte of more than 2^31, in one call.
+// Moves more than 2^31 bytes in one call and checks every byte.
 TEST_P(SoakCommunicatorOf, MoreThanAnIntCounts) {
   GetParam().run([](auto& end) {
     const i64 bytes = (i64{1} << 31) + 4104;

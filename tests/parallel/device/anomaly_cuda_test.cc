@@ -1,4 +1,4 @@
-// --detect-anomaly on a GPU: the op is named, where it lies and what was read, and without a fault not one number is another.
+// --detect-anomaly on a GPU: the report names the op, the layer and what was read. Without a fault no number changes.
 #include "models/model.h"
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_planted.h"

@@ -1,4 +1,4 @@
-// On a GPU keys and values that lie in host memory come to it block by block, and are the same.
+// A key/value cache in host memory is copied to the GPU block by block and gives the same logits as a cache on the GPU.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_cache_place.h"
 

@@ -1,5 +1,5 @@
-// Image models on a GPU learn as on the CPU: losses, the first gradients and the weights after some steps, block by block in the eager way.
-// In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Image models learn on a GPU as they do on the CPU. Losses, the first gradients and the weights after some steps are compared, in eager
+// execution, block by block. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <functional>
 
 #include "device/transfer.h"
@@ -19,10 +19,10 @@ class GpuImages : public test::GpuTest {
  protected:
   struct Learnt {
     std::vector<double> losses;
-    std::vector<Tensor> gradients, weights;  // by parameter, in host memory; of the first step, after the last one
+    std::vector<Tensor> gradients, weights;  // by parameter, in host memory; gradients of the first step, weights after the last
   };
 
-  // Some steps of SGD on one batch, where the stream in force is.
+  // Takes some steps of SGD on one batch, on the device of the current stream.
   static Learnt learn(const Build& build, const Tensor& images, const Tensor& classes) {
     const nn::Sequential model = build(images.dtype());
     nn::EagerParameters weights(model);
@@ -71,7 +71,7 @@ class GpuImages : public test::GpuTest {
   }
 
  private:
-  // p's elements become next(what they were, i), rounded.
+  // Sets each element i of p to next(old values, i), rounded to p's type.
   static void set(const nn::Parameter& p, const std::function<double(const Tensor&, i64)>& next) {
     const Tensor before = to_host(p.value());
     std::vector<float> narrow(static_cast<size_t>(p.elems()));
@@ -86,14 +86,14 @@ class GpuImages : public test::GpuTest {
   }
 };
 
-// Sums in another order; the losses are near 2, the gradients smaller.
+// Sums are made in another order than on the CPU. Losses are near 2, gradients are smaller, so the tolerances are absolute.
 TEST_F(GpuImages, CifarNetLearnsAsOnTheCpu) {
   const auto cifar_net = [](DType dtype) { return models::build(models::preset("cifar-net"), dtype); };
   check(cifar_net, 32, DType::f64, 1e-12);
   check(cifar_net, 32, DType::f32, 1e-5);
 }
 
-// Strides of two, windows of one element in the shortcut, statistics of the batch.
+// This network has convolutions of stride 2, windows of one element in the shortcut, and batch statistics.
 TEST_F(GpuImages, AResNetLearnsAsOnTheCpu) {
   check([](DType dtype) { return models::build_resnet({.widths = {4, 6}, .blocks = {1, 1}}, {3, 8, 8}, 10, dtype); }, 8, DType::f64, 1e-11);
 }

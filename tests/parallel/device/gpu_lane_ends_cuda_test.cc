@@ -1,5 +1,5 @@
-// What the CPU has a part in and leaves its end on its lane's queue: nobody waits for that end but who comes after it, and each where it
-// runs.
+// Instructions that the CPU performs in part but whose end is queued on their lane's GPU queue. Only instructions that come after such an
+// end wait for it, and each waits where it runs: on the GPU or on the CPU.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -18,8 +18,8 @@ using parallel::Op;
 
 constexpr i64 kBytes = 4096;
 
-// The first instruction brings sevens to the GPU when the gate is opened and has left that on its queue; the second brings back what is
-// there.
+// Two instructions. The first queues a copy of sevens to the GPU, which runs when the gate is opened. The second copies back what it finds
+// there, so it must find sevens.
 class GpuLaneEnds : public GpuTest {
  protected:
   void SetUp() override {
@@ -62,7 +62,7 @@ class GpuLaneEnds : public GpuTest {
     EXPECT_TRUE(gate_.was_opened_in_time());
     EXPECT_TRUE(std::equal(got_.data(), got_.data() + kBytes, sevens_.data()));
     EXPECT_GE(timings[0].end_us, timings[0].start_us);
-    if (list_[1].op == Op::Evict) return;  // the executor has its times
+    if (list_[1].op == Op::Evict) return;  // the executor measures its times
     EXPECT_GE(timings[1].end_us, timings[0].end_us - 1000) << "when its end has come; events keep time coarsely";
   }
 
@@ -103,7 +103,7 @@ TEST_F(GpuLaneEnds, WhatTheCpuDoesWaitsForTheEnd) {
   end();
 }
 
-// Of a Step the CPU reads what it comes after, also where that is of its own lane.
+// The CPU part of a Step reads what the Step comes after, so it waits even for the end of an instruction on its own lane.
 TEST_F(GpuLaneEnds, SoDoesAnotherStep) {
   first();
   std::thread opens([&] {

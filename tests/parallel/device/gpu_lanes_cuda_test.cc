@@ -1,4 +1,5 @@
-// Lanes on a GPU: what is only queued waits on the GPU for what it comes after, what the CPU does waits itself, and nothing else waits.
+// Order of instructions on a GPU's lanes: work that is only queued waits on the GPU for what it comes after, work of the CPU waits on the
+// CPU, and nothing else waits.
 #include "parallel/device/gpu_lanes.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ using parallel::Timing;
 
 constexpr i64 kBytes = 4096;
 
-// Holds up a queue until it is opened; not for good, so that a test which would wait for ever fails.
+// Holds up a GPU queue until it is opened. It gives up after 20 s, so that a test that would otherwise wait forever fails.
 struct Gate {
   void hold(const GpuQueue& queue) {
     cuda_check(cudaLaunchHostFunc(
@@ -39,7 +40,7 @@ struct Gate {
   std::atomic<bool> is_open = false, in_time = false;
 };
 
-// Two instructions on two lanes. The first brings sevens to the GPU, when the gate is opened; the second brings back what is there.
+// Two instructions on two lanes. The first copies sevens to the GPU when the gate is opened; the second copies back what it finds there.
 class GpuLaneOrder : public GpuTest {
  protected:
   void SetUp() override {
@@ -79,7 +80,7 @@ class GpuLaneOrder : public GpuTest {
     return std::all_of(got_.data(), got_.data() + kBytes, [&](std::byte b) { return b == static_cast<std::byte>(value); });
   }
 
-  MemoryPool pinned_{"host", kMiB, "", pinned_memory()};  // copies of other memory wait
+  MemoryPool pinned_{"host", kMiB, "", pinned_memory()};  // page-locked, since copies of other memory would block
   std::optional<parallel::GpuLanes> lanes_;
   Gate gate_;
   Allocation there_, sevens_, got_;
@@ -99,7 +100,7 @@ TEST_F(GpuLaneOrder, QueuedWorkWaitsOnTheGpuAndNotOnTheCpu) {
   EXPECT_GE(timings_[1].start_us, timings_[0].end_us - 1000) << "when it ran, not when it was queued; events keep time coarsely";
 }
 
-// The fault that the event guards against, planted: a second that comes after nothing overtakes.
+// This plants the fault that the event guards against: a second instruction that comes after nothing overtakes the first.
 TEST_F(GpuLaneOrder, WhatComesAfterNothingDoesNotWait) {
   begin(false);
   second(true);

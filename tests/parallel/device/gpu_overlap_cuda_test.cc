@@ -1,4 +1,5 @@
-// What runs beside what on a GPU: copies of weights beside computing, by the times that an emulated GPU of slow kernels tells.
+// Overlap on a GPU: weights are copied while blocks are computed. Start and end times come from an emulated GPU whose kernels are slowed
+// down.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,10 +18,10 @@ using parallel::OptimizerOverlap;
 using parallel::Tier;
 using parallel::What;
 
-// Of bringing weights of a block to where they are computed, while another block could be computed.
+// Counts the transfers of a block's weights (Fetch or Gather) that could overlap the computation of another block.
 struct Beside {
   int brought = 0;
-  int begun = 0;  // of these, before the block that is computed before it ended
+  int begun = 0;  // number of these that began before the preceding block was computed
 };
 
 Beside beside(const RunResult& run, Op op) {
@@ -44,7 +45,7 @@ Beside beside(const RunResult& run, Op op) {
   return seen;
 }
 
-// A block's weights come in less time than one is computed.
+// Rates at which a block's weights arrive in less time than a block takes to compute.
 constexpr emulated_cuda::Rates kSlowKernels = {.copy_bytes_per_s = 200e9, .threads_per_s = 1e9, .flops = 1e12};
 
 class GpuOverlap : public GpuRuns {
@@ -71,14 +72,14 @@ TEST_F(GpuOverlap, WeightsComeWhileTheBlockBeforeIsComputed) {
   EXPECT_EQ(seen.begun, seen.brought);
 }
 
-// Shown to be able to fail.
+// Without prefetch the overlap is gone. This shows that the test above can fail.
 TEST_F(GpuOverlap, WithoutPrefetchTheyDoNot) {
   const Beside seen = beside(train(from_host(0)), Op::Fetch);
   EXPECT_GE(seen.brought, 8);
   EXPECT_LE(seen.begun, 2) << "while the embedding's backward, which wants no weights, is computed";
 }
 
-// Of the time from the first block's beginning to the last one's end, in which a block is computed.
+// Returns the share of the time between the start of the first block and the end of the last one in which a block is computed.
 double computes(const RunResult& run) {
   double begin_us = std::numeric_limits<double>::max(), end_us = 0, busy_us = 0;
   for (size_t n = 0; n < run.head_timings.size(); ++n) {
@@ -107,7 +108,7 @@ class GpuNcclOverlap : public GpuNccl {
     emulated_cuda::forget_rates();
     GpuNccl::TearDown();
   }
-  // Of all ranks of two stages of two.
+  // Sums the counts over all ranks of two pipeline stages with two data-parallel ranks each.
   Beside gathered(int prefetch) {
     RunOptions o = over_nccl("gpt2-tiny", 2, 3, 1);
     o.model.layers = 4;

@@ -1,5 +1,5 @@
-// Several ranks that compute on a GPU (here one that all share): as on a CPU, whatever part of the weights, gradients, state and blocks
-// each holds, and in whichever tier, all numbers are the same bits as those of one rank.
+// Several ranks that compute on a GPU (here they share one). As on a CPU, all numbers are the same bits as those of one rank, whatever part
+// of the weights, gradients, state and blocks each rank holds, and in whichever tier.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -19,7 +19,7 @@ using parallel::ScheduleKind;
 using parallel::Tier;
 constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
 
-// Buffers of two tiles a rank, or half a page, so that groups and messages cross in several pieces.
+// Returns a run whose exchange buffers hold two tiles per rank, or half a page, so that groups and messages cross in several pieces.
 RunOptions small(const std::string& preset, int ranks, int stage, i64 micro_batches) {
   RunOptions o = small_gpu_run(preset);
   o.model.layers = 1;
@@ -55,7 +55,7 @@ const std::vector<Way>& ways() {
 
 class GpuZero : public GpuRuns, public testing::WithParamInterface<std::tuple<int, size_t>> {};
 
-// Each rank has one of the micro-batches of one rank alone.
+// Each of the ranks computes one of the micro-batches that a single rank would compute.
 TEST_P(GpuZero, GivesTheBitsOfOneRank) {
   const auto& [stage, way] = GetParam();
   const char* preset = (stage + way / 2) % 2 ? "gpt2-tiny" : "llama-tiny";
@@ -122,7 +122,8 @@ TEST_F(GpuRuns, StagesOfSeveralRanksGiveTheBitsOfOneStage) {
 
 class GpuReduction : public GpuRuns, public testing::WithParamInterface<size_t> {};
 
-// Stages 2 and 3 in any order give what one rank adds up in theirs.
+// ZeRO stages 2 and 3 with a reduction per micro-batch, under any placement and order, give the sum that a single rank makes in the same
+// order.
 TEST_P(GpuReduction, OfEachMicroBatchGivesTheBitsOfOneRank) {
   constexpr int kRanks = 2;
   RunOptions one = small("gpt2-tiny", 1, 0, 2 * kRanks);
@@ -143,7 +144,7 @@ std::string way_name(const testing::TestParamInfo<size_t>& cell) { return ways()
 INSTANTIATE_TEST_SUITE_P(TwoRanks, GpuReduction, testing::Values(1, 2), way_name);
 INSTANTIATE_TEST_SUITE_P(TwoRanksMore, GpuReduction, testing::Values(0, 3), way_name);
 
-// Validation and generation pass both stages, and each has the answer.
+// Validation and generation run through both pipeline stages, and every rank returns the result.
 TEST_F(GpuRuns, StagesAnswerAsOne) {
   std::mutex mutex;
   std::vector<std::pair<double, std::vector<double>>> answers;
@@ -167,7 +168,7 @@ TEST_F(GpuRuns, StagesAnswerAsOne) {
   EXPECT_EQ(answers[2], answers[0]);
 }
 
-// A fault on one rank ends the others too, whose pieces are under way, and they know whose.
+// A fault on one rank also ends the others, whose transfers are in flight. The first rank's error tells whose fault it was.
 TEST_F(GpuRuns, AFaultOnOneRankReachesAll) {
   RunOptions o = small("gpt2-tiny", 2, 3, 1);
   o.pipeline = {.ranks = 2};
@@ -184,7 +185,8 @@ TEST_F(GpuRuns, AFaultOnOneRankReachesAll) {
   }
 }
 
-// Of two stages with two ranks each, the bytes of weights and state by group and tile, while they train on.
+// Two pipeline stages with two data-parallel ranks each take snapshots while they train on. Together the snapshots hold the bytes of
+// weights and state of every tile once.
 TEST_F(GpuRuns, SnapshotsOfSeveralRanksHoldEveryTileOnce) {
   using Tiles = std::map<std::pair<u16, i64>, std::string>;
   const auto snapshot_of = [](RunOptions o) {
@@ -221,7 +223,7 @@ TEST_F(GpuRuns, SnapshotsOfSeveralRanksHoldEveryTileOnce) {
   EXPECT_TRUE(snapshot_of(o) == want);
 }
 
-// What the plan says of both tiers is what is asked for; of tokens it counts whole pages.
+// The peak use of either tier equals the plan's total, except that the plan counts the input tokens in whole pages.
 TEST_F(GpuRuns, PeaksAreThePlans) {
   const auto expect_planned = [](const RunResult& r) {
     EXPECT_LE(r.peak_bytes[0], r.plan.total[0]);

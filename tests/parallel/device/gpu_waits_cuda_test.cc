@@ -1,5 +1,5 @@
-// How often a step waits for the GPU: where nothing asks for it, as often whatever the size of the model; where the CPU updates what lies
-// in the GPU's memory, less than once a copy, and copies beside its computing.
+// How often the CPU waits for the GPU in a training step. With state in host memory the number does not depend on the size of the model. If
+// the CPU updates weights that reside in GPU memory, it waits less than once per copy, and copies overlap the update.
 #include "parallel/state/stepper.h"
 #include "tests/parallel/device/support_gpu_state.h"
 
@@ -11,7 +11,7 @@ using parallel::Tier;
 
 class GpuWaits : public GpuRuns {
  protected:
-  // Of one step, which others have been before, and of all chunks of its Steps.
+  // The waits of the second step of a run, and the number of chunks that all of its Steps process.
   struct Counted {
     i64 waits = 0, chunks = 0;
   };
@@ -27,8 +27,8 @@ class GpuWaits : public GpuRuns {
   }
 };
 
-// Two for the beginning of both lists; in the first for two queues, the sums, and what is before them on theirs; at its end for seven
-// lanes.
+// The bound is 13 waits: two at the start of both lists; in the first list two for queues, one for the sums and one for the work queued
+// before them; seven at its end, one for each lane.
 TEST_F(GpuWaits, AStepOverHostMemoryWaitsAsOftenWhateverTheModel) {
   constexpr i64 kMost = 13;
   const std::pair<i64, OptimizerOverlap> models[] = {
@@ -44,7 +44,7 @@ TEST_F(GpuWaits, AStepOverHostMemoryWaitsAsOftenWhateverTheModel) {
   }
 }
 
-// Each chunk's gradients and weights come, and weights go back: three copies.
+// Each chunk takes three copies: gradients and weights arrive, and weights go back.
 TEST_F(GpuWaits, CpuStepsOverGpuMemoryWaitTwiceAChunkAtMost) {
   RunOptions o = small_gpu_run("gpt2-tiny");
   o.model = models::preset("gpt2-tiny");

@@ -1,4 +1,4 @@
-// Gradients in bf16: the rounding itself against arithmetic in fp64, and the law that where a rounded gradient lies changes no bit.
+// Gradients rounded to bf16: the rounding itself is compared with fp64 arithmetic, and the placement of a rounded gradient changes no bit.
 #include "parallel/device/gradient_rounding.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using parallel::OptimizerOverlap;
 using parallel::Order;
 using parallel::Tier;
 
-// The bf16 nearest to x, of two as near the even one, by distances in fp64.
+// Returns the bf16 value nearest to x, ties to even, computed from distances in fp64.
 float nearest_bf16(float x) {
   if (!std::isfinite(x) || x == 0) return x;
   const double unit = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
@@ -117,7 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundedGradients, testing::Combine(testing::Va
                                   std::to_string(std::get<1>(cell.param));
                          });
 
-// gpt2 ties the embedding to the head: the head's use comes back to be added, so it alone keeps four bytes a number.
+// Rounding halves the bytes of gradients that move once per step. GPT-2's head shares its matrix with the embedding: the gradient of the
+// head's use is added to later, so it alone stays at four bytes per element.
 TEST(GradientRounding, HalvesWhatTravelsOnceAStep) {
   const auto moved = [](bool round, Order order, i64 micro_batches) {
     RunOptions o = rounded_run(DType::f32, micro_batches);

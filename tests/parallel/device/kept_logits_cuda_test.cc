@@ -1,4 +1,4 @@
-// A GPU's head that keeps its logits gives the bits of one that makes them again, in the memory that the plan says.
+// On a GPU a head that keeps its logits gives the same bits as one that recomputes them, within the memory that the plan says.
 #include "tests/parallel/device/support_gpu_run.h"
 #include "tests/parallel/run/support_kept_logits.h"
 
@@ -12,7 +12,7 @@ class GpuKeptLogits : public GpuRuns {
     o.dtype = dtype;
     o.order = order;
     o.model.layers = 1;
-    o.model.vocabulary = 12000;  // three pieces of 4096 columns or fewer, and what is beyond a multiple of 64
+    o.model.vocabulary = 12000;  // three pieces of at most 4096 columns; not a multiple of 64
     o.steps = 1;
     return o;
   }

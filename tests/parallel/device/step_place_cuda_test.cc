@@ -1,4 +1,5 @@
-// Who steps on a GPU: the plan says it, by which the cost model prices a Step, and the Stepper does it, for bytes wherever they lie.
+// Whether the GPU performs an optimizer Step. The plan's answer, which the cost model uses to price a Step, must agree with the Stepper's
+// and with where the bytes reside.
 #include <gtest/gtest.h>
 
 #include "models/model.h"

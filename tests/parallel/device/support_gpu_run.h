@@ -1,4 +1,4 @@
-// Runs on a GPU small enough for the emulated one. Included by *cuda_test.cc alone.
+// Options of training runs on a GPU that are small enough for the emulated GPU. Only *cuda_test.cc files include this.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// Two layers of half the preset's width: a few tiles a group, several buckets a block.
+/// Returns a run with two layers of half the preset's width, so that a group has a few tiles and a block has several buckets.
 inline RunOptions small_gpu_run(const std::string& preset) {
   RunOptions o;
   o.model = models::preset(preset);
@@ -23,7 +23,7 @@ inline RunOptions small_gpu_run(const std::string& preset) {
   return o;
 }
 
-/// Skips without a GPU.
+/// A fixture that skips its tests if there is no GPU.
 class GpuRuns : public testing::Test {
  protected:
   void SetUp() override {

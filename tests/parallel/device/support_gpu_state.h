@@ -1,5 +1,5 @@
-// The state of a small model at rest beside a GPU, without a rank that trains it, and a gate that holds up a queue. Included by
-// *cuda_test.cc alone.
+// The training state of a small model stored in host memory or on nvme beside a GPU, without a rank that trains it, and a gate that holds
+// up a GPU queue. Only *cuda_test.cc files include this.
 #pragma once
 #include <atomic>
 #include <future>
@@ -11,7 +11,7 @@
 
 namespace spillway::test {
 
-/// Holds up a queue until it is opened; not for good, so that a test which would wait for ever fails.
+/// Holds up a GPU queue until it is opened. It gives up after 20 s, so that a test that would otherwise wait forever fails.
 class GpuGate {
  public:
   void hold(const GpuQueue& queue) {
@@ -20,7 +20,7 @@ class GpuGate {
                "cudaLaunchHostFunc");
   }
   void open() { opened_.set_value(); }
-  /// Once the queue has come past it.
+  /// Whether open() was called before the gate gave up. Valid once the queue has passed the gate.
   bool was_opened_in_time() const { return in_time_; }
 
  private:
@@ -31,7 +31,7 @@ class GpuGate {
 
 class GpuState {
  public:
-  static constexpr i64 kMoreBytes = 16 * kMiB;  // of either pool, for the test itself
+  static constexpr i64 kMoreBytes = 16 * kMiB;  // extra bytes of either pool, for the test itself
 
   explicit GpuState(const RunOptions& o, const std::function<void(parallel::Plan&)>& change = {})
       : model_(models::build(o.model, o.dtype)), plan_(planned(model_, o, change)) {
@@ -44,7 +44,7 @@ class GpuState {
   FaultySystem& disk() { return engine_.system(); }
   MemoryPool& device() { return device_; }
   MemoryPool& host() { return host_; }
-  /// The one with the most tiles.
+  /// The group with the most elements.
   const parallel::Group& largest() const {
     return *std::ranges::max_element(plan_.layout.groups, {}, [](const parallel::Group& g) { return g.elems; });
   }

@@ -1,4 +1,4 @@
-// Several GPUs for a test. Included by *cuda_test.cc alone.
+// A fixture for tests that need several GPUs. Only *cuda_test.cc files include this.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 namespace spillway::test {
 
-/// The emulator has as many as are wanted for the tests of a suite; with real ones they skip where there are less.
+/// The emulator provides as many GPUs as a suite's tests want. With real GPUs the tests skip if there are fewer.
 class GpusTest : public testing::Test {
  protected:
   void SetUp() override { want(4); }

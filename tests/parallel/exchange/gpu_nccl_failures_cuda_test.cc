@@ -1,4 +1,4 @@
-// What goes wrong among ranks that talk over NCCL is an error on each of them, soon.
+// Failures among ranks that talk over NCCL: each rank must get an error soon.
 #include "tests/parallel/exchange/support_nccl.h"
 
 #ifdef SPILLWAY_HAS_NCCL
@@ -15,7 +15,7 @@
 namespace spillway::test::gpu_nccl_failures_cuda_test {
 namespace {
 
-// What a run ends with, and how long it took.
+// How a run ended (error message and code), and how long it took.
 struct End {
   std::string said;
   ErrorCode code = ErrorCode::bug;
@@ -34,7 +34,7 @@ End end_of(const std::function<void()>& body) {
   return end;
 }
 
-// Long before anybody would be given up: of 60 s that ranks wait for each other.
+// Far below the 60 s that ranks wait for each other, so an end within this time is no time-out.
 constexpr double kSoon_s = 40;
 
 TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
@@ -47,13 +47,13 @@ TEST_F(GpuNccl, AFaultOnOneRankReachesAll) {
   };
   const End end = end_of([&] { train(o); });
   EXPECT_GT(loads, 5);
-  // Of the first rank: its own fault, or that of another that came to its sixth load before it.
+  // The first rank reports either its own fault or that of another rank that reached its sixth load earlier.
   EXPECT_TRUE(end.said.find("planted") != std::string::npos || end.said.find("since one of them failed") != std::string::npos) << end.said;
   EXPECT_LT(end.seconds, kSoon_s);
 }
 
 #ifdef NCCL_EMULATED
-// NCCL says that it has failed, on one rank, when its peers have begun what needs it: before it has come to that, or in it.
+// NCCL fails on one rank after its peers have begun a collective that needs this rank: either before the rank enters it, or inside.
 class GpuNcclFaults : public GpuNccl, public testing::WithParamInterface<std::tuple<const char*, int>> {};
 
 TEST_P(GpuNcclFaults, OfNcclOnOneRankReachAll) {
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, GpuNcclFaults,
                          });
 #endif
 
-// Ranks alone with their ends, each on a thread; what a rank ends with.
+// Runs `body` on ranks that have only a communicator, each on a thread. Returns the error message of each rank.
 std::vector<std::string> on_ranks(int ranks, double timeout_s, const std::function<void(int, parallel::Communicator&)>& body) {
   auto ends = parallel::make_local_communicators(ranks, {.timeout_s = timeout_s});
   std::vector<std::string> said(static_cast<size_t>(ranks));
@@ -89,7 +89,7 @@ std::vector<std::string> on_ranks(int ranks, double timeout_s, const std::functi
       } catch (const std::exception& e) {
         said[static_cast<size_t>(r)] = e.what();
       }
-      for (--running; running > 0;) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // late, not gone
+      for (--running; running > 0;) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // so that a rank is late, but not gone
     });
   }
   for (std::thread& t : threads) t.join();
@@ -179,7 +179,7 @@ TEST_F(GpuNccl, ATrialSendsEveryRanksBytesToAll) {
   const auto said = on_ranks(3, 60, [](int rank, parallel::Communicator& ranks) {
     const parallel::NcclTrial trial = parallel::try_nccl(ranks, rank, 30);
     EXPECT_EQ(trial.problem, "");
-#ifdef NCCL_EMULATED  // a real one's memory may have been taken before, by another of this process's communicators
+#ifdef NCCL_EMULATED  // A real NCCL's memory may have been taken before, by another communicator of this process.
     EXPECT_GE(trial.communicator_bytes, static_cast<i64>(emulated_cuda::kNcclBytes)) << "its buffers are not counted";
 #endif
   });

@@ -1,5 +1,5 @@
-// Exchanges over NCCL are only put on a queue: no lane waits for another rank, all that NCCL needs is there before the first step, and a
-// GPU that does not come back is told of.
+// Exchanges over NCCL are only put on a GPU queue. No lane waits on the CPU for another rank, NCCL allocates all its memory before the
+// first step, and a GPU that does not return from an exchange is reported.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One of two data-parallel ranks with its exchange and a piece of the GPU's memory, on a thread of its own.
+// One of two data-parallel ranks: its exchange, its queue and a piece of GPU memory. Each runs on a thread of its own.
 struct Side {
   int rank = 0;
   parallel::RankExchange& exchange;
@@ -38,7 +38,7 @@ class GpuNcclQueue : public GpuNccl {
     GpuNccl::SetUp();
     want(2);
   }
-  // What each of them ends with.
+  // Runs `body` on both ranks and returns the error message of each; empty if there was none.
   std::vector<std::string> on_two(const std::function<void(const Side&)>& body) {
     auto ends = parallel::make_local_communicators(2, {.timeout_s = timeout_s_});
     std::vector<std::string> said(2);
@@ -117,7 +117,7 @@ TEST_F(GpuNcclQueue, QueuesOfExchangesComeBeforeComputing) {
 }
 
 #ifdef NCCL_EMULATED
-// Some kernel.
+// Queues a kernel that is unrelated to NCCL.
 void ordered_sum(const Allocation& memory, const GpuQueue& queue) {
   const Stream kernels{.device = Device::cuda(0), .memory = &MemoryPool::heap(), .queue = queue.handle()};
   const StreamScope scope(kernels);
@@ -127,7 +127,7 @@ void ordered_sum(const Allocation& memory, const GpuQueue& queue) {
 TEST_F(GpuNcclQueue, NcclTakesAllItsMemoryBeforeTheFirstStep) {
   std::atomic<size_t> before{0};
   const auto said = on_two([&](const Side& side) {
-    before = emulated_cuda::held_bytes();  // both have: they have met
+    before = emulated_cuda::held_bytes();  // both ranks have taken their memory, since they have met
     const std::vector<i64> halves = {0, 1, 2};
     const parallel::Dealt dealt{halves, parallel::kTileElems * 4};
     side.exchange.sum_part(&side.queue, side.all.data(), DType::f32, dealt);
@@ -174,7 +174,8 @@ TEST_F(GpuNcclQueue, AKernelThatLoadsBesideAnExchangeIsLateUnlessAllAreLoadedAtT
   ::unsetenv("CUDA_MODULE_LOADING");
 }
 
-// The GPU of rank 0 then hangs in its exchange, and with it whoever waits for its queue: the process should end.
+// NCCL's abort hangs on rank 0's GPU, and everyone who waits for its queue hangs too. The `stuck` callback must be told so in time; the
+// program then ends the process.
 TEST_F(GpuNcclQueue, AGpuThatNcclDoesNotLetGoOfIsToldInTime) {
   timeout_s_ = 0.5, abort_s_ = 0.3;
   std::promise<std::string> told;

@@ -1,4 +1,5 @@
-// Runs of several ranks on a GPU each that talk over NCCL, and count what they ask of it. Included by *cuda_test.cc alone.
+// Training runs of several ranks, each on a GPU of its own, that talk over NCCL and count the collectives and bytes that they request. Only
+// *cuda_test.cc files include this.
 #pragma once
 #include "parallel/exchange/nccl_communicator_cuda.h"
 
@@ -14,11 +15,12 @@
 
 namespace spillway::test {
 
-// As the program does for ranks that talk over NCCL, before CUDA is used: their queues are more than the eight ways to a GPU that there are
-// otherwise, and of two that share one an exchange may wait behind what waits for it.
+// Raises CUDA's limit of hardware connections before CUDA is used, as the program does for ranks that talk over NCCL. They have more queues
+// than the default eight connections. Of two queues that share a connection, an exchange might wait behind work that waits for that
+// exchange.
 inline const int kConnections = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
-// What the ranks asked for.
+// How many all-gathers and reductions the ranks requested, and how many bytes they sent and received.
 struct ExchangeCalls {
   std::atomic<i64> gathers = 0, sums = 0, sent = 0, received = 0;
 };
@@ -63,7 +65,7 @@ class GpuNccl : public GpusTest {
     GpusTest::TearDown();
   }
 
-  // A buffer of two tiles a rank, so that groups cross in several pieces.
+  // Returns a run over NCCL whose exchange buffer holds two tiles per rank, so that groups cross in several pieces.
   RunOptions over_nccl(const std::string& preset, int ranks, int stage, i64 micro_batches) {
     RunOptions o = alone(preset, micro_batches);
     o.gpu_to_gpu = true;

@@ -1,4 +1,4 @@
-// The table that Programs are made by and checked against: what each ZeRO stage, tier and order makes of a group.
+// The residency table, which says what each ZeRO stage, tier and order makes of a group. Programs are generated and checked by it.
 #include "parallel/layout/residency.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ class Resolved : public testing::Test {
   }
   static Scheduling stage(int stage, int ranks = 3) { return {.sharding = {stage, 1, ranks}}; }
 
-  const Layout layout_ = make_layout(models::build(models::preset("gpt2-tiny"), DType::f32));  // its first group is tied
+  const Layout layout_ = make_layout(models::build(models::preset("gpt2-tiny"), DType::f32));  // the first group is tied
 };
 
 TEST_F(Resolved, StagesSplitOneThingAfterAnother) {
@@ -46,7 +46,8 @@ TEST_F(Resolved, WhatMovesDoesSoBesideComputingWhereAnEngineCopies) {
   }
 }
 
-// The uses of a tied weight add up in their slots where gradients travel once, else each rests by itself.
+// If gradients move once per step, the uses of a tied weight are added up in their slots and only the sum is stored. Otherwise each use is
+// stored by itself.
 TEST_F(Resolved, OneUseRestsWhereGradientsTravelOnce) {
   ASSERT_TRUE(layout_.groups[0].tied());
   EXPECT_EQ(of({}).gradient_rests, (std::vector<bool>{true, true})) << "they are not moved";

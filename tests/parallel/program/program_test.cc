@@ -1,4 +1,5 @@
-// The generator makes Programs that pass the check under every placement, and the check refuses what would read or overwrite wrongly.
+// The generator makes Programs that pass the checker under every placement. The checker refuses Programs that would read or overwrite
+// memory wrongly.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +71,8 @@ TEST_F(Spilled, DeletingAnyFetchIsRefused) {
   EXPECT_GT(fetches, 10);
 }
 
-// What makes a gradient final and brings it home; of AddTied, Reduce and the last Evict of each none is dispensable.
+// Deletes one instruction that completes a gradient and stores it: an AddTied, a Reduce or the last Evict. None of them is dispensable, so
+// each deletion must be refused.
 TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
   const Layout layout = layout_of("gpt2-tiny");
   for (Tier tier : kTiers) {
@@ -96,7 +98,7 @@ TEST(Program, DeletingWhatFinishesAGradientIsRefused) {
   }
 }
 
-// Copies by the computing threads hide behind nothing: they stand right before their use, whatever is fetched ahead from nvme.
+// Copies that the computing threads make overlap nothing. They stand right before their use, whatever is prefetched from nvme.
 TEST(Program, HostWeightsAreFetchedJustBeforeTheirUse) {
   const Layout layout = layout_of("gpt2-tiny");
   const Placement placement = Placement::uniform(layout, Tier::host, Tier::host, Tier::host);
@@ -115,13 +117,13 @@ TEST_F(Spilled, ForgettingToWaitForAnythingIsRefused) {
   for (u32 i = 0; i < program.head.size(); ++i) {
     if (program.head[i].op == Op::AgreeNorm) continue;  // it waits so that the tail may start, not for memory
     for (size_t a = 0; a < program.head[i].after.size(); ++a) {
-      if (program.head[program.head[i].after[a]].op == Op::Load) continue;  // tokens are no slot
+      if (program.head[program.head[i].after[a]].op == Op::Load) continue;  // tokens occupy no slot
       Program broken = program;
       broken.head[i].after.erase(broken.head[i].after.begin() + static_cast<std::ptrdiff_t>(a));
       edges += refusal(broken, layout, placement) != "";
     }
   }
-  // Some edges are implied by others; most are not.
+  // Some edges are implied by others, but most are not.
   EXPECT_GT(edges, 20);
 }
 
@@ -138,7 +140,7 @@ TEST_F(Spilled, ASlotOutsideTheSlabIsRefused) {
 }
 
 TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
-  // The second Fetch of weights goes where the first one's lie.
+  // Redirects the second Fetch of weights to the slot of the first one's.
   Program broken = program;
   Slot first;
   for (Instruction& i : broken.head) {
@@ -154,7 +156,7 @@ TEST_F(Spilled, FetchingOverWhatIsReadIsRefused) {
 }
 
 TEST_F(Spilled, PrefetchMeansAnEarlierFetch) {
-  const auto gap = [&](int prefetch) {  // computing instructions between the Fetch of the last block and its Forward
+  const auto gap = [&](int prefetch) {  // number of computing instructions between the Fetch of the last block and its Forward
     const Program p = generate_training(layout, placement, {1, prefetch});
     const u16 group = layout.blocks.back()[0].group;
     int computing = 0;
@@ -177,15 +179,15 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   i64 tied = 0;
   for (const Group& g : layout.groups) tied += g.tied() ? g.elems * 4 : 0;
   ASSERT_GT(tied, 0);
-  EXPECT_EQ(tail.read[2], 3 * all);  // weights, m, v
+  EXPECT_EQ(tail.read[2], 3 * all);  // weights, m and v
   EXPECT_EQ(tail.written[2], 3 * all);
   EXPECT_EQ(tail.read[1], all);                // gradients
-  EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; the tied one's second use waits in its slot on the last
+  EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; on the last, a tied weight's second use waits in its slot
   EXPECT_EQ(head.read[1], all + tied);         // fetched by the second micro-batch
 }
 
-// Gradients on nvme. What is finished last, in the first blocks' Backwards, stays in its slot for its Steps: in the tail, in the head, or,
-// when they are deferred, in the next head.
+// Gradients stored on nvme. The gradients of the first blocks are finished last. They stay in their memory slots for their Steps, which are
+// in the tail, in the head, or, if deferred, in the next head.
 struct LastGradientCase {
   OptimizerOverlap overlap;
   i64 micro_batches;
@@ -203,7 +205,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
     return generate_training(layout, p, scheduling);
   }
   bool last(u16 group) const { return layout.groups[group].owner_block < GetParam().blocks; }
-  // Every list in which Steps stand.
+  // Returns every list of the Program that contains Steps.
   static std::vector<List Program::*> stepping(const Program& p) {
     std::vector<List Program::*> lists;
     for (const auto& [name, list] : kLists) {
@@ -211,7 +213,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
     }
     return lists;
   }
-  // After `change` of one Step of a last gradient at a time.
+  // Applies `change` to one Step of a last gradient at a time and expects each result to be refused.
   void expect_refused_when_stepping(const std::function<void(Instruction&)>& change) const {
     for (const auto list : stepping(program)) {
       for (u32 i = 0; i < (program.*list).size(); ++i) {
@@ -222,7 +224,7 @@ class LastGradient : public testing::TestWithParam<LastGradientCase> {
       }
     }
   }
-  // With these behind all that computes, just before the norm.
+  // Inserts these instructions after all computation, just before the norm, and returns the checker's objection.
   std::string refusal_with(const List& more) const {
     Program broken = program;
     const auto norm = std::ranges::find(broken.head, Op::AgreeNorm, &Instruction::op);
@@ -246,7 +248,8 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
     const bool final = i.op == Op::Evict && reduced.count(i.group);
     EXPECT_FALSE(final && last(i.group));
   }
-  // The commit; the head, the one after clipping, and what settles all; the head and what settles it.
+  // The lists that contain Steps, by overlap: none: the commit; backward: the head, the head after clipping and the list that settles all;
+  // forward: the head and the list that settles it.
   constexpr size_t kListsWithSteps[] = {1, 3, 2};
   EXPECT_EQ(stepping(program).size(), kListsWithSteps[static_cast<size_t>(GetParam().overlap)]);
   for (const auto list : stepping(program)) {
@@ -260,7 +263,7 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
   }
 }
 
-// The slot is there at the end of the head, whether anything stays in it or not.
+// The slot exists at the end of the head in any case, so a gradient that stays in it takes no more memory.
 TEST_P(LastGradient, OfTheFirstBlockTakesNoMoreMemory) {
   if (GetParam().blocks > 1) return;
   const Placement on_host = Placement::uniform(layout, Tier::nvme, Tier::host, Tier::nvme);
@@ -288,7 +291,7 @@ TEST_P(LastGradient, IsNeitherWrittenNorRead) {
 TEST_P(LastGradient, ReadElsewhereIsRefused) {
   expect_refused_when_stepping([](Instruction& step) { step.in = {}; });
   expect_refused_when_stepping([](Instruction& step) { step.in.offset += 4096; });
-  for (const auto list : stepping(program)) {  // of another group, which is at rest
+  for (const auto list : stepping(program)) {  // from a slot of another group, whose gradient is stored
     Program broken = program;
     const auto other = std::ranges::find_if(broken.*list, [&](const Instruction& i) { return i.op == Op::Step && !last(i.group); });
     other->in = reduce_of_last().in;
@@ -301,7 +304,7 @@ TEST_P(LastGradient, GivenUpOrOverwrittenBeforeItsStepsIsRefused) {
   Instruction evict{.op = Op::Evict, .lane = Lane::compute, .what = What::gradient, .group = reduce.group};
   evict.in = reduce.in;
   EXPECT_NE(refusal_with({evict}), "");
-  // Weights of its size, which nobody would miss.
+  // Fetches weights of the same size into the slot, which no other instruction would miss.
   Instruction fetch{.op = Op::Fetch, .lane = Lane::compute, .what = What::weights, .group = reduce.group};
   fetch.out = reduce.in;
   EXPECT_NE(refusal_with({fetch}), "");
@@ -322,7 +325,8 @@ INSTANTIATE_TEST_SUITE_P(Overlaps, LastGradient,
                                          LastGradientCase{OptimizerOverlap::backward, 3, Order::micro_batch, 2},
                                          LastGradientCase{OptimizerOverlap::forward, 1, Order::micro_batch, 2}));
 
-// Frozen weights wait for no Step of theirs: where they come to the slot that a deferred one still reads, that alone holds them up.
+// Frozen weights need not wait for a Step of their own. If they are copied into a slot that a deferred Step still reads, that Step alone
+// holds them up.
 TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   const nn::Sequential model = models::build(models::preset("gpt2-tiny"), DType::f32);
   for (const auto& p : model.parameters) p->frozen = p->name.find(".h.2.") == std::string::npos;
@@ -340,7 +344,7 @@ TEST(Program, WhatComesToTheSlotOfADeferredStepWaitsForIt) {
   EXPECT_NE(refusal(broken, layout, placement).find("nothing orders them"), std::string::npos);
 }
 
-// What the head computes is the same whether an update waits for its Steps or not.
+// The head computes the same whether an update's Steps are deferred into it or not.
 TEST(Program, TheFirstHeadIsTheHeadWithoutItsSteps) {
   const Layout layout = layout_of("gpt2-tiny");
   for (Tier weights : kTiers) {

@@ -1,10 +1,10 @@
-// Programs with a fault planted, for tests of the checker.
+// Instruction lists with a planted fault, for tests of the Program checker.
 #pragma once
 #include "parallel/program/program.h"
 
 namespace spillway::test {
 
-/// The list without one of its instructions, for which then nobody waits.
+/// Returns the list without the instruction at index `at`. No other instruction waits for it any more.
 inline parallel::List without(parallel::List list, size_t at) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
   for (parallel::Instruction& i : list) {

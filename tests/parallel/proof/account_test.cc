@@ -1,4 +1,5 @@
-// Where a list's time went, on lists worked out by hand; and what the simulator makes of lanes that share cores and disk.
+// The account of where an instruction list's time went, on lists worked out by hand, and the simulator's treatment of lanes that share
+// cores, disk and link.
 #include "parallel/proof/account.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ Instruction disk(Op op, Lane lane, std::vector<u32> after = {}) {
 double at(const Account& a, Resource r) { return a.chain_s[static_cast<size_t>(r)]; }
 double at(const std::array<double, kLanes>& lanes, Lane lane) { return lanes[static_cast<size_t>(lane)]; }
 
-// A fetch of 3 s, of which 2 for the disk, holds up the second block; the first computed meanwhile.
+// A fetch of 3 s, 2 s of which wait for the disk, holds up the second block. The first block is computed meanwhile.
 TEST(Account, TheChainAndWhatComputingWaitedFor) {
   const List list = {disk(Op::Fetch, Lane::load), on(Op::Forward, Lane::compute), on(Op::Forward, Lane::compute, {0})};
   const Account a = account(list, std::vector<Timing>{{0, 3e6, 2e6}, {0, 1e6}, {3e6, 4.5e6}});
@@ -30,12 +31,12 @@ TEST(Account, TheChainAndWhatComputingWaitedFor) {
   EXPECT_DOUBLE_EQ(at(a.busy_s, Lane::load), 3);
   EXPECT_DOUBLE_EQ(at(a.awaited_s, Lane::load), 2);
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 2);
-  EXPECT_DOUBLE_EQ(at(a, Resource::memory), 1);  // the rest of the fetch: its checksums
+  EXPECT_DOUBLE_EQ(at(a, Resource::memory), 1);  // the rest of the fetch: checksums
   EXPECT_DOUBLE_EQ(at(a, Resource::compute), 1.5);
   EXPECT_EQ(a.bound_by(), Resource::disk);
 }
 
-// What another lane does beside computing, and is done with in time, bounds nothing.
+// Work of another lane that overlaps computation and ends in time bounds nothing.
 TEST(Account, WhatHidesBehindComputingBoundsNothing) {
   const List list = {disk(Op::Fetch, Lane::load), on(Op::Forward, Lane::compute), on(Op::Forward, Lane::compute, {0})};
   const Account a = account(list, std::vector<Timing>{{0, 2e6, 2e6}, {0, 3e6}, {3e6, 4e6}});
@@ -44,7 +45,7 @@ TEST(Account, WhatHidesBehindComputingBoundsNothing) {
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 0);
 }
 
-// The list ends with the optimizer: computing is over and waits for it, and of the update only its own waits are the disk's.
+// The list ends with the optimizer. Computation is over and waits for it; only the update's own waits for the disk count as the disk's.
 TEST(Account, AnUpdateThatOutlivesComputing) {
   Instruction step = on(Op::Step, Lane::optimizer, {0});
   step.read_bytes[kNvme] = 1;
@@ -56,7 +57,7 @@ TEST(Account, AnUpdateThatOutlivesComputing) {
   EXPECT_DOUBLE_EQ(at(a, Resource::disk), 1.5);
 }
 
-// A copy in memory waits for no disk, whatever it took.
+// A copy within memory never counts as waiting for the disk, however long it takes.
 TEST(Account, CopiesInMemoryAreMemory) {
   const List list = {on(Op::Fetch, Lane::load), on(Op::Forward, Lane::compute, {0})};
   const Account a = account(list, std::vector<Timing>{{0, 2e6, 2e6}, {2e6, 3e6}});
@@ -64,7 +65,8 @@ TEST(Account, CopiesInMemoryAreMemory) {
   EXPECT_EQ(a.bound_by(), Resource::memory);
 }
 
-// Computing goes on when the others have come and the sum is there: the whole exchange is theirs, a message's wait too.
+// Computation continues once the other ranks have arrived and the sum is there. The whole exchange, and also the wait for a message, counts
+// as time of other ranks.
 TEST(Account, WaitingForOtherRanksIsTheirs) {
   const List list = {on(Op::Backward, Lane::compute), on(Op::Exchange, Lane::store, {0}), on(Op::Reduce, Lane::compute, {1}),
                      on(Op::ReceiveGradient, Lane::receive), on(Op::Backward, Lane::compute, {3})};
@@ -89,7 +91,7 @@ double simulated_s(const List& list, const std::vector<Work>& works, const Machi
 TEST(Simulate, LanesShareTheCores) {
   const List list = {on(Op::Forward, Lane::compute), on(Op::Step, Lane::optimizer)};
   const std::vector<Work> works = {{.cpu_s = 2, .cores = 2}, {.cpu_s = 1, .cores = 1}};
-  // Three cores' worth of two until the update is done after 1.5 s; half of the forward is left, alone.
+  // Both together want three cores and have two, until the update is done after 1.5 s. Half of the forward is left and then runs alone.
   EXPECT_DOUBLE_EQ(simulated_s(list, works, {.cores = 2}), 2.5);
   EXPECT_DOUBLE_EQ(simulated_s(list, works, {.cores = 3}), 2);
 }
@@ -103,7 +105,8 @@ TEST(Simulate, ReadsAndWritesShareADiskOrDoNot) {
   EXPECT_DOUBLE_EQ(simulated_s(two, {{.read_s = 1}, {.read_s = 1}}, {.duplex = 2}), 2);
 }
 
-// Each way by an engine of its own, which those that copy the same way share; beside computing, and no wait for a disk.
+// Each direction of the link has a copy engine of its own, which all copies in that direction share. Copies overlap computation and do not
+// count as waits for a disk.
 TEST(Simulate, CopiesShareTheLinkEachWay) {
   const List ways = {on(Op::Fetch, Lane::load), on(Op::Evict, Lane::store), on(Op::Forward, Lane::compute)};
   EXPECT_DOUBLE_EQ(simulated_s(ways, {{.to_gpu_s = 2}, {.from_gpu_s = 2}, {.cpu_s = 2}}, {}), 2);

@@ -1,4 +1,5 @@
-// Programs of a whole pipeline, simulated: with stages of equal length they take what the schedule's own times say.
+// The Programs of a whole pipeline are simulated together. With stages of equal length they take the time that the schedule's own
+// simulation says.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using parallel::Work;
 
 class Simulated : public testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {
  protected:
-  // Six blocks, so that each stage has as many.
+  // Four layers make six blocks, so that every stage has equally many.
   RunOptions options() const {
     const auto& [kind, ranks, data] = GetParam();
     RunOptions o;
@@ -59,14 +60,14 @@ TEST_P(Simulated, TakesWhatTheScheduleTakes) {
   EXPECT_NEAR(makespan(work), times.makespan * blocks_a_stage, 1e-6);
 }
 
-// A message takes its sender's time and holds up who waits for it.
+// A message takes time of its sender and holds up whoever waits for it.
 TEST_P(Simulated, MessagesTakeTime) {
   const auto computing = [](const Instruction& i) { return computes_block(i.op) ? Work{.cpu_s = 1} : Work{}; };
   const double free = makespan([&](int, const Instruction& i) { return computing(i); });
   const double slow = makespan([&](int, const Instruction& i) {
     return i.sent_bytes > 0 && i.micro_batch != parallel::kNone ? Work{.cpu_s = 0.25, .cores = 0} : computing(i);
   });
-  EXPECT_GE(slow, free + 0.5 * (std::get<1>(GetParam()) - 1) - 1e-6);  // there and back
+  EXPECT_GE(slow, free + 0.5 * (std::get<1>(GetParam()) - 1) - 1e-6);  // forward and back
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipeline, Simulated,

@@ -1,5 +1,5 @@
-// An op planted behind each block, from embedding to loss, that gives a NaN forward or backward: block, op and layer are named whatever
-// the stages, recomputation and order; without a fault not one number is another.
+// An op that produces a NaN in the forward or backward is inserted behind each block, from embedding to loss. The report must name block,
+// op and layer under any pipeline stages, recomputation and order. Without a fault no number changes.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -35,7 +35,7 @@ RunOptions options(std::optional<Fault> fault = {}) {
   return o;
 }
 
-// Of the run's ends the first one's.
+// Returns the error message of the run.
 std::string report_of(const RunOptions& o) {
   try {
     train(o);
@@ -74,7 +74,7 @@ TEST(AnomalyOfARank, APlantedOpIsNamedBehindEachBlock) {
   }
 }
 
-// The largest number a weight can be makes the first op that multiplies by it overflow.
+// A weight is set to the largest finite number, so that the first op that multiplies by it overflows.
 TEST(AnomalyOfARank, TheOpsOfAModelAreNamedByTheirLayers) {
   const std::pair<const char*, const char*> cases[] = {
       {"layers.0.self_attn.q_proj.weight", "the forward of linear in model.layers.0.self_attn.q_proj is"},
@@ -102,7 +102,7 @@ TEST(AnomalyOfARank, NoNumberIsAnother) {
   }
 }
 
-// Gradients overflow under the first scales, and the step is skipped as it is without the guard.
+// With fp16 the gradients overflow under the first loss scales. This is no anomaly: the step is skipped, as it is without --detect-anomaly.
 TEST(AnomalyOfARank, AnOverflowOfTheLossScaleIsNone) {
   RunOptions o = options();
   o.dtype = DType::f16;

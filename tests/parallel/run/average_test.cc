@@ -1,5 +1,5 @@
-// An average of the weights in a rank: its numbers beside a recurrence over the weights of each step, one set of bits wherever it lies and
-// whoever holds it, what it costs, and what it does not touch.
+// An average of the weights that a rank keeps. Its numbers agree with a recurrence over the weights after each step, it has one set of bits
+// under any placement and sharding, its memory is what the plan says, and it changes nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ using parallel::Tier;
 
 constexpr double kDecay = 0.9;
 
-// Rules of 0, 2 and 3 arrays, of matrices that are stepped whole, and states that are rounded: the average never is.
+// Update rules with 0, 2 and 3 state arrays, rules that step whole matrices, and rounded optimizer states. The average itself is never
+// rounded.
 struct Kind {
   const char* name;
   RuleSettings settings;
@@ -56,7 +57,8 @@ std::vector<std::vector<double>> initial_weights(const RunOptions& o) {
   return all;
 }
 
-// The masters after each step, of as many runs; from them the average in fp64, which begins as the initial weights.
+// Computes the average in fp64 from the master weights after each step, each taken from a run of that many steps. The average begins as the
+// initial weights.
 std::vector<std::vector<double>> recurrence(RunOptions o) {
   std::vector<std::vector<double>> average = initial_weights(o);
   if (o.dtype != DType::f64) {
@@ -72,7 +74,7 @@ std::vector<std::vector<double>> recurrence(RunOptions o) {
   return average;
 }
 
-// Each step three roundings of numbers no larger than the largest there is.
+// Each step makes three rounding errors of numbers no larger than the largest one seen.
 void expect_near(const RunOptions& o, const RunResult& got, const std::vector<std::vector<double>>& want) {
   double largest = 0, worst = 0;
   for (size_t p = 0; p < want.size(); ++p) {
@@ -100,7 +102,7 @@ TEST(AverageOfWeights, InFp64FollowsThemToFp64) {
   expect_near(o, train(o), recurrence(o));
 }
 
-// Position 200 is infinite and only the second step looks at it.
+// Row 200 of the position embedding is infinite, and only the second step reads it, so that step is skipped.
 TEST(AverageOfWeights, StaysWithAStepThatIsSkipped) {
   RunOptions o = options(kKinds[0]);
   o.weights = [](const nn::Parameter& p, i64 begin, std::span<double> out) {
@@ -123,7 +125,7 @@ TEST(AverageOfWeights, StaysWithAStepThatIsSkipped) {
     if (overlap != OptimizerOverlap::none) two.parameters = two.gradients = two.optimizer = Tier::nvme;
     const RunResult got = train(two);
     ASSERT_TRUE(got.steps[1].skipped);
-    for (size_t p = 0; p < one.average.size(); ++p) {  // of wpe some are no numbers
+    for (size_t p = 0; p < one.average.size(); ++p) {  // some elements of wpe are not finite
       for (size_t i = 0; i < one.average[p].size(); ++i)
         ASSERT_TRUE(got.average[p][i] == one.average[p][i] || std::isnan(one.average[p][i])) << p << " " << i;
     }
@@ -162,7 +164,7 @@ TEST_P(Averages, AreTheSameBitsInTwoStages) {
   expect_same_run(train(o), want);
 }
 
-// Losses, norms, weights and the rule's arrays are those of a run without; the plan has four bytes a parameter more.
+// Losses, norms, weights and the rule's arrays are those of a run without an average. The plan has four more bytes per parameter.
 TEST_P(Averages, ChangeNothingElse) {
   RunOptions o = options(GetParam());
   const RunResult with = train(o);

@@ -1,5 +1,5 @@
-// The law of same_bits_test.cc over all factors at once: of the full product (scripts/matrix.sh) a covering array of strength 3, so that
-// any three settings that break the law together are met, and corners by name.
+// The law of same_bits_test.cc over all factors at once. The full product of settings is large (scripts/matrix.sh), so the test runs a
+// covering array of strength 3, which contains every combination of three settings, and some corners by name.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 using parallel::OptimizerOverlap;
 using parallel::Tier;
 
-// An adaptive overlap changes its Program when more than half of the steps were clipped.
+// Number of steps. An adaptive overlap changes its Program once more than half of the steps were clipped.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 4;
 #else
@@ -37,7 +37,7 @@ TEST(CoveringArrayTest, HoldsEveryTripleThatCanOccur) {
         const auto at = [](const Row& row, int f) { return row[static_cast<size_t>(f)]; };
         for (const Row& row : array().rows()) met.insert({a, at(row, a), b, at(row, b), c, at(row, c)});
         wanted += at(sizes, a) * at(sizes, b) * at(sizes, c);
-        // Split master with f32: one triple for each value of a third factor.
+        // A split master with f32 is impossible, which rules out one triple for each value of a third factor.
         for (const int third : {a, b, c}) {
           const std::set<int> others = {a, b, c};
           if (others.count(kMaster) && others.count(kPrecision) && third != kMaster && third != kPrecision) impossible += at(sizes, third);
@@ -51,7 +51,8 @@ TEST(CoveringArrayTest, HoldsEveryTripleThatCanOccur) {
   std::cout << array().rows().size() << " cells hold " << met.size() << " triples\n";
 }
 
-// Cells of one precision and K, so that ctest runs them side by side; all of them in release builds.
+// All cells of the array, in release builds. They are grouped by precision and number of micro-batches, so that ctest runs the groups in
+// parallel.
 class CoveringRelease : public testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(CoveringRelease, EveryCellGivesTheSameBits) {
@@ -71,10 +72,10 @@ INSTANTIATE_TEST_SUITE_P(Numbers, CoveringRelease, testing::Combine(testing::Ran
   return text(kPrecision, std::get<0>(cell.param)) + "_K" + text(kMicroBatches, std::get<1>(cell.param));
 });
 
-// The corners a change is most likely to break, whatever the array holds.
+// Cells that a change is most likely to break. They are tested whatever the covering array contains.
 struct NamedCell {
   const char* name;
-  Row cell;  // as Factor
+  Row cell;  // one value per Factor, in the order of the enum
 };
 const NamedCell kNamed[] = {
     //                                          p  g  o  a  r  ov c  m  or s  e  p  t  bf K  llama
@@ -100,13 +101,13 @@ TEST_P(NamedCells, GiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Corners, NamedCells, testing::ValuesIn(kNamed), [](const auto& cell) { return cell.param.name; });
 
-// The comparison must be able to fail: a run of another length is another run.
+// A run with another number of steps has other losses. This shows that the comparison can fail.
 TEST(CoveringArrayTest, ADifferenceShows) {
   References shorter(1);
   EXPECT_EQ(objection(Row(kFactors, 0), shorter, 2), "losses differ");
 }
 
-// bf16 and 8-bit moments round by chance, so they give other numbers; where they lie does not.
+// Moments in bf16 or 8 bits are rounded stochastically, so their numbers differ from fp32's, but not between placements.
 class RoundedMoments : public testing::TestWithParam<std::tuple<optim::Moments, DType>> {};
 
 TEST_P(RoundedMoments, AreTheSameBitsAnywhere) {
@@ -141,7 +142,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundedMoments,
                                   (std::get<1>(cell.param) == DType::bf16 ? "bf16" : "f32");
                          });
 
-// The full product, a part of it at a time: SPILLWAY_MATRIX=PART/PARTS (scripts/matrix.sh). Parts are spread over the product.
+// Runs one part of the full product, given by SPILLWAY_MATRIX=PART/PARTS (scripts/matrix.sh). The cells of a part are spread over the
+// product.
 TEST(SoakMatrix, APartOfTheFullProduct) {
   i64 part = 0, parts = 4000;
   if (const char* text = std::getenv("SPILLWAY_MATRIX")) {
@@ -149,7 +151,7 @@ TEST(SoakMatrix, APartOfTheFullProduct) {
   }
   const std::vector<int> sizes = factor_sizes();
   const i64 all = std::accumulate(sizes.begin(), sizes.end(), i64{1}, std::multiplies<>());
-  constexpr i64 kStride = 1000003;  // a prime that does not divide the product
+  constexpr i64 kStride = 1000003;  // a prime that does not divide the size of the product
   References references(kSteps);
   i64 cells = 0, wrong = 0;
   const i64 begin = all * part / parts, end = all * (part + 1) / parts;

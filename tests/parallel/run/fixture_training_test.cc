@@ -1,5 +1,5 @@
-// Ten AdamW steps against PyTorch and transformers: losses, gradient norms and final weights of the fixtures, in fp32 and fp64, through the
-// same Rank that trains everything else, with everything on the device and with everything on nvme.
+// Ten AdamW steps against PyTorch and transformers. Losses, gradient norms and final weights of the fixtures are compared in fp32 and fp64,
+// through the same Rank that trains everything else, with everything on the device and with everything on nvme.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 using parallel::Tier;
 
-// All values of a reference tensor, widened.
+// Returns all values of a tensor in the reference file, widened to double.
 std::vector<double> values(const data::SafetensorsReader& file, const std::string& name) {
   const data::TensorInfo* info = file.find(name);
   if (!info) throw std::runtime_error("no tensor " + name);
@@ -82,13 +82,15 @@ class Fixture : public testing::TestWithParam<std::tuple<const char*, DType, Tie
   }
 };
 
-// GPT-2's key bias has gradient zero in exact arithmetic: Adam divides rounding noise by its own size there (the fixtures' README).
+// GPT-2's key bias has gradient zero in exact arithmetic. Adam divides rounding noise by its own size there (see the fixtures' README), so
+// these values are not compared.
 bool is_noise(const std::string& parameter, size_t i, size_t size) {
   return parameter.find("c_attn.bias") != std::string::npos && i >= size / 3 && i < 2 * size / 3;
 }
 
 TEST_P(Fixture, TenStepsAgree) {
-  // fp32: the summation orders differ; the bound. fp64: 1e-10 covers ten steps of rounding amplified by Adam's division.
+  // In fp32 the bound allows for another summation order. In fp64 1e-10 covers ten steps of rounding errors, which Adam's division
+  // amplifies.
   const Tolerance tolerance = dtype == DType::f64 ? Tolerance{1e-10, 1e-8} : Tolerance{2e-5, 5e-5};
   const nn::Sequential names = models::build(models::read_config(test::data(name)), dtype);
   const RunResult got = ten_steps(names);

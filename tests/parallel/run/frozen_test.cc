@@ -1,5 +1,5 @@
-// Frozen parameters: they keep their bits, the others get the gradients they would have had, nothing flows back beyond the first trained
-// block, and none of it depends on where things lie.
+// Frozen parameters keep their bits, and the others get the gradients that they would have had. No gradient is computed for blocks below
+// the first one with a trained parameter, and none of this depends on the placement.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ using parallel::Order;
 using parallel::Tier;
 
 bool contains(const nn::Parameter& p, const char* part) { return p.name.find(part) != std::string::npos; }
-// Biases and the tied embedding: frozen and trained parameters in every block.
+// Freezes biases and the tied embedding, so that every block has frozen and trained parameters.
 bool some_everywhere(const nn::Parameter& p) { return contains(p, "bias") || contains(p, "wte"); }
-// All below the last block: embeddings and the first two of three.
+// Freezes everything below the last block: the embeddings and the first two of three blocks.
 bool bottom(const nn::Parameter& p) { return contains(p, "wte") || contains(p, "wpe") || contains(p, ".h.0.") || contains(p, ".h.1."); }
 
 RunOptions frozen_run(bool (*freeze)(const nn::Parameter&), i64 micro_batches = 1) {
@@ -64,7 +64,7 @@ TEST(Frozen, NothingFlowsBackBeyondTheFirstTrainedBlock) {
   const auto backwards = [](const RunResult& r) {
     return std::count_if(r.plan.train.head.begin(), r.plan.train.head.end(), [](const auto& i) { return i.op == Op::Backward; });
   };
-  EXPECT_EQ(got.plan.layout.first_trained_block, 3);  // after the embedding and two blocks
+  EXPECT_EQ(got.plan.layout.first_trained_block, 3);  // the blocks before it are the embedding and two layers
   EXPECT_EQ(backwards(got), std::ssize(got.plan.layout.blocks) - 3);
   o.freeze = nullptr;
   const RunResult all = train(o);
@@ -93,7 +93,7 @@ TEST_P(FrozenAnywhere, AreTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     RunOptions plain = frozen_run(everywhere ? some_everywhere : bottom, micro_batches);
     plain.dtype = dtype;
-    plain.gradient_clipping = 2;  // some steps are redone
+    plain.gradient_clipping = 2;  // a threshold that makes some steps be redone
     const RunResult want = train(plain);
     EXPECT_TRUE(std::ranges::any_of(want.steps, &parallel::StepResult::clipped)) << "nothing is redone";
     for (const Where& w : kPlaces) {

@@ -1,5 +1,5 @@
-// A head that keeps its logits gives the bits of one that makes them again, in every order of micro-batches and beside every kind of
-// activations; what would spill is not kept.
+// A head that keeps its logits gives the same bits as one that recomputes them, in every order of micro-batches and with activations in any
+// tier. Logits that would be spilled are not kept.
 #include "models/presets.h"
 #include "tests/parallel/run/support_kept_logits.h"
 
@@ -38,16 +38,18 @@ TEST(KeptLogits, OfABlockThatRunsAgain) {
   expect_kept_logits_change_no_bit(o, 1);
 }
 
-// A product is made again sooner than its result goes out and comes back.
+// Vertical order with activations in host memory would spill the logits. Recomputing them is faster than moving them out and back, so they
+// are not kept.
 TEST(KeptLogits, AreNotThoseThatWouldSpill) {
   RunOptions o = tiny(Order::vertical, 3);
   o.activations = Tier::host;
   expect_kept_logits_change_no_bit(o, 0);
-  o.order = Order::micro_batch;  // the head's stay
+  o.order = Order::micro_batch;  // the head's activations stay on the device
   expect_kept_logits_change_no_bit(o, 1);
 }
 
-// Kept until the second part, which finds their gradient.
+// In a backward that is split into an input part and a weight part (zero-bubble), logits are kept until the weight part, which uses their
+// gradient.
 TEST(KeptLogits, OfABackwardInTwoParts) {
   RunOptions o = tiny(Order::micro_batch, 4);
   o.pipeline.ranks = 2;

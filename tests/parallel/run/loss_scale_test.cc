@@ -1,5 +1,5 @@
-// fp16 under a loss scale that moves: planted overflows at the beginning and amidst a run skip steps, and whatever the placement, overlap,
-// order, sharding and stages are, every loss, norm, weight and moment and the scale itself are the same. Counters say that it happened.
+// fp16 with a dynamic loss scale. Planted overflows, at the beginning and later in a run, skip steps. Every loss, norm, weight, moment and
+// the scale itself are the same under any placement, overlap, order, sharding and pipeline. Counters show that the events happened.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using parallel::ScheduleKind;
 using parallel::Tier;
 constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
 
-// Gradients are beyond 65504 under a scale of 2^19, as the first test says; two finite steps double the one that fits.
+// Returns a run whose gradients exceed 65504 under a scale of 2^19, as the first test checks. The scale doubles after two finite steps.
 RunOptions base(const char* preset = "gpt2-tiny") {
   RunOptions o;
   o.model = models::preset(preset);
@@ -71,7 +71,7 @@ TEST(LossScaledRun, OverflowsAtFirstAndWheneverTheScaleHasGrown) {
 
 TEST(LossScaledRun, ASkippedStepLeavesEverythingAsItIs) {
   RunOptions o = base();
-  o.steps = 2;  // both skipped
+  o.steps = 2;  // both steps are skipped
   const RunResult got = train(o);
   o.steps = 0;
   const RunResult none = train(o);
@@ -80,7 +80,8 @@ TEST(LossScaledRun, ASkippedStepLeavesEverythingAsItIs) {
   EXPECT_EQ(got.v, none.v);
 }
 
-// A power of two changes no number but by what falls out of f16's range; here nothing does at either scale.
+// The scale is a power of two, so dividing by it is exact. It changes a number only if that leaves the range of f16, and none does at
+// either of these scales.
 TEST(LossScaledRun, TheScaleIsTakenOutAgain) {
   RunOptions o = base();
   o.steps = 3;
@@ -97,17 +98,17 @@ TEST(LossScaledRun, TheScaleIsTakenOutAgain) {
   }
 }
 
-// Beside fp32 from the same weights: the fp16 ones are 2^-12 off at random, and so are activations; the loss, of some 5.5, moves by a
-// thousandth at most over these steps.
+// fp16 is compared with fp32 from the same weights. The fp16 weights and activations are off by random rounding errors of 2^-12. The loss,
+// of about 5.5, moves by a thousandth at most over these steps.
 TEST(LossScaledRun, LearnsAsFp32Does) {
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
     RunOptions o = base(preset);
     o.sequence_length = 32;
     o.micro_batch_size = 2;
     o.steps = 8;
-    o.loss_scale = {};  // as the program begins
+    o.loss_scale = {};  // the program's default initial scale
     o.loss_scale_interval = optim::kLossScaleInterval;
-    o.batches = [&](i64, int rank) { return random_batch(o, 0, rank); };  // one batch, learnt by heart
+    o.batches = [&](i64, int rank) { return random_batch(o, 0, rank); };  // one batch, which the model memorizes
     const RunResult narrow_run = train(o);
     ASSERT_EQ(pattern(narrow_run).find('x'), std::string::npos) << pattern(narrow_run);
     o.dtype = DType::f32;
@@ -149,7 +150,7 @@ TEST(LossScaledRun, AdaptiveOverlapChangesNoBit) {
   expect_reference(o, "llama-tiny");
 }
 
-// Each rank has one of the micro-batches of one rank alone: all see the same norm, and so the same scale.
+// Each rank computes one of the micro-batches that a single rank would compute. All ranks see the same norm, and so the same scale.
 TEST(LossScaledRun, RanksAgreeOnTheScale) {
   for (int stage = 0; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);

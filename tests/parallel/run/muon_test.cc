@@ -1,5 +1,5 @@
-// Muon through a Rank: which parameters it moves and how far, against its formula on gradients that plain SGD shows; matrices of many
-// tiles and chunks wherever they lie; ranks that step none.
+// Muon through a Rank. Which parameters it moves and how far is compared with its formula, applied to gradients that plain SGD reveals.
+// Matrices of many tiles and chunks give the same bits under any placement, and some ranks may step no matrix.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ RunOptions of_width(i64 width, const RuleSettings& settings) {
 }
 
 std::vector<std::vector<double>> after_one_step(const RuleSettings& settings, double learning_rate) {
-  RunOptions o = of_width(132, settings);  // matrices end within tiles
+  RunOptions o = of_width(132, settings);  // a width at which matrices end within tiles
   o.dtype = DType::f64;
   o.steps = 1;
   o.gradient_clipping = 0;
@@ -47,7 +47,8 @@ std::vector<double> gradient_of(const nn::Parameter& p, const std::vector<double
   return g;
 }
 
-// The first step, when the momentum is 0.05 of the gradient and what is orthogonalized 0.0975 of it: its size is no matter.
+// In the first step the momentum is 0.05 times the gradient, and the matrix that is orthogonalized is 0.0975 times it. Its scale does not
+// matter to the result.
 TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
   const auto sgd = after_one_step(SgdSettings{}, 1),
              adamw = after_one_step(AdamSettings{.beta2 = 0.95, .weight_decay = 0.1, .decoupled_weight_decay = true}, 0.01),
@@ -70,13 +71,13 @@ TEST(MuonRank, MovesMatricesByItsFormulaAndTheRestAsAdamW) {
     double worst = 0;
     for (size_t i = 0; i < want.size(); ++i)
       worst = std::max(worst, std::abs(want[i] * (1 - 0.01 * 0.1) - 0.01 * scale * direction[i] - got[i]));
-    // The gradient is the difference of two weights, right to 1e-16 of them; singular values that small come out otherwise.
+    // The gradient is the difference of two weights, accurate to 1e-16 of them. Singular values as small as that come out differently.
     EXPECT_LT(worst, 1e-9) << p->name;
   }
   EXPECT_EQ(matrices.size(), 4u);
 }
 
-// More than one chunk of 16 tiles in each matrix but one, and a part of a tile at the end.
+// All matrices but one have more than one chunk of 16 tiles, and a part of a tile at the end.
 TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   const auto options = [] {
     RunOptions o = of_width(324, MuonSettings{});
@@ -95,7 +96,7 @@ TEST(MuonRankMore, LongMatricesGiveTheSameBitsAnywhere) {
   expect_same_run(train(o), want);
 }
 
-// A clipped step is made in vain in backward, and once more.
+// A step that turns out to be clipped was done in vain inside the backward and is done again.
 TEST(MuonRank, ClippingRedoesTheStep) {
   RunOptions o = of_width(128, MuonSettings{});
   o.gradient_clipping = 0.1;
@@ -106,7 +107,7 @@ TEST(MuonRank, ClippingRedoesTheStep) {
   expect_same_run(got, want);
 }
 
-// Each cut is where a matrix ends: all of it is one rank's, whoever holds the others.
+// Shards are cut where a matrix ends, so that all of a matrix belongs to one rank.
 TEST(MuonRank, RanksStepWholeMatrices) {
   const nn::Sequential model = models::build(of_width(128, MuonSettings{}).model, DType::f32);
   for (const int ranks : {2, 3, 8}) {
@@ -125,7 +126,7 @@ TEST(MuonRank, RanksStepWholeMatrices) {
       const bool has_matrix = std::ranges::any_of(plan.rows, [](const parallel::PlanRow& row) { return row.what == "matrix under way"; });
       EXPECT_EQ(has_matrix, held.back() > 0);
     }
-    EXPECT_EQ(std::accumulate(held.begin(), held.end(), i64{0}), 12);  // 3, 1, 4 and 4 tiles
+    EXPECT_EQ(std::accumulate(held.begin(), held.end(), i64{0}), 12);  // the four matrices have 3, 1, 4 and 4 tiles
     if (ranks == 8) {
       EXPECT_NE(std::ranges::find(held, 0), held.end());
     }

@@ -1,5 +1,5 @@
-// The law of the pipeline: whichever rank computes and holds which blocks, and in whatever order, losses, norms, weights and moments are
-// the same bits. The ranks are threads. What is compared with is one pipeline rank with as many data-parallel ranks and micro-batches.
+// The law of pipeline parallelism: losses, norms, weights and moments are the same bits whichever rank computes and holds which blocks, in
+// whatever order. The ranks are threads. The reference has one pipeline rank and the same number of data-parallel ranks and micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ RunOptions tiny(const std::string& preset, int data) {
   return o;
 }
 
-// As many data-parallel ranks, all blocks on each, nothing split or spilled.
+// Returns the reference: the same number of data-parallel ranks, all blocks on each, nothing sharded or spilled.
 const RunResult& one_stage(const RunOptions& o) {
   static std::map<std::tuple<models::Family, int, DType>, RunResult> all;
   const std::tuple key{o.model.family, o.ranks, o.dtype};
@@ -84,7 +84,8 @@ const std::vector<Way>& ways() {
   return all;
 }
 
-// Model, precision, data-parallel ranks and ZeRO stage run through the cells of (dealt, way) so that each meets each way and each deal.
+// Runs all pairs of (split of the blocks, way of placing). Model, precision, data-parallel ranks and ZeRO stage vary from pair to pair, so
+// that each of their values meets each split and each way.
 class Pipelines : public testing::TestWithParam<std::tuple<size_t, size_t>> {};
 
 RunOptions cell(size_t deal, size_t way) {
@@ -117,7 +118,7 @@ const auto kLaterCells = cells_of(range(size_t{8}, dealt().size()), std::vector<
 INSTANTIATE_TEST_SUITE_P(LaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.diagonal), name_of);
 INSTANTIATE_TEST_SUITE_P(SoakLaterSchedules, Pipelines, testing::ValuesIn(kLaterCells.rest), name_of);
 
-// Variants of the numbers: each has its own reference.
+// Settings that change numbers. Each is compared with a reference of its own.
 TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   const auto frozen = [](auto names) {
     return [=](RunOptions& o) {
@@ -150,7 +151,7 @@ TEST(PipelineVariantsMore, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// A fault on one rank ends all, and they know whose.
+// A fault on one rank ends all ranks, and the error says whose it was.
 TEST(PipelineFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 2);
   o.pipeline = {.ranks = 3};
@@ -167,7 +168,7 @@ TEST(PipelineFaults, OnOneRankReachAll) {
   }
 }
 
-// Validation and generation pass all stages, and every rank has the answer.
+// Validation and generation run through all stages, and every rank returns the result.
 TEST(PipelineForward, GivesTheBitsOfOneStage) {
   for (const size_t deal : {size_t{1}, size_t{3}, size_t{5}, size_t{6}}) {
     std::mutex mutex;
@@ -201,7 +202,7 @@ TEST(PipelineForward, GivesTheBitsOfOneStage) {
   }
 }
 
-// By group and tile: the bytes of weights and state that a snapshot hands out while training goes on.
+// The bytes of weights and state that a snapshot delivers while training goes on, by group and tile.
 using Tiles = std::map<std::pair<u16, i64>, std::string>;
 
 Tiles snapshot_of(RunOptions o) {

@@ -1,5 +1,6 @@
-// The I/O of a training with everything on nvme is recorded; from what a crash at any instant may leave, a restart must find the state
-// after some step to the bit, no older than the last commit that had been reported, and go on from it with the same bits.
+// Crash safety of a training run with everything on nvme. Its I/O is recorded. From any disk image that a crash at any instant may leave, a
+// restart must find the state after some step, to the bit and no older than the last reported commit, and must go on from it with the same
+// bits.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -38,8 +39,8 @@ RunOptions options(int overlap) {
   o.stripes = overlap >= 2 ? 2 : 1;
   o.adaptive = overlap == 3;
   o.overlap = o.adaptive ? OptimizerOverlap::none : static_cast<OptimizerOverlap>(overlap);
-  // Inside backward every step is clipped, and what it stepped there is stepped again; in an adaptive overlap, which leaves some groups to
-  // the next forward, the second one is.
+  // With overlap in the backward every step is clipped, so that its Steps are done again. In an adaptive overlap, which defers some groups
+  // to the next forward, only the second step is clipped.
   o.gradient_clipping = overlap == 1 ? 1e-3 : 100;
   if (o.adaptive) {
     o.deferred_sixteenths = 8;
@@ -52,7 +53,7 @@ bool commits(const parallel::List& list) { return std::ranges::count(list, paral
 
 std::string record_of(i64 step) { return "step " + std::to_string(step); }
 
-// A training over an engine and the folders it may find something in.
+// A training run that uses the given I/O engine, and folders that may already contain a state.
 class Training {
  public:
   Training(const RunOptions& o, offload::IoEngine& engine, const fs::path& folder, Durability durability, const char* boot = nullptr)
@@ -72,7 +73,8 @@ class Training {
   const parallel::Plan& plan() const { return plan_; }
   const parallel::Resources& resources() const { return resources_; }
 
-  /// From what is there, or anew. `at(2 s + 1)`: the commit of step s is asked for; `at(2 s + 2)`: it is done.
+  /// Trains, starting from the state that was found or else anew, and returns the final state. Calls at(2 s + 1) when the commit of step s
+  /// is requested, and at(2 s + 2) when it is done.
   std::vector<std::byte> train(const std::function<void(i64)>& at = [](i64) {}) {
     parallel::Rank rank(model_, plan_, resources_);
     i64 step = 0;
@@ -91,7 +93,7 @@ class Training {
         return record_of(step + 1);
       };
       rank.train_step([&] { return random_batch(o_, step); }, settings);
-      // Steps that were left to the next step are committed inside it.
+      // Steps that were deferred to the next step are committed inside that step.
       if (commits(*rank.last_head())) at(2 * step + 2);
       if (commits(*rank.last_tail())) at(2 * step + 4);
     }
@@ -100,7 +102,7 @@ class Training {
     return bytes_of(rank.state());
   }
 
-  /// Weights and optimizer state as they rest; what is read is checked.
+  /// Returns weights and optimizer state as they are stored; their checksums are verified.
   std::vector<std::byte> bytes_of(parallel::ModelState& state) const {
     std::vector<std::byte> all;
     for (const parallel::Group& g : plan_.layout.groups) {
@@ -121,7 +123,7 @@ class Training {
   parallel::Resources resources_;
 };
 
-// The state after each step of a run that nothing disturbs, the optimizer after its backward.
+// Returns the state after each step of a run without crashes, whose optimizer runs after the backward.
 std::vector<std::vector<std::byte>> undisturbed(RunOptions o) {
   o.overlap = OptimizerOverlap::none;
   o.adaptive = false;
@@ -142,7 +144,7 @@ class ProgramCrash : public testing::Test {
   };
   enum class Disaster { process_death, power_loss };
 
-  // Thousands of images of a few MiB: their memory is kept, not given back each time.
+  // Thousands of disk images of a few MiB are made. Their memory is kept for reuse, not returned to the system each time.
   static void SetUpTestSuite() {
     ::mallopt(M_MMAP_THRESHOLD, 64 << 20);
     ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
@@ -163,7 +165,7 @@ class ProgramCrash : public testing::Test {
     return offload::data_offset(make_plan(plan_request(model, options(0))).store.persistent_tiles, 0);
   }
 
-  // Every `stride`-th image is judged, and every `resume_every`-th of these trained on from.
+  // Judges every `stride`-th image. After every `resume_every`-th of those, training is resumed as well.
   Verdict judge(const IoLog& log, int overlap, Durability durability, Disaster disaster, int samples, i64 resume_every, i64 stride = 1) {
     Verdict verdict;
     i64 made = 0;
@@ -187,10 +189,10 @@ class ProgramCrash : public testing::Test {
   }
 
  private:
-  // What is wrong with a restart; empty when nothing is.
+  // Returns what is wrong with a restart from an image; empty if nothing is.
   std::string objection(const IoLog& log, size_t entries, offload::IoEngine& engine, const RunOptions* resume, Durability durability,
                         const char* boot) {
-    i64 asked = -1, reported = -1;  // steps
+    i64 asked = -1, reported = -1;  // numbers of steps
     for (size_t i = 0; i < entries; ++i) {
       if (log.entries[i].kind != IoLog::Kind::mark) continue;
       const i64 mark = log.entries[i].mark;
@@ -221,7 +223,7 @@ class ProgramCrash : public testing::Test {
   std::vector<std::vector<std::byte>> wanted_;
 };
 
-// Under the adaptive overlap there is something of each kind.
+// The adaptive overlap of these options defers some groups, but not all.
 TEST(ProgramCrashOptions, LeaveSomeStepsToTheNextForward) {
   const nn::Sequential model = models::build(options(3).model, DType::f32);
   const parallel::Plan plan = make_plan(plan_request(model, options(3)));
@@ -230,7 +232,7 @@ TEST(ProgramCrashOptions, LeaveSomeStepsToTheNextForward) {
   EXPECT_LT(deferred, std::ssize(plan.residency));
 }
 
-// Few images, everywhere.
+// A quick version: a few images from all over the run.
 TEST_F(ProgramCrash, SomeInstantsRecover) {
   const IoLog log = record(3, Durability::step, 1);
   const Verdict verdict = judge(log, 3, Durability::step, Disaster::process_death, 0, 50, 11);
@@ -238,7 +240,7 @@ TEST_F(ProgramCrash, SomeInstantsRecover) {
   EXPECT_GE(verdict.images, 100);
 }
 
-// Over all of them more than 10,000 images.
+// The full version: together more than 10,000 images.
 class ProgramCrashRelease : public ProgramCrash, public testing::WithParamInterface<int> {};
 
 TEST_P(ProgramCrashRelease, EveryInstantOfAProcessRecovers) {
@@ -259,7 +261,8 @@ TEST_P(ProgramCrashRelease, EveryPowerLossRecovers) {
 
 INSTANTIATE_TEST_SUITE_P(Overlaps, ProgramCrashRelease, testing::Range(0, 4), [](const auto& overlap) { return kOverlaps[overlap.param]; });
 
-// A Program that commits before its writes have landed, made by moving the table and the superblock of each commit forward in the log.
+// A planted fault: the table and the superblock of each commit are moved forward in the log, so that a commit precedes its writes. The test
+// must catch it.
 TEST_F(ProgramCrash, ACommitBeforeItsWritesIsCaught) {
   IoLog log = record(0, Durability::checkpoint, 3);
   const auto is_commit = [&](const IoLog::Entry& e) {

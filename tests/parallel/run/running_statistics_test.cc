@@ -1,5 +1,5 @@
-// Running statistics of batch norm in a rank: where a step leaves them, what they are not part of, and one set of bits wherever they lie,
-// however a block is computed and whoever holds them, under every rule.
+// Batch norm's running statistics in a rank. The tests show what a step makes of them, what they are excluded from (norm, clipping,
+// averages), and that they have one set of bits under any placement, recomputation, sharding and update rule.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ nn::Sequential tiny(const models::ModelConfig&, DType dtype) {
   return models::build_resnet({.widths = {4, 6}, .blocks = {1, 1}}, kImage, kClasses, dtype);
 }
 
-// Each micro-batch with a mean and a variance of its own.
+// Returns a batch whose micro-batches each have a mean and a variance of their own.
 StepBatch images(const RunOptions& o, i64 step, int rank) {
   StepBatch batch;
   batch.cursor = step * o.micro_batches * o.ranks * o.micro_batch_size;
@@ -57,7 +57,7 @@ const Kind kKinds[] = {
     {"adamw_f32", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}},
     {"adamw_bf16_int8", AdamSettings{.weight_decay = 0.1, .decoupled_weight_decay = true}, DType::bf16, Master::fp32, Moments::int8},
     {"lion_bf16_split", LionSettings{.weight_decay = 0.1}, DType::bf16, Master::split, Moments::bf16},
-    {"adafactor_f32", AdafactorSettings{.weight_decay = 0.1}},  // 1 x 1 taps: a row and a column for each
+    {"adafactor_f32", AdafactorSettings{.weight_decay = 0.1}},  // 1 x 1 taps give one factor per row and one per column
 };
 
 RunOptions options(const Kind& kind) {
@@ -74,10 +74,10 @@ RunResult run(RunOptions o) {
   return train(o);
 }
 
-// What one forward and backward of each micro-batch of a step gives, in the eager way.
+// Results of eager execution: one forward and backward of each micro-batch of a step.
 struct Eager {
-  std::vector<std::vector<double>> statistics;  // by parameter: their mean over the micro-batches
-  double norm = 0;                              // of the gradient, running statistics left out
+  std::vector<std::vector<double>> statistics;  // by parameter: the mean over the micro-batches
+  double norm = 0;                              // gradient norm without the running statistics
 
   Eager(const RunOptions& o, i64 step) {
     const nn::Sequential model = tiny({}, o.dtype);
@@ -129,7 +129,8 @@ TEST(RunningStatistics, MoveOnceAStepToTheMeanOfTheMicroBatches) {
   EXPECT_EQ(compared, 2 * (3 * 4 + 3 * 6));
 }
 
-// What flows to them is no gradient: rounded, a variance would be off by 2^-9 of itself. Wherever gradients lie, packed or not.
+// The "gradients" of running statistics are means and variances. Rounding to bf16 would change a variance by up to 2^-9 of itself, so they
+// must not be rounded, wherever gradients reside.
 TEST(RunningStatistics, AreNotRoundedWithTheGradients) {
   RunOptions o = options({"", SgdSettings{}});
   o.steps = 1;
@@ -151,7 +152,7 @@ TEST(RunningStatistics, AreNotRoundedWithTheGradients) {
   }
 }
 
-// No rule moves them, and so nothing is averaged.
+// The update rule does not move the running statistics, so no average of them is kept.
 TEST(RunningStatistics, HaveNoAverage) {
   RunOptions o = options(kKinds[1]);
   o.average_decay = 0.9;
@@ -220,7 +221,7 @@ TEST_P(StatisticsPlaced, GivesTheSameBitsInTwoStages) {
   }
 }
 
-// A master where the weights are halves, and no arrays of the rule.
+// For running statistics the state holds only a master copy, if weights have 16 bits, and none of the rule's arrays.
 TEST_P(StatisticsPlaced, HoldsNoStateOfThem) {
   const RunResult got = run(options(GetParam()));
   const Kind& kind = GetParam();

@@ -1,6 +1,6 @@
-// The law: where the bytes lie never changes a number. Every cell trains the same steps under another placement and must give every loss,
-// norm and weight of the all-on-device run to the bit; and it must have moved exactly the bytes its plan says, so that a placement that was
-// ignored cannot pass.
+// The law: where the bytes reside never changes a number. Every cell trains the same steps under another placement. It must give every
+// loss, norm and weight of the run with everything on the device, to the bit. It must also have moved exactly the bytes that its plan says,
+// so that a placement that was ignored cannot pass.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 using parallel::Tier;
 const std::vector<Tier> kTiers{Tier::device, Tier::host, Tier::nvme};
 
-// Under a sanitizer fewer steps: the same paths, ten times slower.
+// Sanitizers are ten times slower, so they run fewer steps on the same code paths.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kSteps = 2;
 #else
@@ -26,7 +26,7 @@ RunOptions tiny(const char* preset) {
   RunOptions o;
   o.model = models::preset(preset);
   o.steps = kSteps;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // several buckets a group
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group
   return o;
 }
 
@@ -54,9 +54,9 @@ void expect_moved_as_planned(const RunResult& r, const RunOptions& o) {
     const bool used = o.parameters == t || o.gradients == t || o.optimizer == t;
     EXPECT_EQ(per_step.read[static_cast<size_t>(t)] > 0, used);
     EXPECT_EQ(per_step.written[static_cast<size_t>(t)] > 0, used);
-    EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || t == Tier::host);  // the queue of checkpoints is there
+    EXPECT_EQ(r.plan.total[static_cast<size_t>(t)] > 0, used || t == Tier::host);  // the checkpoint queue is always in host memory
   }
-  // The pools' budgets were the plan's totals, so reaching them shows that the prediction is exact.
+  // The budgets of the pools are the plan's totals, so reaching them shows that the prediction is exact.
   EXPECT_LE(r.peak_bytes[0], r.plan.total[0]);
   EXPECT_EQ(r.peak_bytes[1], r.plan.total[1]);
 }
@@ -156,7 +156,7 @@ TEST_P(SameBitsCorner, AnyBucketSize) {
   expect_reference(o, "gpt2-tiny");
 }
 
-// Accumulation makes other numbers than one micro-batch, but the same wherever they lie.
+// Gradient accumulation gives other numbers than one micro-batch, but the same ones under every placement.
 TEST_P(SameBitsCorner, WithAccumulation) {
   RunOptions o = corner("gpt2-tiny");
   o.steps = std::min<i64>(kSteps, 5);
@@ -187,7 +187,7 @@ TEST_P(SameBitsCorner, WithDropout) {
   o.model.residual_dropout = o.model.attention_dropout = o.model.embedding_dropout = 0.2;
   RunOptions device = o;
   device.parameters = device.gradients = device.optimizer = Tier::device;
-  o.recompute = true;  // replays the same masks
+  o.recompute = true;  // recomputation must use the same dropout masks
   o.threads = 2;
   const RunResult got = train(o), want = train(device);
   expect_same_bits(got, want);
@@ -197,7 +197,7 @@ TEST_P(SameBitsCorner, WithDropout) {
 INSTANTIATE_TEST_SUITE_P(Corners, SameBitsCorner, testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(SoakCorners, SameBitsCorner, testing::Values(0, 1, 3));
 
-// The comparison itself must be able to fail: another learning rate is another run.
+// Training with a slightly different learning rate must differ. This shows that the comparison can fail.
 TEST(SameBitsTest, ADifferenceShows) {
   RunOptions o = tiny("gpt2-tiny");
   o.learning_rate *= 1 + 1e-6;

@@ -1,4 +1,5 @@
-// Text read and written with keys and values on the device, and in host memory.
+// A test of generation: text is read and generated once with the key/value cache on the device and once with it in host memory, and the
+// logits are compared.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,12 +13,13 @@
 namespace spillway::test {
 
 struct Written {
-  std::vector<std::vector<double>> logits;  // pass by pass
+  std::vector<std::vector<double>> logits;  // of each pass in turn
   parallel::Plan plan;
-  std::array<i64, 2> peak_bytes{};  // of the device's pool and the host's
+  std::array<i64, 2> peak_bytes{};  // of the device's pool and of the host's pool
 };
 
-/// Two rows of a model: passes of 16 positions and of one, and going back to a position and on from there.
+/// Runs two rows through a model and returns their logits. The passes have 16 positions or one; some go back to an earlier position and
+/// continue from there.
 inline Written written(const models::ModelConfig& config, DType dtype, parallel::Tier cache, bool on_gpu) {
   const nn::Sequential model = models::build(config, dtype);
   RunOptions o;
@@ -56,7 +58,7 @@ inline Written written(const models::ModelConfig& config, DType dtype, parallel:
   return result;
 }
 
-/// The same bits, in the memory that the plans say.
+/// Checks that the place of the cache changes no bit of the logits, and that the memory used is what the plans say.
 inline void expect_the_place_of_the_cache_changes_no_bit(const models::ModelConfig& config, DType dtype, bool on_gpu) {
   const Written here = written(config, dtype, parallel::Tier::device, on_gpu), there = written(config, dtype, parallel::Tier::host, on_gpu);
   EXPECT_EQ(there.logits, here.logits);

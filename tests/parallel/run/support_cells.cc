@@ -60,7 +60,7 @@ RunOptions options_of(const Row& cell, i64 steps) {
   o.model.layers = 2;
   o.sequence_length = 16;
   o.steps = steps;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // several buckets a group
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group
   o.parameters = static_cast<Tier>(cell[kParameters]);
   o.gradients = static_cast<Tier>(cell[kGradients]);
   o.optimizer = static_cast<Tier>(cell[kOptimizer]);
@@ -141,7 +141,7 @@ std::string wrong_bytes(const Row& cell, const RunResult& got) {
   return got.peak_bytes[1] != got.plan.total[1] ? "the host's peak is not the plan's" : "";
 }
 
-// Else "sometimes" and "always" might mean "never".
+// Checks how many steps were clipped. Otherwise "sometimes" and "always" might mean "never".
 std::string wrong_clipping(const Row& cell, const RunResult& got) {
   const auto count = std::count_if(got.steps.begin(), got.steps.end(), [](const auto& s) { return s.clipped; });
   const auto steps = std::ssize(got.steps);

@@ -1,5 +1,5 @@
-// The ways to run one training that must give one set of numbers, as cells: a value for each of sixteen factors. Four of them (model,
-// precision, micro-batches, clipping) are the numbers key: cells that share it share every bit.
+// The different ways to run one training that must all give the same numbers. Each way is a cell: a value for each of sixteen factors. Four
+// of the factors (model, precision, micro-batches, clipping) form the numbers key; cells that share it must agree in every bit.
 #pragma once
 #include <array>
 #include <map>
@@ -12,8 +12,8 @@
 
 namespace spillway::test {
 
-// Tiers are 0 device, 1 host, 2 nvme; overlap 3 is adaptive, with half of the Steps left to the next forward; clipping 0 never bites, 1
-// always, 2 sometimes.
+// The factors of a cell. Tiers are 0 device, 1 host, 2 nvme. Overlap 3 is adaptive, with half of the Steps deferred to the next forward.
+// Clipping 0 means that no step is clipped, 1 that every step is, 2 that some are.
 enum Factor {
   kParameters,
   kGradients,
@@ -40,22 +40,23 @@ struct FactorText {
 };
 const std::array<FactorText, kFactors>& factor_texts();
 std::vector<int> factor_sizes();
-/// "parameters=nvme gradients=host …"
+/// Returns the cell as text: "parameters=nvme gradients=host …".
 std::string to_string(const Row& cell);
 
-/// Whether a cell (with open places: some completion of it) exists: a split master is of bf16 weights, and stripes and engine are told
-/// apart only where something lies on nvme.
+/// Whether a cell exists (or, if it has open factors, some completion of it). A split master requires bf16 weights, and stripes and engine
+/// make a difference only if something is stored on nvme.
 bool possible(const Row& cell);
 
-/// How to run a cell; clipping is filled in by References.
+/// Returns the options that run a cell. References fills in the clipping.
 RunOptions options_of(const Row& cell, i64 steps);
 
-/// The cell's numbers key on the device alone, plainly: what it must be equal to. Trained when first asked for.
+/// The reference runs. A cell's reference has the same numbers key, with everything on the device and no overlap; the cell must equal it. A
+/// reference is trained when it is first asked for.
 class References {
  public:
   explicit References(i64 steps) : steps_(steps) {}
   const RunResult& of(const Row& cell);
-  /// Above all norms, below all, or between them.
+  /// Returns the cell's clipping threshold: above all gradient norms, below all of them, or their median.
   double clipping(const Row& cell);
 
  private:
@@ -65,8 +66,8 @@ class References {
   std::map<std::vector<int>, double> between_;
 };
 
-/// Trains a cell and says what is wrong with it: a number that differs from the reference's, bytes that did not move as planned, a tier
-/// that moved none; empty when nothing is.
+/// Trains a cell and returns what is wrong with it: a number that differs from the reference's, bytes moved that are not those planned, or
+/// a tier that was used although it should not be, or the reverse. Empty if nothing is wrong.
 std::string objection(const Row& cell, References& references, i64 steps);
 
 }  // namespace spillway::test

@@ -1,4 +1,5 @@
-// A small GPT-2 whose head is cut as a large one's is, trained with its logits kept and with them made again.
+// A small GPT-2 whose output head computes its logits in pieces, as a large one does. It is trained once with its logits kept and once with
+// them recomputed.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ inline nn::Sequential with_small_head(const models::ModelConfig& config, DType d
   return model;
 }
 
-/// The rank that has the last block.
+/// Returns the result of the rank that has the last block.
 inline const RunResult& of_last_block(const RunResult& run) {
   for (const RunResult& other : run.others) {
     if (other.plan.layout.has_last_block()) return other;
@@ -29,8 +30,8 @@ inline const RunResult& of_last_block(const RunResult& run) {
   return run;
 }
 
-/// The same bits both ways, in the memory that the plan says to the page, of a model whose logits are most of what there is to keep.
-/// `kept_at_once`: as many micro-batches' logits are kept at once.
+/// Checks that keeping logits changes no bit, and that the memory used equals the plan's to the page. The logits should be most of what the
+/// model can keep. `kept_at_once`: the number of micro-batches whose logits are kept at the same time.
 inline void expect_kept_logits_change_no_bit(RunOptions o, i64 kept_at_once) {
   o.build = with_small_head;
   const RunResult again = train(o);

@@ -1,4 +1,4 @@
-// An op planted behind a block that gives a NaN, forward or backward.
+// An op that produces a NaN in the forward or backward pass, inserted behind a block.
 #pragma once
 #include <limits>
 
@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// y = x, whose first element is no number in one direction. On the CPU or a GPU.
+/// Returns x, with its first element replaced by NaN in one direction: in the forward, or in the gradient. Works on the CPU and on a GPU.
 inline autograd::Variable planted(const autograd::Variable& x, bool backward) {
   const auto spoil = [](const Tensor& from) {
     const Tensor to = from.device().is_meta() ? empty(from.shape(), from.dtype()) : to_current_device(from);
@@ -21,7 +21,7 @@ inline autograd::Variable planted(const autograd::Variable& x, bool backward) {
                   [=](autograd::Backward& b) { b.pass(0, backward ? spoil(b.gradient()) : b.gradient()); });
 }
 
-/// A block with it behind its output, unless that is the loss.
+/// Returns the block with the planted op behind its output, unless that output is the loss.
 inline std::unique_ptr<nn::Module> planted_behind(std::unique_ptr<nn::Module> block, bool backward) {
   return nn::with_hook(std::move(block), [backward](const autograd::Variable&, const autograd::Variable& y, const nn::Context&) {
     return y.dtype() == DType::f64 ? y : planted(y, backward);  // the last block's output is the loss

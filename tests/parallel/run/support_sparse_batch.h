@@ -1,4 +1,5 @@
-// Steps whose sums over ranks and micro-batches one rank alone can add up in the same order.
+// Training steps in which most gradients are zero, so that a single rank can reproduce, in the same order, a sum over ranks and
+// micro-batches.
 #pragma once
 #include <algorithm>
 
@@ -6,7 +7,8 @@
 
 namespace spillway::test {
 
-/// Micro-batch n = k ranks + r of a step is all ignored, so that its gradient is zero, unless it is one of the first k, or k's only one.
+/// Returns a batch in which micro-batch n = k ranks + r of a step has only ignored targets, and so a zero gradient, unless k = 0 or it is
+/// the only such micro-batch of its k (r = k mod ranks).
 inline StepBatch sparse_batch(const RunOptions& o, i64 step, int rank, int ranks) {
   StepBatch batch = random_batch(o, step, rank);
   batch.counted_targets = 0;

@@ -11,7 +11,7 @@
 namespace spillway::test {
 namespace {
 
-// To the nearest bf16, ties away from zero, as masters are.
+// Rounds a master weight to the nearest bf16, ties away from zero, as masters are rounded to weights.
 float rounded(double master, DType dtype) {
   const auto value = static_cast<float>(master);
   return dtype != DType::bf16 ? value : std::bit_cast<float>((std::bit_cast<u32>(value) + 0x8000u) & 0xffff0000u);

@@ -1,5 +1,5 @@
-// The executor knows no order but the list: the same instructions with a Fetch placed earlier read while the block before computes; placed
-// late they do not. Timings are the executor's own trace.
+// The executor follows the order of the list and no other. A Fetch that is placed earlier overlaps the preceding block's computation; the
+// same Fetch placed late does not. Timings are the executor's own.
 #include <gtest/gtest.h>
 
 #include "models/presets.h"
@@ -14,7 +14,7 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::Tier;
 
-// Every Fetch of weights waits for the computing instruction before it in the list: it starts where it stands, not sooner.
+// Makes every Fetch of weights wait for the computing instruction before it in the list, so that it starts where it stands and not sooner.
 void pin_fetches(parallel::List& list) {
   u32 computed = 0;
   bool any = false;
@@ -24,7 +24,7 @@ void pin_fetches(parallel::List& list) {
   }
 }
 
-// Blocks whose Forward was under way while the Fetch for the next block was.
+// Counts the Fetches of weights that ran during the Forward of another block.
 int overlapped(const RunResult& r) {
   const parallel::List& list = r.plan.train.head;
   int count = 0;

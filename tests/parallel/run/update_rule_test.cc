@@ -1,5 +1,5 @@
-// Every update rule through the same Rank: the trajectories of PyTorch's optimizers, one set of bits wherever the state lies and whoever
-// holds it, the bytes that the rule's arrays take, and no state at all where there are none.
+// Every update rule through the same Rank: it follows the trajectory of PyTorch's optimizer, gives one set of bits under any placement and
+// sharding, and takes the bytes of its state arrays, or none if it has no arrays.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 using namespace optim;
 using parallel::Tier;
 
-// Those of tests/peers/training_optimizers.py.
+// The cases of tests/peers/training_optimizers.py, which made the reference values.
 struct Case {
   const char* name;
   RuleSettings settings;
@@ -80,7 +80,7 @@ RunResult ten_steps(const RuleSettings& settings, double learning_rate, const st
   return train(o);
 }
 
-// The largest relative difference from PyTorch's losses, norms and final weights' norms.
+// Returns the largest relative difference from PyTorch's losses, norms and final weights' norms.
 double worst(const char* name, const RunResult& got) {
   const nlohmann::json want = nlohmann::json::parse(std::ifstream(test::data("optim") / "training.json")).at(name);
   double worst = 0;
@@ -88,7 +88,7 @@ double worst(const char* name, const RunResult& got) {
   for (size_t s = 0; s < 10; ++s) compare(got.losses[s], want["loss"][s]), compare(got.norms[s], want["norm"][s]);
   const nn::Sequential model = models::build(models::read_config(test::data("gpt2-tiny")), DType::f64);
   for (const auto& p : model.parameters) {
-    if (!want["final"].contains(p->name)) continue;  // keys' biases: gradients of rounding noise
+    if (!want["final"].contains(p->name)) continue;  // biases of keys are left out: their gradients are rounding noise
     double squares = 0;
     for (const double x : got.weights[p->id]) squares += x * x;
     compare(std::sqrt(squares), want["final"][p->name]);
@@ -98,7 +98,7 @@ double worst(const char* name, const RunResult& got) {
 
 class Trajectory : public testing::TestWithParam<Case> {};
 
-// fp64: ten steps of rounding, which a division by a small root amplifies; a wrong setting is far outside.
+// The tolerance covers ten steps of fp64 rounding errors, which a division by a small root amplifies. A wrong setting is far outside.
 TEST_P(Trajectory, IsPyTorchs) {
   const auto& [name, settings, learning_rate, own_rates_in] = GetParam();
   EXPECT_LT(worst(name, ten_steps(settings, learning_rate, own_rates_in)), 1e-10);
@@ -107,7 +107,7 @@ TEST_P(Trajectory, IsPyTorchs) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, Trajectory, testing::ValuesIn(kCases), [](const auto& one) { return one.param.name; });
 
-// Rules of 0, 1 and 3 arrays, and a state that is rounded.
+// Rules with 0, 1 and 3 state arrays, and a rounded state.
 struct Kind {
   const char* name;
   RuleSettings settings;
@@ -180,7 +180,7 @@ TEST_P(Placed, GivesTheSameBitsInTwoStages) {
   }
 }
 
-// The arrays of the rule and the master, of the tiles that are trained; peaks are the plan's in the runs above.
+// The state holds the rule's arrays and the master for every trained tile. The runs above check that peaks equal the plan's.
 TEST_P(Placed, HoldsTheRulesBytes) {
   const RunResult got = train(tiny(GetParam()));
   const Kind& kind = GetParam();
@@ -189,7 +189,7 @@ TEST_P(Placed, HoldsTheRulesBytes) {
   i64 want = 0;
   for (const parallel::Group& g : got.plan.layout.groups) {
     const Rule its = is_of_matrices(rule) && !g.by_parameter ? Rule::adamw : rule;
-    const i64 factors = g.factors > 0 ? 4096 : 0;  // of each tile of these matrices no more
+    const i64 factors = g.factors > 0 ? 4096 : 0;  // bytes of the factors in each tile of these matrices
     want += parallel::whole(g).count() * (parallel::kTileElems * (master + (factors > 0 ? 0 : array * state_arrays(its))) + factors);
   }
   i64 planned = 0;

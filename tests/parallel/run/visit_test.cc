@@ -1,4 +1,4 @@
-// A look at every weight where it lies: each once, whatever ranks hold it in which tier.
+// Rank::visit shows every weight where it is stored, each exactly once, whichever ranks hold it and in whatever tier.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ RunOptions small(const char* preset) {
   o.sequence_length = 16;
   o.steps = 2;
   o.threads = 2;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // several buckets a group, which the ranks' parts cut anywhere
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group, which the ranks' shards may cut anywhere
   return o;
 }
 
@@ -47,7 +47,7 @@ struct Ranks {
   int data, stage, pipeline;
 };
 
-// Every so-manieth of all pairs.
+// Checks every `every`-th pair of (ranks, way of placing).
 void every_weight_is_shown_once(size_t every) {
   size_t pair = 0;
   for (const Ranks& ranks : {Ranks{1, 0, 1}, {2, 0, 1}, {3, 1, 1}, {2, 3, 1}, {1, 0, 2}, {2, 3, 2}}) {

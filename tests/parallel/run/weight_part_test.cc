@@ -1,5 +1,6 @@
-// Zero-bubble schedules as Programs: the weight gradients of a block and micro-batch are an instruction of their own that runs later, on
-// what the input part left in planned memory; the checker misses none of it. (That the bits are the same: pipeline_test.cc.)
+// Zero-bubble schedules as Programs. The weight gradients of a block and micro-batch are an instruction of their own, which runs later, on
+// data that the input part left in planned memory. The checker finds every planted fault. (pipeline_test.cc shows that the bits are the
+// same.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,13 +81,13 @@ TEST_P(WeightParts, AreInstructionsOfTheirOwnAndLater) {
       EXPECT_EQ(now.in.bytes + now.out.bytes + now.spill.bytes, 0) << "messages and spilled activations are the input part's";
     }
     EXPECT_EQ(parts, 5 * std::ranges::count(p.layout.rank_of, p.layout.rank));
-    if (rank == 1) {  // the first rank's bubbles are elsewhere: it waits for nothing between the parts
+    if (rank == 1) {  // the first rank's bubbles are elsewhere: it does not wait between the parts
       EXPECT_GT(later, 0);
     }
   }
 }
 
-// Blocks of products and norms make their weights' gradients of activations alone: nothing is fetched for it.
+// Blocks of matrix products and norms compute their weight gradients from activations alone, so the weight part fetches no weights.
 TEST_P(WeightParts, OfInnerBlocksReadNoWeights) {
   const parallel::Plan p = plan(0);
   for (const Instruction& i : p.train.head) {
@@ -101,7 +102,7 @@ TEST_P(WeightParts, LeftOutOrDoubledAreRefused) {
   int planted = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].op != Op::BackwardWeight && all[i].op != Op::BackwardInput) continue;
-    p.train.head[i].op = Op::Release;  // of nothing: whatever it did is not done
+    p.train.head[i].op = Op::Release;  // a Release of nothing, so that the instruction's effect is missing
     p.train.head[i].in = {};
     p.train.head[i].group = 0;
     EXPECT_NE(refusal(p), "") << to_string(all[i].op) << ", instruction " << i;
@@ -127,7 +128,7 @@ TEST_P(WeightParts, InAnotherOrderAreRefused) {
       EXPECT_NE(refusal(p), "") << "block " << block << ", micro-batches " << m << " and the next";
       p.train.head = all;
     }
-    // Before its input part.
+    // The weight part stands before its input part.
     const size_t input = find(all, Op::BackwardInput, block, 1), weight = find(all, Op::BackwardWeight, block, 1);
     std::swap(p.train.head[input].op, p.train.head[weight].op);
     EXPECT_NE(refusal(p), "");
@@ -152,7 +153,7 @@ TEST_P(WeightParts, RunApartAndLater) {
   EXPECT_GT(apart, 0);
 }
 
-// What the second parts wait on lies in the activations' slab, and the plan counts it to the page: with a page less it does not fit.
+// What the weight parts need is kept in the activation slab, and the plan counts it to the page: with one page less the run does not fit.
 TEST_P(WeightParts, WaitInPlannedMemory) {
   RunOptions o = options();
   i64 together = 0, in_parts = 0;
@@ -182,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(PipelineMore, WeightParts,
                          testing::Values(Case{ScheduleKind::zb_h1, "gpt2-tiny", Tier::host, true},
                                          Case{ScheduleKind::zb_v, "llama-tiny", Tier::device, false}));
 
-// A block of which nothing is trained hands its input's gradient on, and that is all.
+// A block without trained parameters passes on its input's gradient and has no weight part.
 TEST(WeightPartsOfFrozen, AreNotThere) {
   RunOptions o;
   o.model = models::preset("gpt2-tiny");

@@ -1,6 +1,6 @@
-// The law of ZeRO: whatever part of the weights, gradients and optimizer state each data-parallel rank holds, and in whichever tier,
-// losses, norms, weights and moments are the same bits. The ranks are threads. R ranks with one micro-batch each are compared with one rank
-// that has R micro-batches: sums of the same numbers in the same order, by another path.
+// The law of ZeRO: losses, norms, weights and moments are the same bits whatever part of the weights, gradients and optimizer state each
+// data-parallel rank holds, and in whichever tier. The ranks are threads. R ranks with one micro-batch each are compared with one rank that
+// has R micro-batches: the same numbers are added in the same order, but on another path.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,13 +28,13 @@ RunOptions tiny(const std::string& preset, int ranks, int stage) {
   o.model.layers = 2;
   o.sequence_length = 16;
   o.steps = 3;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // several buckets a group, which the ranks' parts cut anywhere
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group, which the ranks' shards may cut anywhere
   o.ranks = ranks;
   o.zero_stage = stage;
   return o;
 }
 
-// One rank with all micro-batches of the others; the first few are asked for again and again.
+// Returns the result of a single rank with all micro-batches of the others. Results are cached, since several tests ask for the same ones.
 const RunResult& alone(RunOptions o) {
   static std::map<std::pair<std::string, i64>, RunResult> all;
   const std::pair key{o.model.family == models::Family::gpt2 ? "gpt2" : "llama", o.ranks * o.micro_batches * 10 + (o.dtype == DType::bf16)};
@@ -86,7 +86,8 @@ const auto kOfThree = cells_of(std::vector{"llama-tiny"}, std::vector{3}, range(
 INSTANTIATE_TEST_SUITE_P(ThreeRanks, Zero, testing::ValuesIn(kOfThree.diagonal), zero_name);
 INSTANTIATE_TEST_SUITE_P(ThreeRanksMore, Zero, testing::ValuesIn(kOfThree.rest), zero_name);
 
-// K micro-batches on each of R ranks: the reference is stage 0 on the device, which sums over micro-batches before it sums over ranks.
+// Ways to run K micro-batches on each of R ranks. The reference is stage 0 on the device, which sums over micro-batches before it sums over
+// ranks.
 const std::vector<Way>& deeper() {
   constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
   static const std::vector<Way> all = {
@@ -138,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Bf16Release, ZeroSteps,
                          testing::Combine(testing::Range(0, 4), testing::Values(DType::bf16), testing::Range(size_t{0}, size_t{8})),
                          steps_name);
 
-// Variants of the numbers: each has its own reference.
+// Settings that change numbers. Each is compared with a reference of its own.
 TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   for (const auto& change : std::vector<std::function<void(RunOptions&)>>{
            [](RunOptions& o) { o.freeze = [](const nn::Parameter& p) { return p.name.find("attn") != std::string::npos; }; },
@@ -160,7 +161,8 @@ TEST(ZeroVariants, FrozenSplitMasterRoundedGradientsAndMoments) {
   }
 }
 
-// Weights and optimizer state at stage 3, optimizer state from stage 1 and gradients from stage 2: 1/N, to a tile a group.
+// Stage 3 shards weights and optimizer state, stage 1 and above optimizer state, stage 2 and above gradients: each rank holds 1/N, to
+// within a tile per group.
 TEST(ZeroMemory, FollowsTheFormulas) {
   const nn::Sequential model = models::build(models::preset("llama-tiny"), DType::f32);
   const auto bytes = [&](int stage, int rank, int ranks, const std::string& what) {
@@ -189,7 +191,7 @@ TEST(ZeroMemory, FollowsTheFormulas) {
   }
 }
 
-// A fault on one rank ends the others too, and they know whose.
+// A fault on one rank also ends the others, and the error says whose it was.
 TEST(ZeroFaults, OnOneRankReachAll) {
   RunOptions o = tiny("gpt2-tiny", 3, 3);
   std::atomic<int> loads{0};
@@ -205,7 +207,7 @@ TEST(ZeroFaults, OnOneRankReachAll) {
   }
 }
 
-// The checker's promises about several ranks: each broken one is found.
+// What the checker promises about several ranks: it finds each planted violation.
 class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
  protected:
   parallel::Plan plan(int rank = 0) const {
@@ -254,7 +256,7 @@ TEST_P(ZeroProgram, MissesEveryWaitForAMeeting) {
       cut += refused;
     }
   }
-  EXPECT_GE(cut, 4);  // others wait for the same meeting by another way
+  EXPECT_GE(cut, 4);  // other instructions wait for the same collective in another way
 }
 
 TEST_P(ZeroProgram, AllRanksMeet) {

@@ -1,4 +1,4 @@
-// Splits of blocks over stages, against all splits there are.
+// Splits of a model's blocks over pipeline stages, compared with all possible splits.
 #include "parallel/schedule/pipeline_split.h"
 
 #include <gtest/gtest.h>

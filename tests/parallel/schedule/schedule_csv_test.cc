@@ -1,4 +1,4 @@
-// CSV tables: there and back, and what a hostile one meets.
+// Schedules as CSV tables: writing and reading round-trips, and malicious or damaged tables are refused.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -41,7 +41,7 @@ TEST_P(ReferenceCsv, OurIdleSlotsAreColumnsOfTime) {
 
 INSTANTIATE_TEST_SUITE_P(Tables, ReferenceCsv, testing::ValuesIn(reference_tables()), tag_of);
 
-// ZB-V's own idle slots are torch's; no rank of theirs waits longer than it must.
+// torch computes the idle slots of its ZB-V table in the same way as we do: no rank in it waits longer than it must.
 TEST(ScheduleCsv, IdleSlotsOfZbVAreTorchs) {
   EXPECT_EQ(to_csv(with_idle(generate_schedule(ScheduleKind::zb_v, {2, 4, 2}))),
             whole_file(test::data("schedules/ZBVZeroBubble_r2_m4_s2.csv")));
@@ -106,7 +106,7 @@ TEST(ScheduleCsv, RefusesHostileTablesNamingRowAndColumn) {
   }
 }
 
-// A short text that names the last stage and the last micro-batch must not make anyone reserve their product.
+// A short text that names the last stage and the last micro-batch must not make the parser reserve memory for their product.
 TEST(ScheduleCsv, SizesAreCheckedBeforeTheyAreUsed) {
   std::string text;
   for (int stage = 0; stage < 3000; ++stage) text += std::to_string(stage) + "F65535,";
@@ -121,7 +121,7 @@ TEST(ScheduleCsv, SizesAreCheckedBeforeTheyAreUsed) {
             std::string::npos);
 }
 
-// No byte, changed, lost or doubled, may do more than make an Error(data).
+// Whichever byte is changed, lost or doubled, the worst result is an Error(data).
 TEST(ScheduleCsv, AnyDamageIsAScheduleOrADataError) {
   const std::string whole = whole_file(test::data("schedules/DualPipeV_r2_m4_s2.compact.csv"));
   const std::string bytes = std::string("\0,;()\n\r FBIW09\xff", 16);
@@ -150,7 +150,7 @@ TEST(ScheduleCsv, FilesThatAreNoTables) {
   const test::TemporaryFolder folder;
   const std::filesystem::path large = folder / "large.csv";
   std::ofstream(large).close();
-  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // sparse
+  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // a sparse file
   EXPECT_NE(data_error_of([&] { read_schedule_csv(large); }).find("got a file of 1099511627776 bytes"), std::string::npos);
 }
 

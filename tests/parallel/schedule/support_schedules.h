@@ -1,4 +1,4 @@
-// The reference tables of tests/data/schedules.
+// Access to the reference tables of pipeline schedules in tests/data/schedules.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ inline std::string whole_file(const std::filesystem::path& path) {
   return (std::stringstream() << in.rdbuf()).str();
 }
 
-/// The message of the Error(data) that `call` throws.
+/// Returns the message of the Error(data) that `call` throws.
 template <class Call>
 std::string data_error_of(Call call) {
   try {

@@ -1,4 +1,5 @@
-// The doors at which ranks are met, as strangers find them: crowds, silence, noise, other users, and no descriptors left.
+// Reception, which accepts connections at a rank's listening sockets and reads greetings. The tests face it with crowds of strangers,
+// silence, random bytes, other users' processes and a lack of file descriptors.
 #include "parallel/sockets/greeting.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +73,7 @@ TEST(Reception, WhoHasBegunGivesWayLast) {
   EXPECT_THAT(reception.strangers(), HasSubstr("; and 90 more"));
 }
 
-// And looks at nobody meanwhile.
+// While its limit of connections is reached, Reception accepts no more and does not poll either.
 TEST(Reception, ACrowdWaitsOutside) {
   Door door;
   const auto strangers = door.crowd(15);
@@ -91,14 +92,14 @@ TEST(Reception, WhoAwaitsAnAnswerHearsThatThereIsNone) {
   Reception reception(listeners(door), 8);
   reception.await(other.connect(), "1");
   EXPECT_FALSE(reception.next(deadline_in(0.1)));
-  accept_from(other.listener);  // and closed
+  accept_from(other.listener);  // accepts and closes the connection
   const auto visitor = reception.next(deadline_in(5));
   ASSERT_TRUE(visitor);
   EXPECT_EQ(visitor->memo, "1");
   EXPECT_TRUE(visitor->words.empty());
 }
 
-// Restored at its end.
+// Lowers the limit of file descriptors, and restores it on destruction.
 class FewDescriptors {
  public:
   explicit FewDescriptors(int more) {
@@ -131,7 +132,7 @@ TEST(Reception, WithoutAnyDescriptorItSleeps) {
   EXPECT_LT(std::clock() - cpu, CLOCKS_PER_SEC / 5);
 }
 
-// The kernel says whose process is at the other end, whatever that says itself.
+// The kernel tells which user owns the process at the other end, whatever that process claims. Another user's process is a stranger.
 TEST(Reception, AnotherUsersProcessIsAStranger) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   Door door;
@@ -150,8 +151,8 @@ TEST(Reception, AnotherUsersProcessIsAStranger) {
   EXPECT_EQ(status, 0);
 }
 
-// Frames of random words with bits turned, cut off, in pieces, half of them closed: each is words or a stranger's, and a guest among them
-// is heard.
+// Sends frames of random words, with flipped bits, truncated or in pieces, half of them followed by a close. Each must be parsed as words
+// or count as a stranger's, and a genuine guest among them must be heard.
 TEST(Reception, FuzzedBytesAreWordsOrAStrangers) {
   std::mt19937 random(1);
   Door door;

@@ -1,4 +1,5 @@
-// Ranks that meet, as threads of this process: who does not come, comes twice, speaks something else, or belongs to another run.
+// The rendezvous of ranks, which are threads of this process here. A rank may not arrive, arrive twice, speak another protocol, or belong
+// to another run.
 #include "parallel/sockets/meeting.h"
 
 #include <fcntl.h>
@@ -66,7 +67,7 @@ std::vector<SocketOptions> ranks(int size, const std::string& place, double meet
   return all;
 }
 
-// Each writes into its own memory and sees the others'.
+// Checks that all ranks are connected: each writes into its own shared memory and reads what the others wrote.
 void expect_linked(const std::vector<Outcome>& outcomes, int ranks_per_node) {
   const int size = static_cast<int>(outcomes.size());
   for (int r = 0; r < size; ++r) {
@@ -95,7 +96,7 @@ TEST(Meeting, AllAreLinkedWithAll) {
   expect_linked(attend_all(ranks(1, own_name(), kLong_s)), 0);
 }
 
-// The port it names is another program's now, which lets everybody in and says nothing.
+// The port named in an old file now belongs to another program, which accepts every connection and says nothing.
 TEST(Meeting, FileLeftByAnotherRunDoesNotMislead) {
   const test::TemporaryFolder folder;
   const auto file = folder / "meeting";
@@ -152,7 +153,7 @@ TEST(Meeting, UnequalSizesAreNamed) {
   }
 }
 
-// A guest's side of the handshake, as far as it goes: what the host said last, in words.
+// The guest's side of the handshake, step by step, so that a test can stop or lie at any point.
 struct Caller {
   Descriptor socket;
   Secret secret;
@@ -167,7 +168,7 @@ struct Caller {
     std::string why;
     return receive_words(socket, deadline, why, kMostWordsBytes).value_or(Words());
   }
-  // Whether the host proved what it is.
+  // Sends the first greeting. Returns whether the host proved that it knows the token.
   bool greet() {
     send_words(socket, {"hello", "3", nonces[0]}, deadline);
     const Words host = hear();
@@ -183,7 +184,7 @@ struct Caller {
   }
 };
 
-// Rank 1 says what another build would.
+// Rank 1 introduces itself with another build's identity. The error must name both builds.
 TEST(Meeting, UnequalBuildsAreNamed) {
   Words heard;
   std::thread other([&] {
@@ -200,7 +201,8 @@ TEST(Meeting, UnequalBuildsAreNamed) {
   EXPECT_EQ(heard[2], outcome.error);
 }
 
-// Without the token nothing is learnt of the run, however the rest is said; a proof heard once is worth nothing the next time.
+// Without the token a stranger learns nothing about the run, however correct the rest of its messages is. A proof that was overheard is
+// worthless in the next handshake.
 TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
   const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
   const auto all = ranks(2, place, kLong_s);
@@ -229,7 +231,8 @@ TEST(Meeting, AStrangerLearnsNothingAndIsNobody) {
   strangers.join();
 }
 
-// More of them than rank 0 keeps at a time, silent and half way through, and all come before rank 1.
+// A crowd larger than rank 0 keeps connections arrives before rank 1, some silent and some half way through the handshake. The ranks must
+// still meet.
 TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
   const std::string place = "tcp:127.0.0.1:" + std::to_string(free_port());
   const auto all = ranks(2, place, kLong_s);
@@ -246,7 +249,7 @@ TEST(Meeting, CrowdsOfStrangersDoNotKeepTheRanksApart) {
   crowd.join();
 }
 
-// Who plays rank 0 and knows the token still cannot make a guest believe in other ranks than there are.
+// Even a host that knows the token and plays rank 0 cannot make a guest accept a roster with another number of ranks than the run has.
 TEST(Meeting, RostersThatAreNotTheRunsAreRefused) {
   for (const int named : {0, 1, 3, 1000}) {
     int error = 0;
@@ -279,7 +282,8 @@ TEST(Meeting, RostersThatAreNotTheRunsAreRefused) {
   }
 }
 
-// Bytes at random, whole frames of random words, and good words with a bit turned: each is a stranger or a known refusal, never a fault.
+// Sends random bytes, whole frames of random words, and valid words with one bit flipped. Each is handled as a stranger or refused with a
+// known error, and never causes a fault.
 TEST(Meeting, FuzzedGreetingsRostersAndIntroductions) {
   std::mt19937 random(1);
   const Words good =
@@ -373,7 +377,7 @@ TEST(Meeting, StrangersAreNamedWhenSomebodyIsMissing) {
   EXPECT_THAT(outcome.error, HasSubstr("speaks something else"));
 }
 
-// Below those that the system gives to connections, which strangers make in crowds.
+// Returns a free port below the range that the system assigns to outgoing connections, of which the crowds of strangers use many.
 int quiet_port(int number) {
   int error = 0;
   for (int port = 20000 + (getpid() + 16 * number) % 10000, last = port + 1000; port < last; ++port) {
@@ -382,7 +386,7 @@ int quiet_port(int number) {
   throw std::runtime_error("no port is free");
 }
 
-// Where this process listens: rank 0's place, and every rank's own doors.
+// Returns the addresses at which this process listens: rank 0's rendezvous address and every rank's own sockets.
 std::vector<SocketAddress> own_doors(const SocketAddress& localhost) {
   std::vector<SocketAddress> doors;
   std::error_code none;
@@ -397,7 +401,8 @@ std::vector<SocketAddress> own_doors(const SocketAddress& localhost) {
   return doors;
 }
 
-// Silence, noise, half a frame, a frame that is too long, greetings and links without a proof.
+// Behaves like a stranger in one of several ways: silence, noise, half a frame, an oversized frame, or a greeting or link request without a
+// proof.
 void be_strange(const Descriptor& one, std::mt19937& random) {
   const auto soon = [] { return deadline_in(0.1); };
   const std::vector<std::string> noise = {"", "GET / HTTP/1.1\r\n\r\n", "SPILLWAY\x40", "SPILLWAY\xff\xff\xff\xff"};
@@ -407,10 +412,10 @@ void be_strange(const Descriptor& one, std::mt19937& random) {
   if (kind > noise.size()) send_words(one, {"link", std::to_string(random() % 5), std::string(64, '0')}, soon());
 }
 
-// Comes to every door there is until it is over.
+// Connects to every listening socket of this process, again and again, until `over` is set.
 void crowd(std::atomic<int>& strangers, const std::atomic<bool>& over) {
   std::mt19937 random(1);
-  std::deque<Descriptor> held;  // a few stay, and say nothing more
+  std::deque<Descriptor> held;  // a few stay connected and send nothing more
   const SocketAddress localhost = SocketAddress::resolve("127.0.0.1", 1).front();
   while (!over) {
     bool look = false;
@@ -431,8 +436,8 @@ void crowd(std::atomic<int>& strangers, const std::atomic<bool>& over) {
   }
 }
 
-// Strangers at every door of ranks that meet through TCP, again and again; the last rank comes when 500 of them have. Each meeting is
-// whole.
+// Strangers crowd every listening socket while ranks meet through TCP, again and again. The last rank arrives only after 500 strangers
+// have. Each rendezvous must succeed.
 TEST(SoakMeeting, TenThousandStrangersAtEveryDoor) {
   constexpr int kMeetings = 20, kStrangers = 500;
   std::atomic<int> strangers = 0;
@@ -462,7 +467,7 @@ TEST(Meeting, PortInUseIsNamed) {
   const Outcome outcome = attend(ranks(2, place, kLong_s)[0]);
   EXPECT_EQ(outcome.code, ErrorCode::usage);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 to open " + place + ", got \"Address already in use\""));
-  // The others find somebody who says nothing.
+  // Other ranks reach the program that holds the port; it says nothing.
   auto guest = ranks(2, place, kShort_s)[1];
   guest.first_answer_s = 0.1;
   const Outcome other = attend(guest);

@@ -1,4 +1,4 @@
-// One link between two ends of this process: what is dropped in the middle, what is no frame, who goes.
+// A SocketLink between two ends in this process: transfers dropped in the middle, invalid frames, and an end that closes.
 #include "parallel/sockets/socket_link.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ using Bytes = std::vector<std::byte>;
 
 constexpr auto kMessage = Wire::Channel::message;
 constexpr auto kCollective = Wire::Channel::collective;
-constexpr size_t kLarge = 24 << 20;  // more than a socket and several turns take
+constexpr size_t kLarge = 24 << 20;  // more than a socket buffer holds and than several turns transfer
 
 Bytes pattern(size_t count, int seed) {
   Bytes bytes(count);
@@ -26,7 +26,7 @@ Bytes pattern(size_t count, int seed) {
 
 struct Pair {
   std::unique_ptr<SocketLink> a, b;
-  int raw = -1;  // b's descriptor, where b is not a link
+  int raw = -1;  // the descriptor of b's end, also if b is not a SocketLink
   explicit Pair(bool linked = true) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) throw std::runtime_error("socketpair");
@@ -66,7 +66,8 @@ TEST(SocketLink, LettersOvertakeDataAndEveryByteArrives) {
   EXPECT_EQ(in, out);
 }
 
-// The letter's last bytes are those with which the turn's share is spent: nothing more comes that would wake the reader.
+// The message's last bytes use up the turn's share. Nothing more arrives that would wake the reader, so the message must be delivered at
+// once.
 TEST(SocketLink, WhatEndsWithATurnsShareIsThereAtOnce) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
@@ -86,8 +87,8 @@ TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
   for (int k = 0; k < 10; ++k) pair.turn();
   EXPECT_FALSE(pair.a->is_done(1));
   Bytes other(1000), in(1000);
-  pair.b->receive(1, kMessage, other, 5);  // another channel
-  pair.b->receive(2, kCollective, in, 6);  // another tag
+  pair.b->receive(1, kMessage, other, 5);  // differs in the channel
+  pair.b->receive(2, kCollective, in, 6);  // differs in the tag
   for (int k = 0; k < 10; ++k) pair.turn();
   EXPECT_FALSE(pair.a->is_done(1));
   pair.b->receive(3, kCollective, in, 5);
@@ -95,7 +96,7 @@ TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
   EXPECT_EQ(in, out);
 }
 
-// The buffer is freed at once, and what follows is whole.
+// A receive is dropped while it is being filled. Its buffer may be freed at once, and the next message still arrives intact.
 TEST(SocketLink, ReceiveDroppedWhileItIsFilled) {
   Pair pair;
   const Bytes out = pattern(kLarge, 1), next = pattern(70'001, 2);
@@ -111,7 +112,7 @@ TEST(SocketLink, ReceiveDroppedWhileItIsFilled) {
   in.reset();
   ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(2); }));
   EXPECT_EQ(after, next);
-  EXPECT_TRUE(pair.turn_until([&] { return pair.a->is_done(1); }));  // its bytes are gone from here
+  EXPECT_TRUE(pair.turn_until([&] { return pair.a->is_done(1); }));  // the sender has handed over all its bytes
 }
 
 TEST(SocketLink, SendDroppedInTheMiddleOfAFrame) {
@@ -125,7 +126,7 @@ TEST(SocketLink, SendDroppedInTheMiddleOfAFrame) {
   pair.b->receive(2, kMessage, after, 5);
   pair.b->write();
   pair.a->read();
-  pair.a->write();  // until the socket is full, in the middle of a stretch
+  pair.a->write();  // until the socket is full, in the middle of a frame
   ASSERT_TRUE(pair.a->has_to_write());
   pair.a->drop(1);
   out.reset();
@@ -133,7 +134,7 @@ TEST(SocketLink, SendDroppedInTheMiddleOfAFrame) {
   ASSERT_TRUE(pair.turn_until([&] { return pair.b->is_done(2) && !pair.b->letters().empty(); }));
   EXPECT_EQ(after, next);
   EXPECT_EQ(pair.b->letters().front(), letter);
-  EXPECT_FALSE(pair.b->is_done(1));  // it never comes to its end
+  EXPECT_FALSE(pair.b->is_done(1));  // the receive of the dropped message never completes
 }
 
 TEST(SocketLink, SendDroppedBeforeItsReceiveKeepsItsPlace) {
@@ -157,7 +158,7 @@ TEST(SocketLink, EverythingSaidIsReadBeforeTheEnd) {
   pair.a->write();
   pair.a.reset();
   Bytes out(kLarge);
-  pair.b->post(out);  // into a closed socket: no signal
+  pair.b->post(out);  // writing to a closed socket must raise no signal
   ASSERT_TRUE(pair.turn_until([&] { return pair.b->end().has_value(); }));
   ASSERT_EQ(pair.b->letters().size(), 1u);
   EXPECT_EQ(pair.b->letters().front(), letter);
@@ -202,7 +203,7 @@ TEST(SocketLink, MoreBytesThanAskedForEndIt) {
   EXPECT_THAT(*pair.a->end(), HasSubstr("no more bytes"));
 }
 
-// Half a letter, and nothing more: no letter, and the end.
+// Half of a letter followed by a close delivers no letter and ends the link.
 TEST(SocketLink, HalfALetterIsNone) {
   Pair pair(false);
   const Bytes letter = pattern(1000, 1);
@@ -218,7 +219,8 @@ TEST(SocketLink, HalfALetterIsNone) {
   EXPECT_TRUE(pair.a->letters().empty());
 }
 
-// Headers at random, their checks right, and some bytes: frames or the end, and nothing outside of the buffers (which ASan watches).
+// Frame headers are random but have valid checks. Each is accepted as a frame or ends the link, and nothing outside the buffers is accessed
+// (which ASan checks).
 TEST(SocketLink, FuzzedFramesWithGoodChecks) {
   std::mt19937_64 random(1);
   int ended = 0, letters = 0;

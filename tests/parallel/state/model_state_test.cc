@@ -1,4 +1,4 @@
-// What becomes of a committed state: of one that a drive does not give out any more, and of one that is not wanted.
+// What becomes of a committed state that the drive no longer returns intact, or that is no longer wanted.
 #include "parallel/state/model_state.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using parallel::ModelState;
 using parallel::Tier;
 
-// All of a small model on nvme, without a rank that trains it.
+// The training state of a small model, all of it on nvme, without a rank that trains it.
 class StateOnDisk : public testing::Test {
  protected:
   StateOnDisk() : model_(models::build(options().model, DType::f32)), plan_(make_plan(plan_request(model_, options()))) {
@@ -54,7 +54,7 @@ class StateOnDisk : public testing::Test {
   parallel::Resources resources_;
 };
 
-// A drive that is pulled in the middle of it: what did not come is not known to be spoilt.
+// The drive fails while a tile is read again whose first read was damaged. The data is then not known to be damaged, so the commit is kept.
 TEST_F(StateOnDisk, ACommitThatCannotBeReadAgainStays) {
   FaultySystem& disk = engine_.system();
   {

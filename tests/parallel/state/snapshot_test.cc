@@ -1,5 +1,6 @@
-// A snapshot's bytes are those of a blocking scan at the same step, whatever the steps do meanwhile, wherever weights and state lie, and
-// whether the save is quick, slow, or held back until the steps have gone over all of it. Training keeps its bits, and reads no byte more.
+// A snapshot saves the same bytes as a blocking scan at the same step. This holds whatever the steps do meanwhile, wherever weights and
+// state reside, and whether the save is quick, slow, or held back until the steps have overwritten everything. Training keeps its bits and
+// reads no more bytes.
 #include "parallel/state/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ struct Corner {
 constexpr Corner kCorners[] = {{Tier::device, Tier::device, Tier::device}, {Tier::host, Tier::host, Tier::host},
                                {Tier::device, Tier::device, Tier::nvme},   {Tier::nvme, Tier::host, Tier::host},
                                {Tier::host, Tier::device, Tier::device},   {Tier::nvme, Tier::nvme, Tier::nvme}};
-// Split: half of the Steps inside the backward, half inside the next forward.
+// When the optimizer steps. "split" does half of the Steps inside the backward and half inside the next forward.
 struct Where {
   const char* name;
   OptimizerOverlap overlap;
@@ -51,7 +52,8 @@ RunOptions base(const Corner& corner, const Where& where) {
   return o;
 }
 
-// Step 1 is skipped (position 200 is infinite, and it alone looks there), step 2 clipped, which under speculation is a redo.
+// Returns a run in which step 1 is skipped (row 200 of the position embedding is infinite, and only this step reads it) and step 2 is
+// clipped, which under speculation is a redo.
 RunOptions eventful(const Corner& corner, const Where& where, i64 micro_batches) {
   RunOptions o = base(corner, where);
   o.steps = 5;
@@ -72,7 +74,7 @@ RunOptions eventful(const Corner& corner, const Where& where, i64 micro_batches)
   return o;
 }
 
-// Under a sanitizer fewer of the cells that differ in numbers alone: the same paths, ten times slower.
+// Sanitizers are ten times slower, so they run fewer of the cells that differ only in numbers; the code paths are the same.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr i64 kMicroBatches[] = {1};
 constexpr Pace kPaces[] = {Pace::held_back, Pace::impatient};
@@ -113,7 +115,7 @@ const auto kCells = cells_of(range(0, 6), range(0, 4));
 INSTANTIATE_TEST_SUITE_P(Cells, Snapshots, testing::ValuesIn(kCells.diagonal), cell_name);
 INSTANTIATE_TEST_SUITE_P(SoakCells, Snapshots, testing::ValuesIn(kCells.rest), cell_name);
 
-// Biases and the tied embedding: no Step passes them.
+// Biases and the tied embedding are frozen. No Step reads or writes them, but snapshots contain them.
 TEST(SnapshotMore, HoldsFrozenWeights) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : {kNone, kForward}) {
@@ -132,7 +134,7 @@ TEST(SnapshotMore, HoldsFrozenWeights) {
   }
 }
 
-// A Step reads no bf16 weights from nvme that have a whole master; a save has them nevertheless.
+// A Step does not read bf16 weights from nvme if they have a full master. A save contains them nevertheless.
 TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   for (const Corner& corner : {Corner{Tier::nvme, Tier::host, Tier::host}, Corner{Tier::nvme, Tier::nvme, Tier::nvme}}) {
     for (const Where& where : kWheres) {
@@ -152,7 +154,8 @@ TEST(Snapshot, HoldsWeightsThatNoStepReads) {
   }
 }
 
-// The weights that rest are those of their masters, on every tier: comparisons of trainings look at masters alone.
+// The stored bf16 weights are those of their masters, in every tier. Comparisons of training runs look at masters only, so this needs a
+// test of its own.
 TEST(Snapshot, WeightsAtRestAreThoseOfTheirMasters) {
   for (const Corner& corner : kCorners) {
     for (const Where& where : kWheres) {
@@ -186,7 +189,7 @@ TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
       o.steps = 4;
       RunResult got;
       const auto all = train_with_saves(o, {1, 3}, Pace::quick, got);
-      // Before the end, where the second may be drained.
+      // These are read before the end, at which the second save may be drained.
       for (size_t t = 0; t < offload::kTiers; ++t) {
         EXPECT_EQ(got.moved.read[t], got.planned.read[t]) << "tier " << t;
         EXPECT_EQ(got.moved.written[t], got.planned.written[t]) << "tier " << t;
@@ -196,7 +199,7 @@ TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
   }
 }
 
-// What a save reads from nvme itself is not counted as the steps'.
+// Bytes that a save itself reads from nvme are not counted as the steps' reads.
 TEST(Snapshot, CountsItsOwnReadsApart) {
   for (const Pace pace : {Pace::quick, Pace::impatient}) {
     for (const bool frozen : {false, true}) {
@@ -214,7 +217,7 @@ TEST(Snapshot, CountsItsOwnReadsApart) {
   }
 }
 
-// The planted fault: a snapshot that the Stepper does not know of saves what the steps have made of it meanwhile.
+// The planted fault: a snapshot that the Stepper does not know of saves what later steps have made of the state.
 TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   for (const Corner& corner : {kCorners[0], kCorners[1], kCorners[5]}) {
     RunOptions o = base(corner, kNone);
@@ -249,7 +252,7 @@ TEST(Snapshot, WithoutTheStepperSavesOtherBytes) {
   }
 }
 
-// A save that fails takes no more tiles, and training does not notice.
+// A save that fails takes no more tiles and does not disturb training.
 TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
   for (const Corner& corner : kCorners) {
     RunOptions o = base(corner, kNone);
@@ -274,7 +277,7 @@ TEST(Snapshot, AnErrorInTheSaveIsItsOutcome) {
   }
 }
 
-// Ended while it waits for tiles that no Step has handed over yet: the save is told so.
+// A snapshot is ended while its save waits for tiles that no Step has handed over yet. The save gets an error.
 TEST(Snapshot, GivenUpItEnds) {
   RunOptions o = base(kCorners[5], kNone);
   o.steps = 1;

@@ -1,4 +1,4 @@
-// The bytes of a state as a blocking scan and as snapshots have them, for tests that compare the two.
+// The bytes of a training state as read by a blocking scan and as saved by snapshots, for tests that compare the two.
 #pragma once
 #include <future>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace spillway::test {
 
-/// The bytes of a generation by group, and how often each tile came.
+/// The bytes of one generation by group and tile, and how many tiles were delivered in all.
 struct StateBytes {
   struct Group {
     std::map<i64, std::vector<std::byte>> weights, state;  // by tile
@@ -21,26 +21,26 @@ struct StateBytes {
 };
 bool same(const StateBytes& a, const StateBytes& b);
 
-/// The state at rest now.
+/// Returns the state as it is stored now.
 StateBytes scanned(parallel::Rank& rank);
 
-/// held_back: asks for no tile before the next save is due, so that Steps must copy all they go over; there is room for that.
-/// impatient: slow, and Steps leave behind what they can.
+/// How fast a save takes its tiles. held_back: it takes no tile before the next save is due, so that Steps must copy every tile they
+/// overwrite; there is room for that. impatient: it is slow, and Steps do not wait for it but leave tiles behind.
 enum class Pace { quick, slow, held_back, impatient };
 
-/// Of the checkpoint queue.
+/// Sets the number of buffers of the checkpoint queue.
 void use_buffers(RunOptions& o, i64 buffers);
 
 struct Saved {
   StateBytes bytes;
-  i64 begun = 0;  // after so many steps
+  i64 begun = 0;  // number of steps done when the save began
   std::promise<void> gate;
 };
 
-/// Trains with a save begun after each of `saves` steps, and gives back what they saved.
+/// Trains, begins a save after each of the steps in `saves`, and returns what was saved.
 std::vector<std::unique_ptr<Saved>> train_with_saves(RunOptions o, const std::vector<i64>& saves, Pace pace, RunResult& result);
 
-/// The same with blocking scans, by steps.
+/// Does the same with blocking scans. Returns the states by step.
 std::map<i64, StateBytes> train_with_scans(RunOptions o, const std::vector<i64>& saves, RunResult& result);
 
 }  // namespace spillway::test
