@@ -1,5 +1,5 @@
-// A store's I/O over several generations is recorded; from what a crash at any instant may leave it must find a complete generation, no
-// older than the last one it had reported committed.
+// Crash safety of a store. Its I/O over several generations is recorded. From any disk image that a crash at any instant may leave, the
+// store must find a complete generation, no older than the last one that it had reported committed.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ constexpr auto& kCommitted = test::kCommittedGenerations;
 
 class Crash : public test::CrashTest {
  protected:
-  // What is wrong with the recovery from `image`; empty when nothing is.
+  // Returns what is wrong with the recovery from `image`; empty if nothing is.
   std::string objection(const Image& image, const IoLog& log, size_t entries, const StoreDescription& description) const {
     i64 asked = 0, reported = 0;
     for (size_t i = 0; i < entries; ++i) {
@@ -43,7 +43,7 @@ class Crash : public test::CrashTest {
     return "found " + found->record + " after the report of " + std::to_string(reported);
   }
 
-  // Images, those that do not recover, and of these the ones that claim to; what the first was.
+  // Number of images, number of those that do not recover (bad), number of these that claim to (wrong), and what the first bad one was.
   struct Verdict {
     i64 images = 0, bad = 0, wrong = 0;
     std::string first;
@@ -86,7 +86,7 @@ TEST_P(Crash, SomeInstantsRecover) {
     EXPECT_GE(verdict.images, 500);
     if (disaster == Disaster::process_death || GetParam() == Durability::step) {
       EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
-    } else {  // all is lost, and nothing pretends otherwise
+    } else {  // everything is lost, and nothing pretends otherwise
       EXPECT_GT(verdict.bad, 0);
       EXPECT_EQ(verdict.wrong, 0);
     }
@@ -115,7 +115,8 @@ INSTANTIATE_TEST_SUITE_P(All, DurableCrashRelease, testing::Values(Durability::s
 
 TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_recover(Disaster::power_loss); }
 
-// A process that goes on from the last commit of the one before, generation after generation, and tells of each commit through a pipe.
+// The life of a process: it continues from the previous process's last commit, generation after generation, and reports each commit through
+// a pipe.
 [[noreturn]] void live(const StoreDescription& description, int told) {
   try {
     const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
@@ -131,7 +132,7 @@ TEST_P(DurableCrashRelease, EveryPowerLossRecovers) { expect_ten_thousand_to_rec
   }
 }
 
-// Of a life of `ms` after its first commit: the last generation it told of.
+// Kills a process `ms` milliseconds after its first commit. Returns the last generation that it reported.
 u64 kill_after(int ms, const StoreDescription& description) {
   int told[2];
   if (::pipe(told) != 0) throw std::runtime_error("pipe");
@@ -155,7 +156,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
     u64 before = 0;
     for (int life = 0; life < 10; ++life) {
       const u64 told = kill_after(life * 3, description);
-      ASSERT_GT(told, before);  // it lived on from there
+      ASSERT_GT(told, before);  // the process got further than the one before it
       const ChosenEngine chosen = make_io_engine(IoEngineKind::automatic, 16);
       SmallStore store(*chosen.engine, description);
       ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();
@@ -166,7 +167,7 @@ TEST(KillRelease, EveryRestartGoesOnFromTheLastReportedGeneration) {
   }
 }
 
-// Stores that would be wrong, made by changing the log of the right one: the images must tell.
+// Faulty stores, made by changing the log of a correct one. The crash images must reveal the fault.
 class FaultyStore : public Crash {};
 INSTANTIATE_TEST_SUITE_P(All, FaultyStore, testing::Values(Durability::step), [](const auto&) { return "step"; });
 
@@ -178,7 +179,7 @@ bool writes_superblock(const IoLog& log, const IoLog::Entry& entry) {
 
 TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
   IoLog log = record(1);
-  size_t report = 0;  // behind the last report or the superblock moved there
+  size_t report = 0;  // index behind the last report or behind the superblock moved there
   for (size_t i = 0; i < log.entries.size(); ++i) {
     if (log.entries[i].kind == IoLog::Kind::mark && log.entries[i].mark % 2 == 0) report = i + 1;
     if (!writes_superblock(log, log.entries[i])) continue;
@@ -190,7 +191,7 @@ TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
 }
 
 TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
-  for (const int kept : {0, 1}) {  // none is left; of the flushes at a commit only the last is
+  for (const int kept : {0, 1}) {  // none is kept, or only the last flush of each commit
     IoLog log = record(1);
     std::vector<IoLog::Entry> entries;
     for (size_t i = 0; i < log.entries.size(); ++i) {
@@ -206,7 +207,7 @@ TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
 TEST_P(FaultyStore, DataInTheSlotInUseIsCaught) {
   IoLog log = record(1);
   const i64 tables = table_offset(describe().persistent_tiles, 0), bytes = table_bytes(describe().persistent_tiles);
-  for (IoLog::Write& write : log.writes) {  // one table for both slots
+  for (IoLog::Write& write : log.writes) {  // both slots use one table
     if (write.offset == tables + bytes && write.bytes.size() == static_cast<size_t>(bytes)) write.offset = tables;
   }
   EXPECT_GT(judge(log, Disaster::process_death, 2).bad, 0);

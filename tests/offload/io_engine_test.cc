@@ -39,7 +39,8 @@ class Engines : public testing::TestWithParam<IoEngineKind> {
 INSTANTIATE_TEST_SUITE_P(All, Engines, testing::Values(IoEngineKind::io_uring, IoEngineKind::pread),
                          [](const auto& test) { return test.param == IoEngineKind::pread ? "pread" : "io_uring"; });
 
-// Each thread owns the tiles whose number is its own modulo the thread count, and checks them against its own copy.
+// Writes and reads random tiles and checks what it reads. Each thread owns the tiles whose number modulo the thread count is its own, and
+// remembers what it wrote.
 void read_and_write_at_random(IoEngine& engine, const ScratchFile& file, i64 tile_bytes, i64 tiles, int thread, int threads) {
   std::mt19937 random(static_cast<u32>(thread));
   std::vector<u64> seed_of(static_cast<size_t>(tiles), 0);
@@ -86,7 +87,7 @@ TEST_P(Engines, ManyRequestsInFlightFromOneThread) {
 }
 
 TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
-  const auto engine = make(2);  // fewer slots than pieces: the rest waits inside
+  const auto engine = make(2);  // fewer slots than pieces: the rest waits inside the engine
   const i64 bytes = 9 * kMiB + 4096;
   const ScratchFile file = this->file(bytes);
   Buffer out(bytes), in(bytes);
@@ -97,7 +98,7 @@ TEST_P(Engines, LargeRequestsAreCutIntoPieces) {
   EXPECT_TRUE(same(in.span(), out.span()));
 }
 
-// The kernel itself moves less than was asked for.
+// The kernel itself transfers fewer bytes than requested.
 TEST_P(Engines, TrueShortCountsAreResumed) {
   const auto engine = make();
   const i64 bytes = 2 * kMiB + 8192;
@@ -111,8 +112,8 @@ TEST_P(Engines, TrueShortCountsAreResumed) {
   EXPECT_TRUE(same(in.span(), out.span()));
 }
 
-// A count that is no multiple of the alignment: direct I/O must go back to the start of that block. What the kernel read beyond the count
-// is spoilt, so an engine that believes it got more than it was told fails here.
+// The kernel reports a count that is not a multiple of the alignment, so direct I/O must repeat that block from its start. What the kernel
+// read beyond the count is damaged, so an engine that believes it got more than it was told fails here.
 TEST_P(Engines, MisalignedShortCountsAreResumed) {
   const auto engine = make();
   const ScratchFile file = this->file(kMiB);
@@ -163,7 +164,7 @@ TEST_P(Engines, ErrorsNameFileOffsetErrnoAndCure) {
   EXPECT_EQ(io.code, ErrorCode::io);
   for (const char* part : {"read of", "Input/output error", "errno 5", "dmesg", "--nvme"}) EXPECT_TRUE(io.says(part)) << io.text;
   EXPECT_TRUE(io.says(file.path().string())) << io.text;
-  EXPECT_TRUE(io.says("at offset 2097152 ")) << io.text;  // queue depth 1: pieces end in order
+  EXPECT_TRUE(io.says("at offset 2097152 ")) << io.text;  // with a queue depth of 1, pieces end in order
   system_.transfers = 0;
   system_.fail_at = 0;
   system_.error_number = ENOSPC;
@@ -173,7 +174,7 @@ TEST_P(Engines, ErrorsNameFileOffsetErrnoAndCure) {
     EXPECT_TRUE(full.says(part)) << full.text;
 }
 
-// A kernel that answers nothing until it is let, and notes the order of what it was asked.
+// A kernel that completes nothing until it is opened, and records the order of the requests.
 class GatedSystem : public SystemCalls {
  public:
   i64 bytes_to_request(const Transfer& transfer) override {
@@ -213,7 +214,7 @@ TEST_P(Engines, AFullQueueBlocksNobodyAndUrgentPiecesGoFirst) {
     events.push_back(engine->submit({&file, false, begin, bytes, buffer.data() + begin, priority}));
   };
   read(0, kMiB, Priority::normal);
-  while (!system.was_asked()) std::this_thread::yield();  // now the only place is taken
+  while (!system.was_asked()) std::this_thread::yield();  // the only slot of the queue is taken now
   read(kMiB, 2 * kMiB, Priority::normal);
   read(3 * kMiB, kMiB, Priority::normal);
   read(4 * kMiB, 2 * kMiB, Priority::urgent);
@@ -234,7 +235,7 @@ TEST_P(Engines, AFailedFlushIsAnErrorAndNotTriedAgain) {
   EXPECT_EQ(error.code, ErrorCode::io);
   for (const std::string& part : {std::string("fdatasync of " + file.path().string()), std::string("errno 5"), std::string("dmesg")})
     EXPECT_TRUE(error.says(part)) << error.text;
-  EXPECT_EQ(system_.flushes, 2);  // a second try would succeed without the bytes being there
+  EXPECT_EQ(system_.flushes, 2);  // no second try, which would succeed although the bytes were not written
 }
 
 TEST_P(Engines, TheEventWaitsForTheWholeRequestEvenAfterAnError) {
@@ -306,7 +307,7 @@ TEST_P(Engines, OffsetsBeyond4GiB) {
   const ScratchFile file = ScratchFile::open(path, true);
   ASSERT_EQ(file.bytes(), 9 * kGiB);
   Buffer low(4096, 1), high(4096, 2), in(4096);
-  const i64 far = 8 * kGiB + 4096;  // the same place as `low` to whoever keeps 32 bits
+  const i64 far = 8 * kGiB + 4096;  // equals the offset of `low` if only 32 bits are kept
   engine->submit({&file, true, 4096, 4096, low.data()}).wait();
   engine->submit({&file, true, far, 4096, high.data()}).wait();
   engine->submit({&file, false, 4096, 4096, in.data()}).wait();
@@ -324,7 +325,7 @@ TEST_P(Engines, BrokenPromisesAreBugs) {
   EXPECT_EQ(code({&file, false, -4096, 4096, buffer.data()}), ErrorCode::bug);
   EXPECT_EQ(code({&file, false, 0, 4096, nullptr}), ErrorCode::bug);
   EXPECT_EQ(code({nullptr, false, 0, 4096, buffer.data()}), ErrorCode::bug);
-  engine->submit({&file, false, 64 * kKiB, 0, nullptr}).wait();  // nothing to do is done
+  engine->submit({&file, false, 64 * kKiB, 0, nullptr}).wait();  // an empty transfer succeeds
   if (!file.direct()) GTEST_SKIP() << "no O_DIRECT on " << file.path();
   EXPECT_EQ(code({&file, false, 512, 4096, buffer.data()}), ErrorCode::bug);
   EXPECT_EQ(code({&file, false, 0, 512, buffer.data()}), ErrorCode::bug);
@@ -341,7 +342,7 @@ TEST_P(Engines, TheDestructorWaits) {
   EXPECT_TRUE(event.ready());
 }
 
-// Sixteen pieces at once on the first drive, as many more when there is a second; never more than the queue is deep.
+// The pread engine runs 16 pieces at a time on one drive and 32 on two drives, but never more than the queue depth.
 TEST(PreadThreads, AreAsManyAsDrivesNeed) {
   const test::MountedFolder other("tmpfs", "size=4m");
   if (!other.mounted()) GTEST_SKIP() << other.why();
@@ -376,7 +377,7 @@ TEST(EngineChoice, PreadStandsInForARefusedUringAndSaysWhy) {
     EXPECT_EQ(chosen.engine->name(), "pread");
     EXPECT_NE(chosen.why.find("io_uring refused"), std::string::npos) << chosen.why;
     EXPECT_NE(chosen.why.find(cause), std::string::npos) << chosen.why;
-    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // the loss
+    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // mentions the cost
     const auto error = error_of([&] { make_io_engine(IoEngineKind::io_uring, 8, system); });
     EXPECT_EQ(error.code, ErrorCode::io);
     EXPECT_TRUE(error.says(cause) && error.says("--io-engine pread")) << error.text;

@@ -37,7 +37,7 @@ TEST_F(Store, GenerationsComeBackAfterTheProcessDied) {
   EXPECT_EQ(store.store.last_commit()->generation, 8u);
   EXPECT_EQ(store.store.last_commit()->record, "record 8");
   EXPECT_EQ(store.objection(8, 5), "");
-  store.write_generation(9, false);  // and it goes on
+  store.write_generation(9, false);  // the store continues
   EXPECT_EQ(store.objection(8, 5), "");
   store.store.commit(9, "record 9");
   EXPECT_EQ(store.store.last_commit()->generation, 9u);
@@ -61,7 +61,7 @@ TEST_F(Store, ABitFlipIsCaughtNamingFileTileAndGeneration) {
   SmallStore store(engine_, describe());
   store.write_generation(4, true);
   const i64 data = data_offset(describe().persistent_tiles, 0);
-  flip_bit(file(0), data + 8192 + 100);  // generation 4 lies in slot 0, tile 1 begins with the third page
+  flip_bit(file(0), data + 8192 + 100);  // generation 4 is in slot 0; tile 1 begins with the third page
   Buffer in(5 * 8192);
   store.blobs[0]->read({0, 5}, 4, in.span()).wait();
   store.blobs[0]->verify({0, 1}, 4, in.span(0, 8192));
@@ -74,8 +74,7 @@ TEST_F(Store, ABitFlipIsCaughtNamingFileTileAndGeneration) {
   }
 }
 
-// A bit flips in each page of either file in turn.
-
+// One bit is flipped in each page of either file in turn, and exactly the pages of the committed generation must be reported.
 TEST_F(Store, EveryPageOfACommittedGenerationIsGuarded) {
   run(0, 2, describe());
   int found = 0;
@@ -89,12 +88,10 @@ TEST_F(Store, EveryPageOfACommittedGenerationIsGuarded) {
       flip_bit(file(stripe), page + 77);
     }
   }
-  EXPECT_EQ(found, 5 * 2 + 3 * 4 + 2 * 1);  // pages of one generation; the other slot and the gradients are nobody's business
+  EXPECT_EQ(found, 5 * 2 + 3 * 4 + 2 * 1);  // pages of one generation; the other slot and the gradients are not guarded
   SmallStore store(engine_, describe());
   EXPECT_EQ(store.objection(1, 0), "");
 }
-
-// Bytes of the store's own pages are changed at random, mostly under a checksum that fits: whatever they say, it opens or says why not.
 
 TEST_F(Store, WithoutItNothingIsFlushedButBySync) {
   SmallStore store(engine_, describe());
@@ -114,13 +111,13 @@ TEST_F(Store, AnInvalidatedOneHoldsNothing) {
     }
     store.store.invalidate();
     EXPECT_FALSE(store.store.last_commit());
-    store.write_generation(57, true);  // from a checkpoint
+    store.write_generation(57, true);  // written from a checkpoint
   }
   EXPECT_TRUE(says(why_new(describe()), "holds no commit"));
   SmallStore store(engine_, describe());
   engine_.system().fail_at = 0;
   engine_.system().failures = 100;
-  store.store.invalidate();  // a drive that fails is no reason to fall over
+  store.store.invalidate();  // a failing drive makes invalidate() throw nothing
 }
 
 TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {
@@ -141,9 +138,10 @@ TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {
   store.store.commit(0, std::string(kMaxRecordBytes, 'x'));
   EXPECT_EQ(store.store.last_commit()->record.size(), 3072u);
   EXPECT_EQ(code([&] { store.store.commit(2, ""); }), ErrorCode::bug);
-  EXPECT_EQ(code([&] { weights.stamp({0, 1}, 2, bytes.span()); }), ErrorCode::bug);                 // over generation 0
-  EXPECT_EQ(code([&] { store.blobs[2]->stamp({0, 1}, 1, bytes.span(0, 4096)); }), ErrorCode::bug);  // frozen
-  store.blobs[3]->stamp({0, 1}, 2, bytes.span());                                                   // gradients come and go
+  EXPECT_EQ(code([&] { weights.stamp({0, 1}, 2, bytes.span()); }), ErrorCode::bug);                 // would overwrite generation 0
+  EXPECT_EQ(code([&] { store.blobs[2]->stamp({0, 1}, 1, bytes.span(0, 4096)); }), ErrorCode::bug);  // frozen weights have one generation
+  store.blobs[3]->stamp({0, 1}, 2, bytes.span());                                                   // gradients may be overwritten at any
+                                                                                                    // time
   EXPECT_EQ(store.objection(0, 0), "");
 }
 
@@ -162,7 +160,7 @@ TEST_F(Store, BlobsBeyondTheDescriptionAreBugs) {
   EXPECT_EQ(code(store, 1, 4096, 2, false), ErrorCode::bug);
   EXPECT_EQ(code(store, 1, 4096, 3, true), ErrorCode::bug);
   EXPECT_EQ(code(store, description.persistent_tiles + 1, 4096, 1, true), ErrorCode::bug);
-  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // before what persists
+  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // this range belongs to what persists
 }
 
 TEST_F(Store, SenselessDescriptionsAreRefused) {
@@ -189,7 +187,7 @@ TEST_F(Store, BytesAreCountedOnceAndAnErrorOfOneStripeIsTheBlobs) {
   engine_.system().fail_at = 1;
   const Event event = store.blobs[1]->read({0, 3}, 0, in.span());
   EXPECT_EQ(error_of([&] { event.wait(); }).code, ErrorCode::io);
-  EXPECT_GT(engine_.system().transfers, 2);  // all of them are over
+  EXPECT_GT(engine_.system().transfers, 2);  // all transfers have ended
   EXPECT_EQ(engine_.system().at_work, 0);
 }
 

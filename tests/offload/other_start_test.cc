@@ -1,5 +1,5 @@
-// Starts that do not fit, or are not to go on, between a crash and the start that fits; and death at any system call of theirs. What the
-// crash had left that start must find all the same.
+// Starts that do not fit a store, or are to begin anew, between a crash and a start that fits, and the death of such starts at any system
+// call. The start that fits must still find what the crash had left.
 #include <fmt/format.h>
 
 #include <functional>
@@ -17,12 +17,12 @@ using test::IoLog;
 using test::kFirstGeneration;
 using test::SmallStore;
 
-constexpr u64 kOthers = 40;  // generation of another run
+constexpr u64 kOthers = 40;  // generation that the other run commits
 
 struct Way {
   const char* name;
   std::function<void(StoreDescription&)> change;
-  bool commits = true;  // else the right start goes on from what this one has made
+  bool commits = true;  // false: commits nothing, since otherwise the right start would continue from its commit
 };
 const Way kWays[] = {
     {"another layout", [](StoreDescription& d) { d.layout_hash = 8; }},
@@ -43,7 +43,7 @@ class OtherStart : public test::CrashTest {
     store.write_generation(kOthers, true);
     store.store.commit(kOthers, "of another");
   }
-  // What a start goes on from, and whether it is as it was written.
+  // Returns which commit a start continues from, and whether its data is as it was written.
   std::string found(const StoreDescription& description, u64 first_generation = kFirstGeneration) {
     SmallStore store(engine_, description);
     const std::optional<Commit>& last = store.store.last_commit();
@@ -51,7 +51,8 @@ class OtherStart : public test::CrashTest {
                 : "nothing";
   }
 
-  // 1 when there is a commit in it.
+  // Expects every kind of other start to leave what the right start finds unchanged. Returns 1 if the image contains a commit, and 0
+  // otherwise.
   i64 expect_the_same(const Image& image, const StoreDescription& right, bool commits) {
     const auto put_back = [&] {
       clear();
@@ -98,7 +99,7 @@ TEST_P(SoakOtherStart, EveryCrashImageIsAsItWas) {
   for (const u32 seed : {2, 3}) expect_nothing_lost(seed, 4, 1);
 }
 
-// A start that is killed before its n-th system call that changes something, for every n.
+// Kills a start before its n-th modifying system call, for every n.
 class KilledStartRelease : public OtherStart {
  protected:
   void SetUp() override {
@@ -116,7 +117,7 @@ class KilledStartRelease : public OtherStart {
       store.store.commit(g, "right");
     }
   }
-  // In a process that makes its own engine: threads do not survive the fork.
+  // Runs the start in a process that makes its own I/O engine, since threads do not survive a fork.
   test::End killed_start(int n, const StoreDescription& description) {
     return test::end_of(n, [&] {
       test::FaultyEngine engine;
@@ -124,7 +125,7 @@ class KilledStartRelease : public OtherStart {
       NvmeStore::open_or_create(engine, traffic, description);
     });
   }
-  // Each death of `start` in what `prepare` leaves, followed by `then`; how many there were.
+  // Kills `start` at each possible point, on what `prepare` leaves, and calls `then` after each death. Returns the number of deaths.
   int for_each_death(const std::function<void()>& prepare, const StoreDescription& start, const std::function<void()>& then) {
     int n = 1;
     for (test::End end = test::End::killed; end == test::End::killed && !HasFailure(); ++n) {
@@ -145,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(All, KilledStartRelease, testing::Values(Durability::ch
 TEST_P(KilledStartRelease, WhileItSetsAside) {
   for (const Way& way : kWays) {
     SCOPED_TRACE(way.name);
-    bool again = GetParam() == Durability::step;  // the right start comes after it was started once more, at every other death
+    bool again = GetParam() == Durability::step;  // at every other death the other start runs once more before the right one
     const auto then = [&] {
       again = !again;
       if (again) start(other(way), way.commits);

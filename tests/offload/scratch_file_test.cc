@@ -65,11 +65,11 @@ TEST(ScratchFile, AFullFilesystemRefusesAndKeepsNothing) {
   for (const std::string& part : {format_bytes(16 * kMiB) + " wanted", format_bytes(8 * kMiB) + " free", std::string("--nvme")})
     EXPECT_TRUE(error.says(part)) << error.text;
   EXPECT_TRUE(std::filesystem::is_empty(small.path()));
-  const ScratchFile fits = ScratchFile::create(small.path() / "data", 6 * kMiB);  // and its space is free again
+  const ScratchFile fits = ScratchFile::create(small.path() / "data", 6 * kMiB);  // the space of the failed file is free again
   EXPECT_TRUE(fits.preallocated());
 }
 
-// ramfs knows neither fallocate nor (on most kernels) O_DIRECT.
+// ramfs supports neither fallocate nor (on most kernels) O_DIRECT.
 TEST(ScratchFile, WithoutFallocateTheSizeIsSet) {
   const test::MountedFolder plain("ramfs");
   if (!plain.mounted()) GTEST_SKIP() << plain.why();

@@ -18,7 +18,7 @@ namespace {
 using test::error_of;
 using test::TemporaryFolder;
 
-// A process that owns a scratch folder with a file in it, until it is killed.
+// A process that owns a scratch folder with a file in it until it is killed.
 class OtherRun {
  public:
   OtherRun(const std::filesystem::path& scratch, const std::string& run_id) {
@@ -162,7 +162,8 @@ TEST(ScratchFolder, AFolderWhoseOwnerDiedBeforeItSignedIsTheNextOnes) {
   }
 }
 
-// An unpacked bundle, somebody's notes, another program's folder of the same name.
+// Folders that look like a run's but are not: an unpacked bundle, somebody's notes, another program's folder of the same name. They have no
+// valid owner file.
 TEST(ScratchFolder, AFolderWithoutOurOwnerFileIsNoRuns) {
   const TemporaryFolder scratch;
   const auto make = [&](const std::string& name, const std::string& owner) {
@@ -185,7 +186,7 @@ TEST(ScratchFolder, AFolderWithoutOurOwnerFileIsNoRuns) {
   }
 }
 
-// Of programs from before the owner file had a magic.
+// Folders of earlier programs, whose owner file had no magic number.
 class OldOwner : public testing::Test {
  protected:
   static constexpr const char* kLine = "host=n1 pid=17 run=old started=2026-01-31T12:00:00Z\n";

@@ -16,7 +16,7 @@ using test::error_of;
 
 constexpr i64 kTile = 32 * kKiB;
 
-// Two threads stream 100 times the ring's size from one slot of an nvme blob to the other: read, change, write.
+// Two threads stream 100 times the ring's size from one slot of an nvme blob to the other: they read, change and write each tile.
 TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   constexpr i64 kTiles = 400;
   MemoryPool pool("host", 4 * kTile);
@@ -36,7 +36,7 @@ TEST(StagingRing, HostMemoryStaysTheSameHoweverMuchFlows) {
   std::thread other([&] { stream(0, kTiles / 2); });
   stream(kTiles / 2, kTiles);
   other.join();
-  std::vector<StagingRing::Lease> all;  // every lease back means every write is done
+  std::vector<StagingRing::Lease> all;  // once every lease can be had, every write is done
   for (int i = 0; i < 4; ++i) all.push_back(ring.acquire());
   EXPECT_EQ(traffic.written_bytes[2], 100 * 4 * kTile);
   EXPECT_EQ(pool.peak_bytes(), 4 * kTile);
@@ -101,7 +101,7 @@ TEST(StagingRing, ABusyBufferIsNotHandedOn) {
   Event written;
   std::thread writer([&] {
     std::this_thread::sleep_for(30ms);
-    written.fail(std::make_exception_ptr(Error(ErrorCode::io, "planted")));  // a failed write gives the buffer back as well
+    written.fail(std::make_exception_ptr(Error(ErrorCode::io, "planted")));  // a failed write returns its buffer as well
   });
   { ring.acquire().busy_until(written); }
   EXPECT_TRUE(written.ready());

@@ -1,4 +1,4 @@
-// What lies at a store's paths and is not gone on from: nothing that may hold a commit is ever deleted.
+// Files at a store's paths that a start does not continue from. A file that may hold a commit is never deleted.
 #include "offload/store_aside.h"
 
 #include <fstream>
@@ -24,7 +24,7 @@ class StoreAside : public test::StoreTest {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // All store files on both scratch paths.
+  // Returns all store files on both scratch paths, by path.
   std::map<std::string, std::string> all_files() const {
     std::map<std::string, std::string> all;
     for (const TemporaryFolder* scratch : {&first_, &second_}) {
@@ -34,7 +34,7 @@ class StoreAside : public test::StoreTest {
     }
     return all;
   }
-  // Under whatever name.
+  // Whether a store file with these bytes still exists, under any name.
   bool is_kept(const std::string& bytes) const {
     const auto all = all_files();
     return std::ranges::any_of(all, [&](const auto& file) { return file.second == bytes; });
@@ -43,7 +43,7 @@ class StoreAside : public test::StoreTest {
   void zero(const fs::path& path, i64 offset, i64 bytes) {
     edit(path, offset, bytes, [&](std::byte* at) { std::memset(at, 0, static_cast<size_t>(bytes)); });
   }
-  // One of one path, of two, of two in another order, each to be gone on from and anew.
+  // Returns stores on both paths, on one of them, and on both in another order; each once to be continued and once to begin anew.
   std::vector<StoreDescription> descriptions() {
     std::vector<StoreDescription> all(4, describe());
     all[1].paths.erase(all[1].paths.begin());
@@ -148,7 +148,7 @@ TEST_F(StoreAside, WhatNobodyWroteToAndAStoreWithoutACommitAreReplaced) {
       [&] { std::ofstream(file(0)).close(); },
       [&] { ScratchFile::create(file(1), kMiB, false); },
       [&] { why_new(describe()); },
-      [&] {  // death between the two headers
+      [&] {  // dies between the two headers
         why_new(describe());
         ScratchFile::create(file(1), kMiB, false);
       },

@@ -1,4 +1,4 @@
-// Which files of an earlier run are used again, and what is said about the others.
+// Which files of an earlier run are used again, and what the store says about the others.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -24,7 +24,7 @@ struct StoreOpen : test::StoreTest {
 TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   run(0, 2, describe());
   StoreDescription other = describe();
-  other.paths[0].weight = 5;  // measured again
+  other.paths[0].weight = 5;  // as if the drive had been measured again
   {
     SmallStore store(engine_, other);
     ASSERT_TRUE(store.store.last_commit());
@@ -40,7 +40,7 @@ TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   EXPECT_EQ(store.objection(2, 0), "");
 }
 
-// A restart may plan gradients and activations elsewhere, or more of them: what persists is found all the same.
+// A restart may place gradients and activations elsewhere, or have more of them. The state that persists is found all the same.
 TEST_F(StoreOpen, OtherPassingBytesFindTheSameState) {
   run(0, 2, describe());
   const i64 made_bytes = store_bytes(describe());
@@ -93,7 +93,7 @@ TEST_F(StoreOpen, WithoutRoomForMorePassingBytesTheStateStays) {
 
 TEST_F(StoreOpen, ADamagedLastCommitLeavesTheOneBefore) {
   run(0, 2, describe());
-  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // commit 2, of generation 1
+  flip_bit(file(0), kSuperblockOffset + 0 * kPageBytes + 40);  // the superblock of commit 2, which is generation 1
   SmallStore store(engine_, describe());
   ASSERT_TRUE(store.store.last_commit());
   EXPECT_EQ(store.store.last_commit()->generation, 0u);
@@ -163,6 +163,8 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
   }
 }
 
+// Bytes of the store's own pages are changed at random, mostly with a matching checksum. Whatever they say, the store opens or says why
+// not.
 TEST_F(StoreOpen, OddPagesNeverGoUnnoticed) {
   std::mt19937 random(11);
   run(0, 2, describe());
@@ -205,7 +207,7 @@ TEST_F(StoreOpen, PathsInAnotherOrderAreNotTheirs) {
   EXPECT_TRUE(says(why_new(swapped), "is stripe 1 of 2 of another set"));
 }
 
-// A run that opens the store of another placement and one that opens its own again.
+// One run opens the store of another placement, and then a run of the first placement opens its own store again.
 TEST_F(StoreOpen, WhatDoesNotFitIsSetAsideAndComesBackToWhomItFits) {
   run(0, 2, describe());
   const u64 id = whole_header(place(0))->store_id;
@@ -239,7 +241,7 @@ TEST_F(StoreOpen, WhatDoesNotFitIsSetAsideAndComesBackToWhomItFits) {
   EXPECT_EQ(store.objection(4, 4), "");
 }
 
-// Death between any two renames of setting aside and of bringing back.
+// A process may die between the two renames of setting a store aside or of bringing it back.
 TEST_F(StoreOpen, HalfSetAsideAndHalfBackIsStillWhole) {
   for (const int f : {0, 1}) {
     clear();

@@ -19,7 +19,8 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// Page after page by the words of the format: credits, the first of equals, files filled without gaps.
+// Assigns data to files page by page, directly from the description of the format: files gain credit by weight, the first of equal credits
+// takes the page, and files are filled without gaps.
 std::vector<Place> dealt_by_hand(const std::vector<u32>& weights, i64 data_bytes) {
   const i64 sum = std::accumulate(weights.begin(), weights.end(), i64{0});
   std::vector<i64> credit(weights.size(), 0), filled(weights.size(), 0);
@@ -61,7 +62,7 @@ TEST(Stripes, SharesAreInProportionToTheWeights) {
   const Stripes stripes({3000, 1000, 2000}, kUnit, 6000 * kUnit);
   EXPECT_EQ(stripes.file_data_bytes(0), 3000 * kUnit);
   EXPECT_EQ(stripes.file_data_bytes(1), 1000 * kUnit);
-  const auto extents = stripes.extents(0, 6 * kUnit);  // and so in every short stretch
+  const auto extents = stripes.extents(0, 6 * kUnit);  // the ratio holds in every short stretch as well
   EXPECT_EQ(std::count_if(extents.begin(), extents.end(), [](const auto& e) { return e.file == 1; }), 1);
 }
 

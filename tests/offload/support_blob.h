@@ -1,4 +1,4 @@
-// One blob in a store of its own, over two paths, for tests of blobs and of what streams through them.
+// A single blob in a store of its own over two paths, for tests of blobs and of code that streams through them.
 #pragma once
 #include <memory>
 #include <string>
@@ -26,7 +26,7 @@ class StoreBlob {
     description.run_id = "blob";
     description.data_bytes = data_bytes;
     description.persistent_tiles = tiles;
-    description.stripe_unit_bytes = 3 * offload::kPageBytes;  // most tiles cross units
+    description.stripe_unit_bytes = 3 * offload::kPageBytes;  // so that most tiles cross stripe units
     return description;
   }
 
@@ -36,7 +36,7 @@ class StoreBlob {
   std::unique_ptr<offload::Blob> blob_;
 };
 
-/// What every writer does: the checksums first.
+/// Writes tiles as every writer must: it records their checksums first.
 inline Event stamp_and_write(offload::Blob& blob, offload::TileRange range, u64 generation, std::span<const std::byte> from) {
   blob.stamp(range, generation, from);
   return blob.write(range, generation, from);

@@ -1,4 +1,5 @@
-// The recorded I/O of a small store over several generations, and what it has reported committed at each of its entries.
+// Records the I/O of a small store over several generations, with marks that tell what had been reported committed at each entry of the
+// log.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -10,15 +11,15 @@
 
 namespace spillway::test {
 
-constexpr u64 kFirstGeneration = 3;  // of the first commit
-// Generations in the order of their commits; one is committed again with another record.
+constexpr u64 kFirstGeneration = 3;  // generation of the first commit
+// Generations in the order of their commits. Generation 5 is committed twice, with different records.
 constexpr u64 kCommittedGenerations[] = {3, 4, 5, 5, 6, 7};
 
 class CrashTest : public testing::TestWithParam<offload::Durability> {
  protected:
   offload::StoreDescription describe() const { return small_description({{first_ / "store", 2}, {second_ / "store", 1}}, GetParam()); }
 
-  // Nothing but the folders of the store.
+  // Empties the scratch folders and creates only the store's folders in them.
   void clear() const {
     for (const TemporaryFolder* scratch : {&first_, &second_}) {
       for (const auto& entry : std::filesystem::directory_iterator(scratch->path())) std::filesystem::remove_all(entry.path());
@@ -26,7 +27,7 @@ class CrashTest : public testing::TestWithParam<offload::Durability> {
     }
   }
 
-  // Commit number n is marked 2n + 1 when asked for and 2n + 2 when reported.
+  // Records the log. Commit number n is marked 2n + 1 when it is requested and 2n + 2 when it is reported.
   IoLog record(u32 seed) {
     clear();
     FaultyEngine real;

@@ -1,4 +1,5 @@
-// A small store over two paths, with blobs whose every tile tells blob, number and generation; and a fixture for tests of what one leaves.
+// A small store over two paths. Every tile's content is determined by its blob, number and generation, so tests can tell whose data they
+// read. A fixture serves tests of the files that such a store leaves.
 #pragma once
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@
 
 namespace spillway::test {
 
-/// Sizes that make tiles cross stripe units (of 3 pages).
+/// Describes one blob. Tile sizes are chosen so that tiles cross stripe units (of 3 pages).
 struct SmallBlob {
   const char* what;
   i64 tiles, tile_bytes;
@@ -49,7 +50,7 @@ inline void fill_tile(std::span<std::byte> tile, size_t blob, i64 number, u64 ge
   fill_pattern(tile, blob + 10 * static_cast<u64>(number) + 1000 * (generation + 1));
 }
 
-/// All tiles of a blob; made once, for tests of one thread.
+/// Returns the content of all tiles of a blob in a generation. It is cached, so only one thread may call this.
 inline std::span<const std::byte> tiles_of(size_t blob, u64 generation) {
   static std::map<std::pair<size_t, u64>, std::vector<std::byte>> made;
   std::vector<std::byte>& tiles = made[{blob, generation}];
@@ -70,14 +71,14 @@ class SmallStore {
     for (const SmallBlob& b : kSmallBlobs) blobs.push_back(store.make_blob(b.what, {0, b.tiles}, b.tile_bytes, b.slots, b.persistent));
   }
 
-  /// Stamps and starts the writes of one tile; `out` is kept until finish().
+  /// Stamps one tile and starts to write it. The buffer is kept until finish().
   void write_tile(size_t blob, i64 tile, u64 generation) {
     Buffer& out = *written_.emplace_back(std::make_unique<Buffer>(blobs[blob]->tile_bytes()));
     fill_tile(out.span(), blob, tile, generation);
     blobs[blob]->stamp({tile, tile + 1}, generation, out.span());
     events_.push_back(blobs[blob]->write({tile, tile + 1}, generation, out.span()));
   }
-  /// The frozen weights only in the first.
+  /// Starts the writes of a generation. Frozen weights are written only in the first one.
   void start_generation(u64 generation, bool first) {
     for (size_t b = 0; b < blobs.size(); ++b) {
       if (b == 2 && !first) continue;
@@ -94,7 +95,7 @@ class SmallStore {
     finish();
   }
 
-  /// What is wrong with the persistent tiles of a generation; empty when all verify and are what was written.
+  /// Returns what is wrong with the persistent tiles of a generation; empty if all verify and hold what was written.
   std::string objection(u64 generation, u64 first_generation) {
     for (size_t b = 0; b < 3; ++b) {
       offload::Blob& blob = *blobs[b];
@@ -121,14 +122,14 @@ class SmallStore {
 
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// Runs that leave their files behind, and hands that change them.
+/// A fixture whose runs leave their files behind, with functions to damage or change those files.
 class StoreTest : public testing::Test {
  protected:
   StoreTest() { clear(); }
   offload::StoreDescription describe(offload::Durability durability = offload::Durability::checkpoint) {
     return small_description({{place(0), 2}, {place(1), 1}}, durability);
   }
-  // A run that wrote and committed generations [begin, end), and died.
+  // A run that writes and commits generations [begin, end) and then dies.
   void run(u64 begin, u64 end, const offload::StoreDescription& description) {
     SmallStore store(engine_, description);
     for (u64 g = begin; g < end; ++g) {
@@ -142,14 +143,14 @@ class StoreTest : public testing::Test {
   }
   std::filesystem::path place(int stripe) const { return (stripe == 0 ? first_ : second_) / "spillway-small"; }
   std::filesystem::path file(int stripe) const { return place(stripe) / offload::kStoreFile; }
-  // Nothing was ever there.
+  // Empties the scratch folders, as if there had never been a store.
   void clear() {
     for (const TemporaryFolder* scratch : {&first_, &second_}) {
       for (const auto& entry : std::filesystem::directory_iterator(scratch->path())) std::filesystem::remove_all(entry.path());
     }
     for (const int stripe : {0, 1}) std::filesystem::create_directory(place(stripe));
   }
-  // Changes bytes of a file behind the store's back.
+  // Changes bytes of a file without the store's knowledge.
   static void edit(const std::filesystem::path& path, i64 offset, i64 bytes, const std::function<void(std::byte*)>& change) {
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     std::vector<std::byte> data(static_cast<size_t>(bytes));
@@ -161,7 +162,7 @@ class StoreTest : public testing::Test {
   static void flip_bit(const std::filesystem::path& path, i64 offset) {
     edit(path, offset, 1, [](std::byte* byte) { *byte ^= std::byte{8}; });
   }
-  // A header that its writer meant.
+  // Changes the header and gives it a valid checksum, as if its writer had meant it.
   void forge(int stripe, const std::function<void(offload::StoreHeader&)>& change) {
     edit(file(stripe), 0, offload::kPageBytes, [&](std::byte* bytes) {
       offload::StoreHeader header;

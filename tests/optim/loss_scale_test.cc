@@ -1,4 +1,4 @@
-// The loss scale as torch.amp.GradScaler has moved it (tests/data/optim/loss_scale.json).
+// The dynamic loss scale changes as torch.amp.GradScaler changes it (tests/data/optim/loss_scale.json).
 #include "optim/loss_scale.h"
 
 #include <gtest/gtest.h>

@@ -12,8 +12,8 @@ namespace {
 
 using Kind = Schedule::Kind;
 
-// References reach their minimum at t = total (or T_max, decay_steps); ours at the last step, so `steps` is one more. Their own recurrences
-// round: 1e-13 of the top rate.
+// Compares a schedule with reference rates. References reach their minimum at t = total (or T_max, decay_steps), ours at the last step, so
+// our `steps` is one more. The references' own recurrences have rounding errors; 1e-13 of the highest rate is allowed.
 void follows(const std::string& name, const Schedule& schedule, i64 from) {
   const auto expected = test::reference_rates(name);
   ASSERT_GT(expected.size(), 90u);
@@ -97,7 +97,7 @@ TEST(Schedule, OneCycleFollowsPyTorch) {
   const Schedule cycle{.kind = Kind::onecycle, .learning_rate = 1e-3, .steps = 100};
   follows("onecycle_cos_2phase", cycle, 0);
   EXPECT_EQ(learning_rate(cycle, 100), learning_rate(cycle, 99)) << "beyond the last step";
-  for (const double pct_start : {0.0, 0.01, 0.5, 1.0}) {  // 0.01: the highest at the first step, where PyTorch divides 0 by 0
+  for (const double pct_start : {0.0, 0.01, 0.5, 1.0}) {  // 0.01: the highest rate is at the first step, where PyTorch divides 0 by 0
     for (const i64 steps : {1, 2, 100}) {
       Schedule other = cycle;
       other.pct_start = pct_start;

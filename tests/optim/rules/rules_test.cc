@@ -1,4 +1,5 @@
-// The rules against their formulas rounded operation by operation, adamw against adamw_update, path against path.
+// The update rules, compared with their formulas rounded operation by operation, adamw with adamw_update, and instruction sets with each
+// other.
 #include "optim/rules/rules.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ using test::same;
 using test::Settings;
 using test::Values;
 
-// One for each rule.
+// One setting for each rule.
 const Settings kSettings[] = {
     SgdSettings{.lr = 0.05, .weight_decay = 0.02},
     SgdSettings{.lr = 0.05, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.02},
@@ -63,7 +64,7 @@ class Rules : public testing::TestWithParam<Settings> {
   Scalars<double> scalars(i64 t, double gradient_scale = 0.7) const { return test::scalars_of(GetParam(), t, gradient_scale); }
 };
 
-// A product that keeps all its bits until the sum: the fault that -ffp-contract=off is there to prevent.
+// A product that keeps all its bits until it is added: a fused multiply-add, the fault that -ffp-contract=off prevents.
 struct Fused : test::Rounded {
   double product = 0;
   bool is_product = false;
@@ -173,7 +174,7 @@ TEST_P(Rules, RefusesOtherSpans) {
   EXPECT_EQ(code(bad), ErrorCode::bug);
 }
 
-// Every fast path against the scalar one, for every rule.
+// Compares every instruction set with the scalar path, for every rule.
 template <class T>
 void equals_scalar(const Settings& settings) {
   const Rule rule = test::rule_of(settings);
@@ -194,7 +195,7 @@ void equals_scalar(const Settings& settings) {
 TEST_P(Rules, EqualsScalarF32) { equals_scalar<float>(GetParam()); }
 TEST_P(Rules, EqualsScalarF64) { equals_scalar<double>(GetParam()); }
 
-// Weight, states and gradient each take all of these values, in every combination.
+// Weight, states and gradient each take all of these special values, in every combination.
 template <class T>
 void equals_scalar_on_special_values(const Settings& settings) {
   using Limits = std::numeric_limits<T>;
@@ -234,7 +235,7 @@ TEST_P(Rules, EqualsScalarOnSpecialValues) {
   equals_scalar_on_special_values<double>(GetParam());
 }
 
-// Every length up to a few vectors at offsets up to one, and nothing touched beyond it.
+// Compares instruction sets for every length up to a few vectors at offsets up to one vector. Nothing beyond the range may be touched.
 template <class T>
 void equals_scalar_at_any_length(const Settings& settings) {
   const Rule rule = test::rule_of(settings);

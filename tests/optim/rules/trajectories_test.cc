@@ -1,4 +1,4 @@
-// Every rule against PyTorch's trajectories, step by step, within what rounding can do.
+// Every rule follows PyTorch's trajectories step by step, within a bound for rounding errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 using test::Bounded;
 using test::Settings;
 
-/// `prefix` of the names in `file` but for init and grads, tensors p0 to p<tensors - 1>.
+/// Names a trajectory in a reference file: `prefix` stands before all tensor names but init and grads; the tensors are p0 to p<tensors -
+/// 1>.
 struct Trajectory {
   std::string file, prefix;
   int tensors;
@@ -23,7 +24,7 @@ struct Trajectory {
   friend void PrintTo(const Trajectory& t, std::ostream* out) { *out << t.file << ' ' << t.prefix; }
 };
 
-// The hyper-parameters are those of the files' metadata.
+// The hyper-parameters are those in the files' metadata.
 const Trajectory kTrajectories[] = {
     {"adam", "", 3, AdamSettings{.lr = 3e-3}},
     {"adam_l2", "", 3, AdamSettings{.lr = 1e-2, .weight_decay = 0.05}},
@@ -46,12 +47,13 @@ const Trajectory kTrajectories[] = {
 };
 
 struct Distance {
-  double worst = 0;      // from the trajectory, in units of the tolerance
-  double tolerance = 0;  // the largest, of itself or of the weight where that is above 1
+  double worst = 0;      // largest distance from the trajectory, in units of the tolerance
+  double tolerance = 0;  // the largest tolerance: absolute, or relative to weights above 1
 };
 
-// The tolerance: our weights and PyTorch's are each within the error bound of the exact formula, which is carried along with each element.
-// PyTorch orders a few operations otherwise, with no more roundings: the bound counts the product with a gradient_scale of 1.
+// Computes the distance from a trajectory. Our weights and PyTorch's are each within the error bound of the exact formula, which is carried
+// along with each element, so the tolerance is twice that bound. PyTorch orders a few operations differently, with no more roundings: the
+// bound counts the product with a gradient_scale of 1.
 template <class T>
 Distance distance(const Trajectory& trajectory, const Settings& settings) {
   const test::Reference reference(trajectory.file + ".safetensors");
@@ -118,7 +120,7 @@ auto members(const AdafactorSettings&) { return std::vector<double AdafactorSett
 auto members(const MuonSettings&) { return std::vector<double MuonSettings::*>(); }
 auto members(const LionSettings&) { return std::vector{&LionSettings::lr, &LionSettings::beta2, &LionSettings::weight_decay}; }
 
-// Each by a thousandth.
+// Each hyper-parameter is changed by a thousandth.
 TEST_P(Trajectories, AWrongSettingWouldBeSeen) {
   const auto each = [](const auto& right) {
     for (const auto member : members(right)) {
@@ -131,7 +133,7 @@ TEST_P(Trajectories, AWrongSettingWouldBeSeen) {
   std::visit(each, GetParam().settings);
 }
 
-// It enters a sign alone, so it takes more.
+// Lion's beta1 enters only a sign, so it takes a larger change to be seen.
 TEST(LionTrajectory, AWrongBeta1WouldBeSeen) {
   const Trajectory lion{"lion", "", 3, {}};
   EXPECT_GT(distance<double>(lion, LionSettings{.lr = 3e-3, .beta1 = 0.8, .weight_decay = 0.1}).worst, 1);
