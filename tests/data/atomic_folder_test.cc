@@ -71,7 +71,7 @@ TEST(AtomicFolder, ReplacesAnOldOneInOneStep) {
   EXPECT_EQ(bytes_of(root / "last" / "weights" / "part.txt"), "new");
 }
 
-// Runs `act` in a child and kills it with SIGKILL where it calls its argument; returns the child's number.
+// Runs `act` in a child process, which kills itself with SIGKILL where `act` calls its argument. Returns the child's process id.
 pid_t killed_in(const std::function<void(const std::function<void()>& die)>& act) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -150,13 +150,13 @@ TEST(AtomicFolder, APlaceThatCannotBeWrittenIsNamed) {
   const TemporaryFolder root;
   put(root / "file", "x");
   EXPECT_THAT(error_of(ErrorCode::io, [&] { AtomicFolder folder(root / "file" / "last", Existing::replace); }), HasSubstr("file"));
-  AtomicFolder folder(root / "file", Existing::replace);  // an old file in the way is exchanged for the folder, too
+  AtomicFolder folder(root / "file", Existing::replace);  // an old file at this path is exchanged for the folder, too
   folder.write_text("a", "b");
   folder.commit();
   EXPECT_TRUE(fs::is_directory(root / "file"));
 }
 
-// What another program puts at the final place while we write stays, and so does what we wrote.
+// If another program puts something at the final place while we write, it stays there, and so does what we wrote.
 TEST(AtomicFolder, WhatComesToBeMeanwhileStays) {
   for (const Existing existing : {Existing::refuse, Existing::replace}) {
     const TemporaryFolder root;
@@ -213,7 +213,7 @@ TEST(AtomicFolder, WhatIsThereIsRefusedWhereNothingIsToBeReplaced) {
   EXPECT_EQ(names_in(root.path()), (std::vector<std::string>{"empty", "file", "link"}));
 }
 
-// Two of one place at once: neither takes the other for the rest of a dead process.
+// Two folders are written for one place at the same time. Neither is mistaken for the remains of a dead process.
 TEST(AtomicFolder, TheWorkOfALivingProcessIsNotRemoved) {
   const TemporaryFolder root;
   AtomicFolder first(root / "out", Existing::refuse), second(root / "out", Existing::refuse);

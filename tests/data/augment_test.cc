@@ -1,4 +1,4 @@
-// Images changed in training: where their pixels go, and that they depend on nothing but the seed and the number of the row.
+// Random augmentation of training images: where pixels move, and that the result depends only on the seed and the number of the row.
 #include "data/augment.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace spillway::data::augment_test {
 namespace {
 
-// Pixel (c, y, x) of image i is 1 + 25 c + 5 y + x + i, class i.
+// A source in which pixel (c, y, x) of image i is 1 + 25 c + 5 y + x + i, and the class of image i is i.
 class Numbered final : public ImageSource {
  public:
   const std::string& name() const override { return name_; }
@@ -28,7 +28,7 @@ class Numbered final : public ImageSource {
   const ImageFormat format_{{2, 5, 5}, 12, {}};
 };
 
-// An independent way to say it: paint the image into a black frame, look through a window, mirror.
+// An independent implementation: paints the image into a black frame, cuts out a window, and mirrors it.
 std::vector<u8> by_hand(const std::vector<u8>& pixels, int top, int left, bool flipped) {
   std::vector<u8> changed;
   for (size_t c = 0; c < 2; ++c) {
@@ -66,7 +66,7 @@ struct AugmentedLoader : testing::Test {
     options.seed = 5;
     return Loader(images_of(sources, DType::f32, key), options);
   }
-  // Of the images from `cursor` to the end of the second epoch, as `ranks` ranks see them: pixels by number.
+  // Returns the pixels of all images from `cursor` to the end of the second epoch, by sample number, as `ranks` ranks load them.
   std::vector<std::vector<float>> seen(int ranks, i64 rows, int workers, i64 cursor = 0) const {
     std::vector<std::vector<float>> all(24);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -96,12 +96,12 @@ TEST_F(AugmentedLoader, TheSameOnAnyRanksRowsWorkersAndAfterAStop) {
   EXPECT_EQ(seen(2, 3, 1), want);
   EXPECT_EQ(seen(4, 3, 3), want);
   EXPECT_EQ(seen(1, 12, 5), want);
-  const auto later = seen(1, 12, 2, 6);  // as a run that goes on would ask for
+  const auto later = seen(1, 12, 2, 6);  // as a resumed run would load them
   for (size_t i = 0; i < 18; ++i) EXPECT_EQ(later[i], want[i + 6]);
   EXPECT_EQ(std::set(want.begin(), want.end()).size(), 24u) << "each image of the second epoch is another one than in the first";
 }
 
-// Without a border each is itself or its mirror image.
+// Without a border, each image is either itself or its mirror image.
 TEST_F(AugmentedLoader, FlipsAlone) {
   const Loader flips = loader({.micro_batch_size = 12, .shuffled = false}, Augmentation{0, RandomKey{3}}),
                plain = loader({.micro_batch_size = 12, .shuffled = false}, {});

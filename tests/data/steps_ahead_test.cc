@@ -1,4 +1,4 @@
-// The steps of a loader, made ahead.
+// Steps of a loader that are prepared ahead.
 #include "data/steps_ahead.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace spillway::data::steps_ahead_test {
 namespace {
 
-// Token i is i; from a given one on there are none to be had.
+// A source in which token i is i, and in which reading fails from a given token on.
 class Tokens final : public TokenSource {
  public:
   const std::string& name() const override { return name_; }

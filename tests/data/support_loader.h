@@ -1,4 +1,4 @@
-// What the tests of loaders share: sources whose tokens say where they come from, and the rows of a step.
+// Shared by the tests of loaders: sources whose tokens tell where they come from, and access to the rows of a step.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 namespace spillway::data::loader_test {
 
-// Token i of source s is 1000 s + i: every token says where it comes from.
+// A source in which token i is base + i. With base = 1000 s for source s, every token tells where it comes from.
 class Counting final : public TokenSource {
  public:
   Counting(i32 base, i64 tokens) : base_(base), tokens_(tokens) {}
@@ -48,7 +48,7 @@ inline std::vector<i32> range(i32 begin, i32 end) {
   return out;
 }
 
-// First tokens of the rows of a step, in the order of micro-batches and rows.
+// Returns the first token of each row of a step, in the order of micro-batches and rows.
 inline std::vector<i32> firsts(const StepBatch& batch) {
   std::vector<i32> out;
   for (const MicroBatch& mb : batch.micro_batches) {

@@ -1,5 +1,5 @@
-// Files of torch.save's: every tensor of tests/data/torch (tests/peers/torch_files.py made them) to the number, whatever its strides; what
-// is none of them, or damaged, refused by name, and nothing of it run.
+// Files of torch.save. Every tensor of tests/data/torch (made by tests/peers/torch_files.py) is read exactly, whatever its strides. Damaged
+// or other files are refused by name, and no code in them is executed.
 #include "data/weights/torch_file.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(TorchFile, HoldsEveryTensorAsPytorchHasIt) {
   }
   EXPECT_EQ(file.tensors().size(), want.size());
   EXPECT_GT(compared, 9000u);
-  // Of tensors that lie in one piece the bytes are those of the same numbers.
+  // For contiguous tensors the stored bytes are those of the same numbers.
   size_t in_one_piece = 0, others = 0;
   for (const TensorInfo& info : file.tensors()) {
     if (!info.foreign.empty() || !is_floating(info.dtype) || info.shape.elems() < 2) continue;
@@ -92,7 +92,7 @@ TEST(TorchFile, WhatIsNoneSaysSo) {
   EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(folder / "none.bin"); }), HasSubstr("none.bin"));
 }
 
-// The pickle of state.bin lies there as it is: a size beyond the storage, a storage that is not there.
+// The pickle in state.bin is not compressed, so the test can change it: a tensor larger than its storage, and a missing storage.
 TEST(TorchFile, SizesAreCheckedAgainstTheStorage) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
@@ -107,12 +107,12 @@ TEST(TorchFile, SizesAreCheckedAgainstTheStorage) {
       all_of(file, file.tensors().front(), 1000);
     });
   };
-  // BININT1 4, BININT1 6, TUPLE2, of "plain", whose storage has 24 elements.
+  // BININT1 4, BININT1 6, TUPLE2 is the shape of "plain", whose storage has 24 elements.
   EXPECT_THAT(with("K\x04K\x06\x86", "K\x04K\x07\x86"),
               testing::AnyOf(HasSubstr("its elements leave its storage of 24 elements"), HasSubstr("damaged")));
 }
 
-// Whatever single byte is another: the file is refused, or is read within its bounds.
+// Changes any single byte: the file is refused or is read within its bounds.
 void survive_mutations(u64 seed, int count) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
@@ -123,7 +123,7 @@ void survive_mutations(u64 seed, int count) {
   int refused = 0;
   for (int i = 0; i < count; ++i) {
     std::string bytes = whole;
-    // Half of them in the pickle itself, most of the file being numbers.
+    // Half of the changes are in the pickle itself, since most of the file is numbers.
     const size_t at = i % 2 ? pickle + random() % (pickle_end - pickle) : random() % bytes.size();
     bytes[at] = static_cast<char>(random());
     try {
@@ -135,7 +135,7 @@ void survive_mutations(u64 seed, int count) {
       EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
       ++refused;
     }
-    // The pickle alone, whose bytes the archive's checksum guards above.
+    // The pickle is also parsed alone, since in the archive a checksum protects its bytes.
     const auto raw = std::as_bytes(std::span(bytes)).subspan(pickle, pickle_end - pickle);
     try {
       const auto some = raw.subspan(raw.size() - (pickle_end - whole.find('\x80', pickle)));

@@ -1,6 +1,5 @@
-// Checkpoints that DeepSpeed wrote (tests/peers/deepspeed_checkpoints.py made them): every weight and every array of the optimizer to the
-// bit of what DeepSpeed's own conversion makes of them, whatever piece is asked for; what is missing, mixed up, damaged or of a way that is
-// not read here, refused by name.
+// Checkpoints written by DeepSpeed (made by tests/peers/deepspeed_checkpoints.py). Every weight and every optimizer array equals the result
+// of DeepSpeed's own conversion to the bit, whatever piece is read. Missing, mixed, damaged or unsupported checkpoints are refused by name.
 #include "data/weights/zero_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +62,7 @@ TEST_P(ZeroCheckpointRead, HoldsWhatDeepSpeedsOwnConversionMakesOfIt) {
     }
     compared += want.shape.elems();
   }
-  EXPECT_EQ(compared, 3 * 2832);  // of weights of which the last ranks' parts end within a parameter
+  EXPECT_EQ(compared, 3 * 2832);  // elements of weights for which the last rank's shard ends within a parameter
   const TensorInfo *head = checkpoint.find("lm_head.weight"), *embedding = checkpoint.find("transformer.wte.weight");
   ASSERT_TRUE(head);
   std::vector<double> of_head(static_cast<size_t>(head->shape.elems())), of_embedding(of_head);
@@ -78,7 +77,7 @@ TEST_P(ZeroCheckpointRead, KnowsWhereTheRunStood) {
   EXPECT_EQ(standing.steps, 3);
   EXPECT_EQ(standing.updates, 3);
   EXPECT_EQ(standing.samples, 12);
-  EXPECT_FALSE(standing.loss_scale);  // fp32
+  EXPECT_FALSE(standing.loss_scale);  // fp32 training has no loss scale
   const bool universal = GetParam() == std::string("universal");
   EXPECT_EQ(standing.stage, universal ? 0 : GetParam()[5] - '0');
   EXPECT_EQ(standing.ranks, universal ? 0 : 2);
@@ -87,7 +86,7 @@ TEST_P(ZeroCheckpointRead, KnowsWhereTheRunStood) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, ZeroCheckpointRead, testing::ValuesIn(kWays), [](const auto& way) { return std::string(way.param); });
 
-// A copy of a way of saving, to be damaged.
+// A copy of a checkpoint, to be damaged by a test.
 struct Copy {
   TemporaryFolder at;
   fs::path folder = at / "saved", step = folder / "global_step3";
@@ -138,7 +137,7 @@ TEST(ZeroCheckpoint, FilesOfTwoSavesAreNotMixed) {
   EXPECT_THAT(copy.refusal(), HasSubstr("expected 2 groups of parameters in its optimizer, got 1"));
 }
 
-// What DeepSpeed 0.19's own conversion makes of stage 2 with round_robin_gradients.
+// DeepSpeed 0.19's own conversion mixes up parameters like this for stage 2 with round_robin_gradients.
 TEST(ZeroCheckpoint, OneParameterIsNotTakenForAnother) {
   const Copy copy("universal");
   const fs::path one = copy.folder / "zero/transformer.h.0.ln_1.weight", other = copy.folder / "zero/transformer.ln_f.bias";
@@ -184,7 +183,7 @@ TEST(ZeroCheckpoint, APickleThatAsksForMoreIsRefusedByNameAndNotRun) {
   EXPECT_FALSE(fs::exists("asked"));
 }
 
-// Whatever single byte of a file is another: the checkpoint is refused, or read within its bounds.
+// Changes any single byte of a file: the checkpoint is refused or is read within its bounds.
 void survive_mutations(const std::string& way, u64 seed, int count) {
   const Copy copy(way);
   std::vector<fs::path> files;

@@ -1,4 +1,5 @@
-// Small templates that would take long or much: each is refused by a limit, or cheap. The limits grow with what is read.
+// Small templates that would take much time or memory. Each is either cheap or refused by a limit. The limits grow with the size of the
+// template and the conversation.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -37,7 +38,7 @@ std::string numbered(const std::string& before, size_t count, const std::string&
   return all;
 }
 
-// What holds more at once than the limit allows.
+// Returns templates that would hold more at once than the limit allows.
 std::vector<std::string> large() {
   return {
       "{{ ('A' * 600000000) | reverse }}",
@@ -63,7 +64,7 @@ std::vector<std::string> large() {
       "{% for a in range(100000) %}{{ 'xxxxxxxxxxxxxxxx' * 999 }}{% endfor %}"};
 }
 
-// Expressions that touch all of `s`, a text of a million letters.
+// Returns expressions that read all of `s`, a text of a million letters.
 std::vector<std::string> on_long_texts() {
   return {"s ~ 'B' in s ~ s",
           "s.find('AAAB' * 8)",
@@ -121,7 +122,7 @@ std::vector<std::string> on_long_texts() {
           "namespace(x=s).x ~ ''"};
 }
 
-// Templates that take more steps than the limit allows.
+// Returns templates that take more steps than the limit allows.
 std::vector<std::string> long_ones() {
   const std::string sets = numbered("{% set a", 20000, "=1 %}");
   std::vector<std::string> all = {
@@ -138,7 +139,7 @@ std::vector<std::string> long_ones() {
   return all;
 }
 
-// How many steps a template takes that is within the limits.
+// Returns how many steps a template takes that stays within the limits.
 i64 steps_of(const std::string& source) {
   const std::string file = "t.jinja";
   const chat::Syntax syntax = chat::parse(source, file);
@@ -190,7 +191,7 @@ TEST(ChatBudget, StepsAreTakenForNames) {
             99 * 60);
 }
 
-// The most memory that this process has had since the last call, in bytes.
+// Returns the peak memory of this process since the last call, in bytes.
 i64 peak_bytes() {
   i64 kilobytes = 0;
   std::ifstream status("/proc/self/status");
@@ -221,7 +222,7 @@ TEST(ChatBudget, WhatOnlySeemsLongIsRendered) {
   EXPECT_EQ(render(repeated("{% with %}", 190) + numbered("{{ a", 60000, " }}") + repeated("{% endwith %}", 190)), "");
 }
 
-// As a template's own text these letters are too many to go through; as a message's they are not.
+// If the template itself makes this many letters, they exceed the limit. If a message contains them, they do not.
 TEST(ChatBudget, LimitsGrowWithTheConversation) {
   EXPECT_THAT(error_of("{{ ('\u00e9' * 1000000) | list | length }}"), HasSubstr("bytes at once"));
   EXPECT_EQ(render("{{ messages[0].content | list | length }}", says(repeated("é", 1000000))), "1000000");
@@ -244,7 +245,7 @@ TEST(ChatBudget, TemplatesAreBounded) {
   EXPECT_THAT(error_of("{{ dict(**dict([" + numbered("('a", 1001, "', 1),") + "])) }}"), HasSubstr("at most 1000 arguments by name"));
 }
 
-// Whatever a rendering allocates, it gives back: only so does the limit tell what is held at once.
+// All memory that rendering allocates is given back to the budget. Otherwise the limit would not tell how much is held at once.
 TEST(ChatBudget, WhatIsFreedIsGivenBack) {
   const std::string file = "t";
   for (const char* source :

@@ -1,4 +1,4 @@
-// Templates in the styles of published ones, and a choice of random expressions and blocks, against what transformers made of them
+// Templates in the styles of published ones, and a selection of random expressions and blocks, compared with what transformers rendered
 // (tests/peers/chat_templates.py --write).
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST(ChatStyles, ConstructsAreWhatTransformersMakesOfThem) {
   }
 }
 
-// What Spillway refuses by name although Python has an answer.
+// Whether an error is one of those with which Spillway refuses constructs that Python would evaluate.
 bool is_refused_by_name(const std::string& error) {
   for (const char* words :
        {"64 bits", "that can be printed", "is known, got", "of Python, got", "{% break %}", "{% continue %}", "that fits", "as argument 0",

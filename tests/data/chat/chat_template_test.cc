@@ -1,4 +1,5 @@
-// Chat templates against what transformers renders: own short templates in known styles over conversations with traps, byte for byte.
+// Chat templates compared with what transformers renders, byte for byte: short templates of our own in known styles, over conversations
+// with pitfalls.
 #include "data/chat/chat_template.h"
 
 #include <gmock/gmock.h>

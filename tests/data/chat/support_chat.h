@@ -1,4 +1,4 @@
-// What the tests of chat templates share: their data, and the words of an error.
+// Shared by the tests of chat templates: access to their data files, and to the message of an error.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace spillway::test {
 
 using Json = nlohmann::ordered_json;
 
-/// A file of tests/data/chat.
+/// Returns the content of a file of tests/data/chat.
 inline std::string read_text(const std::string& name) {
   std::ifstream in(spillway::test::data("chat/" + name), std::ios::binary);
   EXPECT_TRUE(in) << name;
@@ -25,7 +25,7 @@ inline std::string read_text(const std::string& name) {
 
 inline Json read_json(const std::string& name) { return Json::parse(read_text(name)); }
 
-/// What the Error(data) says that `action` throws.
+/// Returns the message of the Error(data) that `action` throws.
 template <class Action>
 std::string error_of(const Action& action) {
   try {

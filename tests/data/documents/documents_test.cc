@@ -1,4 +1,4 @@
-// From lines to rows: the reference's ids and masks, what a cache does when files change or are damaged, and packing by its promises.
+// From lines of data to rows: token ids and masks of the reference, what the cache does if files change or are damaged, and row packing.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(Documents, HaveTheReferencesIdsAndMasks) {
   EXPECT_GE(compared, 15);
 }
 
-// As Hugging Face's collators write them: -100 where nothing counts.
+// Labels are compared as Hugging Face's collators write them, with -100 for tokens that do not contribute to the loss.
 TEST(Documents, OfTokensAreThoseOfTheirTexts) {
   const DocumentMaker maker = reference_maker(), all = reference_maker(LossOn::all);
   int compared = 0;
@@ -100,7 +100,7 @@ TEST(Documents, OfTokensAreThoseOfTheirTexts) {
               HasSubstr("expected a prompt with a completion"));
 }
 
-// A template without generation blocks, whose conversations grow: the same tokens count.
+// The template has no generation blocks, but each conversation extends the previous one. The same tokens contribute to the loss.
 TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
   ChatTemplate plain(bytes_of(test::data("chat/templates/chatml-plain.jinja")), "plain");
   const DocumentMaker without(reference_tokenizer(), std::move(plain), std::make_shared<const Json>(Json::object()), {});
@@ -114,7 +114,7 @@ TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_GT(std::count(a.counted.begin(), a.counted.end(), 1), 4);
   EXPECT_EQ(reference_tokenizer()->decode(a.ids), reference_tokenizer()->decode(b.ids));
-  // A conversation whose template takes earlier answers away does not grow.
+  // This template removes earlier answers, so a conversation does not extend the previous one.
   ChatTemplate forgets(
       "{% for m in messages %}{{ m.role }}:{% if loop.last or m.role == 'user' %}{{ m.content }}{% endif %};{% endfor %}{% if "
       "add_generation_prompt %}assistant:{% endif %}",
@@ -299,7 +299,7 @@ TEST(Preparation, ADamagedCacheIsMadeAnewAndNoneIsLeftOfABadFile) {
   EXPECT_EQ(skipped->counts().documents, 53);
 }
 
-// Every bit of every token: whatever is read of the file, what was written or an error.
+// Every bit of every token is flipped in turn. A read of the file gives what was written, or an error.
 TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
   const TemporaryFolder folder;
   PreparedWriter writer(folder / "p");
@@ -317,7 +317,7 @@ TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
     std::vector<u32> words(kTokens);
     const std::string text = error_of(ErrorCode::data, [&] { file.read_document(token / kTokens, words); });
     EXPECT_THAT(text, testing::AllOf(HasSubstr("is damaged: tokens "), HasSubstr("remove it, and it is made anew"))) << token;
-    const i64 apart = (token / kTokens + 5) % kDocuments;  // shares no block with it
+    const i64 apart = (token / kTokens + 5) % kDocuments;  // this document shares no block with the damaged one
     file.read_document(apart, words);
     EXPECT_EQ(words, std::vector<u32>(kTokens, static_cast<u32>(apart)));
   }
@@ -334,7 +334,7 @@ TEST(Preparation, ADocumentWithoutTokensIsNone) {
     writer.finish();
   }
   EXPECT_EQ(PreparedFile(folder / "p", "p").counts().documents, 1);
-  // The same file as one whose first document is empty, every checksum right.
+  // The same file is changed so that its first document is empty. Every checksum is valid.
   std::string file = bytes_of(folder / "p");
   const size_t tail = 128 + 2 * 4;
   const u64 documents = 2, ends[] = {0, 2};
@@ -352,7 +352,7 @@ TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {
   const TemporaryFolder folder;
   std::optional<PreparedCache> first(std::in_place, folder / "cache", "a.txt", "0");
   std::vector<std::string> told;
-  // The first one lets go when the second has said for whom it waits.
+  // The first one lets go when the second has reported for whom it waits.
   const PreparedCache second(folder / "cache", "b.txt", "1", [&](const std::string& holder) {
     told.push_back(holder);
     first.reset();
@@ -362,7 +362,7 @@ TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {
   EXPECT_EQ(told[1], "");
 }
 
-// A kilobyte of zstd may hold gigabytes.
+// A kilobyte of zstd may expand to gigabytes.
 TEST(Preparation, ARowOutOfProportionIsRefusedByItsLine) {
   const TemporaryFolder folder;
   const std::string line =
@@ -388,7 +388,7 @@ TEST(Preparation, OfTextIsItsTokensWhereverItIsCut) {
   want.push_back(641);
   file->read(0, got);
   EXPECT_TRUE(got == want);
-  // A folder: its files by name, each with the token that begins a text and the one that ends it, unless the text has them.
+  // The files of a folder are read by name. The tokens that begin and end a text are added to each, unless the text has them.
   fs::create_directory(folder / "texts");
   put(folder / "texts/b.txt", "Noah.");
   put(folder / "texts/a.txt.gz", gzipped("In the ark\n"));
@@ -417,9 +417,9 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
     return d;
   };
   writer.add(document(5, 2, 100));
-  writer.add(document(3, 3, 200));   // nothing counts
+  writer.add(document(3, 3, 200));   // no token contributes to the loss
   writer.add(document(12, 4, 300));  // longer than a row
-  writer.add(document(12, 9, 400));  // whose targets are cut away
+  writer.add(document(12, 9, 400));  // the targets are cut off
   writer.add(document(3, 0, 500));
   writer.finish();
   const PreparedFile file(folder / "p", "p");
@@ -454,7 +454,7 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
   EXPECT_FALSE(each->packed());
 }
 
-// Documents of random lengths, numbered through by their tokens: one after the other the rows' documents are the file's.
+// Documents have random lengths, and their tokens are numbered consecutively. The rows' documents, one after the other, are the file.
 TEST(DocumentRows, InOrderAreTheFile) {
   TemporaryFolder folder;
   PreparedWriter writer(folder / "p");

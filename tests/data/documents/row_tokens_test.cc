@@ -1,5 +1,5 @@
-// What rows become for each tokenizer: the ids of transformers' tokenizer(text), with the masks of tests/peers/row_fixtures.py; documents
-// that came packed; and what a template reads beside a conversation.
+// Token ids of rows with each tokenizer: those of transformers' tokenizer(text), with the masks of tests/peers/row_fixtures.py; documents
+// that were already packed; and what a template reads beside a conversation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::string mask_text(const std::vector<u8>& mask) {
   return text;
 }
 
-// The first token of a document is no target, whatever its bit.
+// Drops the first token's bit. The first token of a document is never a target.
 std::string behind_first(const std::string& mask) { return mask.empty() ? mask : mask.substr(1); }
 
 TEST(RowTokens, AreThoseOfTransformersForEveryTokenizer) {
@@ -55,7 +55,7 @@ TEST(RowTokens, AreThoseOfTransformersForEveryTokenizer) {
   EXPECT_EQ(rows, 9 * 24);
 }
 
-// A file is one text, wherever it is cut: its first and last tokens stand once.
+// A file is one text, however it is split for reading: the tokens that begin and end a text occur once.
 TEST(RowTokens, OfAFileOfTextAreThoseOfOneText) {
   const Json all = Json::parse(bytes_of(test::data("rows/fixtures/tokenized.json")));
   for (const auto& [style, one] : all.items()) {
@@ -80,7 +80,7 @@ TEST(RowTokens, OfAPromptHaveWhatTheTokenizerPutsAroundIt) {
   EXPECT_EQ(encode_with_around(*tokenizer, "<s>In the beginning</s>"), around) << "what is written there stands once";
   EXPECT_EQ(around.size(), plain.size() + 2);
   EXPECT_EQ(encode_with_around(ByteTokenizer(), "ab"), (std::vector<i32>{'a', 'b'}));
-  // Of several tokens before a text those that it lacks.
+  // Of several tokens to be put before a text, only those that it lacks are added.
   const Around three{{7, 8, 9}, {4, 5}};
   const std::vector<i32> has = {8, 9, 1, 4}, none = {1};
   EXPECT_TRUE(std::ranges::equal(missing_before(three, has), std::vector<i32>{7}));
@@ -126,7 +126,7 @@ TEST(RowTokens, OfMessagesThatDoNotCountAreNoTargets) {
     EXPECT_EQ(counted_text(maker_of(tokenizer, {}, plain_template(blocks)).make(row, "f", 1)), "d;") << blocks;
     EXPECT_THAT(counted_text(maker_of(tokenizer, {}, plain_template(blocks), LossOn::all).make(row, "f", 1)), HasSubstr("b;U:c"));
   }
-  // More blocks than answers: those within what the message adds.
+  // If a template has more blocks than there are answers, the blocks within what a message adds are its own.
   ChatTemplate parted(
       "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}.{% generation %};{% "
       "endgeneration %}{% else %}U{{ m.content }}{% endif %}{% endfor %}",
@@ -134,7 +134,7 @@ TEST(RowTokens, OfMessagesThatDoNotCountAreNoTargets) {
   EXPECT_EQ(counted_text(maker_of(std::make_shared<ByteTokenizer>(), {}, std::move(parted)).make(row, "f", 1)), "d;");
 }
 
-// The row of the reference in tests/peers/row_losses.py: documents apart, whatever says so.
+// The row is that of the reference in tests/peers/row_losses.py: packed documents are kept apart, whichever field marks them.
 TEST(RowTokens, ThatCamePackedAreDocumentsOfOneRow) {
   const DocumentMaker maker = maker_of(std::make_shared<ByteTokenizer>(), {});
   const TemporaryFolder folder;
@@ -165,7 +165,7 @@ TEST(RowTokens, ThatCamePackedAreDocumentsOfOneRow) {
     EXPECT_EQ(counts.documents, 2) << "the second document of the row is cut away";
     EXPECT_EQ(counts.targets, 3);
   }
-  // With --loss-on all the border still is none.
+  // Even with --loss-on all, the first token of a document does not contribute to the loss.
   const Document all = maker_of(std::make_shared<ByteTokenizer>(), {}, {}, LossOn::all)
                            .make(R"({"input_ids": [1, 2, 3, 4], "seq_lengths": [2, 2], "labels": [-100, -100, -100, 4]})", "f", 1);
   EXPECT_EQ(mask_text(all.counted), "1101");

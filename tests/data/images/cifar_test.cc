@@ -1,4 +1,4 @@
-// CIFAR's binary versions: what is read of it, what is refused, and how a loader deals it out.
+// CIFAR's binary files: what is read, what is refused, and how a loader shards the images.
 #include "data/images/open_images.h"
 
 #include "data/loader.h"
@@ -13,7 +13,7 @@ using test::TemporaryFolder;
 
 constexpr size_t kPixels = 3072;
 
-// Image i of a file that begins with number `first`: class i % 10, every pixel p of it i + p.
+// Returns a file whose images are numbered from `first`. Image i has class i % 10, and its pixel p is i + p.
 std::string records(int first, int count) {
   std::string bytes;
   for (int i = first; i < first + count; ++i) {
@@ -51,7 +51,7 @@ TEST_F(Cifar10Test, AFolderIsOneSourceOfItsFilesInOrder) {
   EXPECT_EQ(open_images({(at / "data_batch_2.bin").string()}, Split::held_out)[0]->images(), 7);
 }
 
-// Image i of CIFAR-100: coarse class 7, class i, pixels i + p.
+// Returns a CIFAR-100 file. Image i has coarse class 7, fine class i, and its pixel p is i + p.
 std::string fine_records(int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// IDX files, plain and packed: what is read of them and what is refused.
+// IDX files, plain and gzipped: what is read and what is refused.
 #include "data/images/idx.h"
 
 #include "data/images/open_images.h"
@@ -63,7 +63,7 @@ TEST_F(IdxTest, HeadersAreHeldToTheFiles) {
             std::string::npos);
 }
 
-// A bomb is refused before memory is taken; damage by gzip's checksum.
+// A decompression bomb is refused before memory is allocated. Damage is found by gzip's checksum.
 TEST_F(IdxTest, PackedOnesToo) {
   put(at / "x-labels-idx1-ubyte", idx_labels(3));
   const auto expect = [&](const std::string& bytes, const std::string& says) {

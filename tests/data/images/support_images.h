@@ -1,4 +1,4 @@
-// IDX files and their .gz, and the pictures of make_pictures.py.
+// Makers of IDX files, plain and gzipped, and access to the pictures of make_pictures.py.
 #pragma once
 #include <zlib.h>
 
@@ -16,7 +16,7 @@ inline std::string big_endian(const std::vector<u32>& words) {
   return bytes;
 }
 
-/// Pixel p of image i is 7 i + p; its class i % 10.
+/// Returns an IDX file of images in which pixel p of image i is 7 i + p. Image i has class i % 10.
 inline std::string idx_images(u32 count, u32 rows, u32 columns) {
   std::string bytes = big_endian({0x803, count, rows, columns});
   for (u32 i = 0; i < count; ++i) {
@@ -46,7 +46,7 @@ inline std::string gzipped(const std::string& bytes) {
 
 inline std::string picture_bytes(const std::string& name) { return test::bytes_of(test::data("pictures") / name); }
 
-/// Of a PPM (P6) or PGM (P5) file as Pillow writes it.
+/// Reads a PPM (P6) or PGM (P5) file as Pillow writes it.
 inline Picture netpbm(const std::string& name) {
   const std::string bytes = picture_bytes(name);
   std::istringstream header(bytes);

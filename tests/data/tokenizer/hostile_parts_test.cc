@@ -1,5 +1,6 @@
-// Tokenizer files made of random parts: chains of normalizers and decoders, patterns that repeat, tokens of all kinds, long texts of few
-// letters. Each loads or is an Error(data), each text gives ids and text or is one; patterns match the same by both of their programs.
+// Tokenizer files made of random parts: chains of normalizers and decoders, patterns that repeat, tokens of all kinds, and long texts of
+// few letters. Each file loads or gives an Error(data), and each text can be encoded and decoded or gives one. Both implementations of a
+// pattern find the same matches.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +26,7 @@ class Parts {
     return of[below(N)];
   }
 
-  /// A few characters; sometimes thousands of one.
+  /// Returns a text of a few characters, sometimes with thousands of one of them.
   std::string text(size_t most_parts) {
     static const std::array<std::string, 12> kParts = {"a", "b", "ab", " ", "\n", "1", "\u00e9", "\u0301", "\u0316", "世", "\u2581", "!"};
     std::string made;
@@ -112,7 +113,7 @@ class Parts {
     json steps = json::array();
     const size_t length = below(10) == 0 ? below(200) : below(4);
     if (below(4) == 0) {
-      steps = json(length, (this->*make)());  // one step over and over
+      steps = json(length, (this->*make)());  // the same step again and again
     } else {
       for (size_t i = 0; i < length; ++i) steps.push_back((this->*make)());
     }
@@ -180,7 +181,7 @@ void use(const Tokenizer& tokenizer, const std::string& text) {
   EXPECT_EQ(joined + stream->finish(), decoded);
 }
 
-/// Gives how many of the files were used without an Error.
+/// Returns how many of the files could be used without an Error.
 int try_files(unsigned seed, int count) {
   int used = 0;
   for (int i = 0; i < count; ++i) {
@@ -204,7 +205,7 @@ int try_files(unsigned seed, int count) {
 TEST(HostileTokenizerParts, LoadOrAreErrors) { EXPECT_GT(try_files(1, 1500), 500); }
 TEST(SoakHostileTokenizerParts, LoadOrAreErrors) { EXPECT_GT(try_files(100000, 100000), 30000); }
 
-/// The matches, or the message of the Error in their place.
+/// Returns the matches, or "over the budget" if an Error was thrown.
 std::string matches(const Regex& regex, const std::string& text) {
   std::string found;
   try {
@@ -217,7 +218,8 @@ std::string matches(const Regex& regex, const std::string& text) {
   return found;
 }
 
-/// A pattern so long that it is never run on a window gives the same matches. Gives how many were compared.
+/// Compares each pattern with a version that is so long that it is never run on a window: both must find the same matches. Returns how many
+/// patterns were compared.
 int try_patterns(unsigned seed, int count) {
   std::string no_match;
   while (no_match.size() < 1100) no_match += "\U0010FFFD";

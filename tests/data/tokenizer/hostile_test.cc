@@ -1,4 +1,5 @@
-// Damaged and made-up tokenizer files, and texts of random bytes: each file loads or is an Error, each text gives ids and text.
+// Damaged and made-up tokenizer files, and texts of random bytes. Each file loads or gives an Error, and each text can be encoded and
+// decoded.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -44,7 +45,7 @@ class Mutations {
     return bytes;
   }
 
-  /// One value somewhere in it becomes another; the small parts of a file as often as the large.
+  /// Replaces one value somewhere in the file by another. Small parts of a file are chosen as often as large ones.
   void mutate(json& value, int depth = 0) {
     if (value.is_structured() && !value.empty() && (depth == 0 || below(5) != 0)) {
       auto at = value.begin();
@@ -137,7 +138,7 @@ void use(const Tokenizer& tokenizer, Mutations& mutations) {
   EXPECT_TRUE(is_utf8(joined));
 }
 
-/// Gives how many of the files loaded.
+/// Returns how many of the files loaded.
 int try_files(unsigned seed, int count) {
   Mutations mutations(seed);
   int loaded = 0;

@@ -1,4 +1,4 @@
-// What a tokenizer.json may not say, and the words in which it is told.
+// What a tokenizer.json must not contain, and the error messages about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

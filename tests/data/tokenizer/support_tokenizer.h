@@ -1,4 +1,4 @@
-// Small tokenizer.json files made from their parts.
+// Makers of small tokenizer.json files.
 #pragma once
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// A tokenizer of single ASCII characters and byte tokens, id = byte, with the parts that `with` has instead of none.
+/// Returns a tokenizer of single ASCII characters and byte tokens, where the id is the byte. Members of `with` are added or replaced.
 inline nlohmann::json small_tokenizer(const nlohmann::json& with = nlohmann::json::object()) {
   nlohmann::json vocabulary = nlohmann::json::object();
   for (unsigned i = 0; i < 256; ++i) vocabulary[data::byte_token(static_cast<unsigned char>(i))] = i;

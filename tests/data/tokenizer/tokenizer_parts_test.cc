@@ -1,4 +1,4 @@
-// What the fixtures do not show: named tokens, ranges, streams, cuts, and texts that are not UTF-8.
+// What the fixtures do not cover: named tokens, ranges of tokens, streaming decoders, truncation, and texts that are not UTF-8.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST(TokenizerStream, GivesCharactersAsSoonAsTheyAreWhole) {
 TEST(TokenizerStream, HoldsARunOfByteTokensUntilItEnds) {
   const auto tokenizer = made_of(small_tokenizer());
   const auto stream = tokenizer->stream_decoder();
-  EXPECT_EQ(stream->put('a'), "");  // a token of a byte, too: the run may yet turn out broken
+  EXPECT_EQ(stream->put('a'), "");  // held back, although it is a valid byte, since the sequence may yet turn out to be broken
   EXPECT_EQ(stream->put(0xFF), "");
   EXPECT_EQ(stream->finish(), "\uFFFD\uFFFD");
 }
@@ -159,7 +159,7 @@ TEST(TokenizerThreads, ShareATokenizer) {
   for (const auto& mine : got) EXPECT_EQ(mine, expected);
 }
 
-// A long word goes through the heap, a short one does not: they agree where both can.
+// A long word is merged with a heap, a short one without. They must agree where both work.
 TEST(TokenizerBpe, LongWordsLikeShortOnes) {
   const json vocabulary = {{"a", 0}, {"b", 1}, {"ab", 2}, {"aab", 3}, {"abab", 4}, {"ba", 5}};
   const json merges = {"a b", "a ab", json::array({"ab", "ab"}), json::array({"b", "a"})};
@@ -168,7 +168,7 @@ TEST(TokenizerBpe, LongWordsLikeShortOnes) {
   const auto in_words = made_of({{"model", model}, {"pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "c"}}}});
   std::string word = "aababbaab", text, with_marks;
   std::vector<i32> expected;
-  // Between "b" and "b" nothing merges, so a long text of such words is the same as the words apart.
+  // Between "b" and "b" nothing merges, so a long text of such words gives the same tokens as the separate words.
   for (int i = 0; i < 50; ++i) {
     text += "b" + word;
     with_marks += "cb" + word;

@@ -33,7 +33,8 @@ const std::vector<std::string> kTexts = {"low lower lowest", "newer newest wide 
 TEST(BpeTraining, MergesTheMostFrequentPairOfTheLowestIds) {
   const auto made = trained({"abab abab cdcd cdcd"}, {.vocabulary = 1000});
   const auto model = nlohmann::json::parse(made.tokenizer_json)["model"];
-  // ab and cd 4 times each, the lower ids first; of those twice there the space (a byte) before cd comes first, then ab ab.
+  // ab and cd occur 4 times each, and the lower ids are merged first. Of the pairs that then occur twice, the space (a byte) before cd
+  // comes first, then ab ab.
   EXPECT_EQ(model["merges"], nlohmann::json({"a b", "c d", "\u0120 cd", "ab ab", "\u0120cd cd"}));
   EXPECT_EQ(made.vocabulary, 1 + 256 + 5);
 }
@@ -68,7 +69,8 @@ TEST(BpeTraining, TakesAnotherPatternAndOtherTokens) {
   EXPECT_FALSE(tokenizer->named().end_of_text);
 }
 
-// Words that occur again take nothing more; those that differ end the training before the system ends the process.
+// Repeated words take no more memory. If there are too many different words, training ends with an error before the system kills the
+// process.
 TEST(BpeTraining, EndsWhereDifferentWordsWouldTakeTooMuchMemory) {
   const auto text_of = [](bool different) {
     return [different, number = 0](std::string& text) mutable {
@@ -88,8 +90,9 @@ TEST(BpeTraining, EndsWhereDifferentWordsWouldTakeTooMuchMemory) {
   }
 }
 
-/// The merges of one word by the definition: count all pairs anew, take the most frequent one of the lowest ids, and put its token in from
-/// left to right, until none occurs twice. Ids are those of letters, then of merges; `first` is the id of the first merge.
+/// Returns the merges of one word, computed from the definition: all pairs are counted anew, the most frequent pair (with the lowest ids)
+/// is merged from left to right, until no pair occurs twice. Ids are those of letters, then of merges; `first` is the id of the first
+/// merge.
 std::vector<std::pair<i32, i32>> merges_by_definition(std::vector<i32> word, i32 first) {
   std::vector<std::pair<i32, i32>> merges;
   for (;; ++first) {
@@ -131,7 +134,7 @@ TEST(BpeTraining, MergesOfRandomWordsAreThoseOfTheDefinition) {
   }
 }
 
-// Each merge once took time in proportion to the word, and a long word has a merge for nearly each of its letters.
+// Each merge used to take time in proportion to the word, and a long word has a merge for almost every letter.
 TEST(BpeTraining, ALongWordTakesTimeInProportion) {
   std::mt19937 random(2);
   std::string half(50000, 'a');

@@ -1,6 +1,6 @@
-// Files of weights that no program writes: small ones that would take gigabytes or hours if what they say were done as often as they say
-// it. Each is refused with Error(data), or read. What is refused here was read for minutes, or until memory ran out, before readers had
-// budgets.
+// Weight files that no program writes: small files that would take gigabytes or hours if a reader did all that they say as often as they
+// say it. Each is read or refused with Error(data). Before readers had budgets, the files refused here were read for minutes or until
+// memory ran out.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -28,7 +28,7 @@ std::vector<std::string> many(size_t count, const std::function<std::string(size
   return all;
 }
 
-// Of a file of torch.save's that holds `value`.
+// Returns the error message for a torch.save file that contains `value`.
 std::string torch_refusal(const std::string& value, const Members& storages = {{"0", std::string(4, '\0')}}) {
   const TemporaryFolder folder;
   const auto path = put(folder / "x.bin", torch_file(value, storages));
@@ -39,7 +39,7 @@ TEST(HostileTorchFile, SharedDictionariesAreNotVisitedWithoutEnd) {
   constexpr size_t kMany = 3000;
   const std::string inner = kept(dict({repeated(text("k") + none, kMany)}), 0);
   EXPECT_THAT(torch_refusal(inner + dict({repeated(text("k") + get(0), kMany)})), HasSubstr(kTooOften));
-  // Dictionaries of 8, each value the next dictionary: 8^8 visits.
+  // Dictionaries of 8 entries, where each value is the next dictionary: 8^8 visits.
   std::string nested = kept(dict({text("k"), none}), 0);
   for (u32 depth = 1; depth < 9; ++depth) nested += kept(dict({repeated(text("k") + get(depth - 1), 8)}), depth);
   EXPECT_THAT(torch_refusal(nested + get(8)), HasSubstr(kTooOften));
@@ -49,7 +49,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
   EXPECT_THAT(torch_refusal("}" + put(0) + text("a") + get(0) + "s"), HasSubstr("its dictionaries nest too deeply"));
   const std::string ordered = call(global("collections", "OrderedDict"), {}) + put(0);
   EXPECT_THAT(torch_refusal(ordered + text("a") + get(0) + "s"), HasSubstr("its dictionaries nest too deeply"));
-  // What is no dictionary is no tensor either, whatever it contains.
+  // A value that is not a dictionary is not a tensor either, whatever it contains.
   const TemporaryFolder folder;
   const auto path = put(folder / "x.bin", torch_file(dict({text("a"), "]" + put(0) + get(0) + "a", text("b"), tensor()})));
   EXPECT_EQ(TorchFile(path).tensors().size(), 1u);
@@ -58,16 +58,16 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
 TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0), one = kept(tensor(), 1);
   EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("it has two tensors \"nnnn"));
-  // Each under a name of its own that begins with a long one.
+  // Each tensor has a name of its own, which begins with a long prefix.
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
   EXPECT_THAT(torch_refusal(name + dict({repeated(get(0) + none, 8000)})), HasSubstr(kTooOften));
-  const TemporaryFolder folder;  // one such name is fine
+  const TemporaryFolder folder;  // a single such name is accepted
   EXPECT_EQ(TorchFile(put(folder / "x.bin", torch_file(name + one + dict({get(0), get(1)})))).tensors()[0].name.size(), 1'000'000u);
 }
 
 TEST(HostileTorchFile, OneTensorIsNotMadeWithoutEnd) {
-  // Of 64 axes.
+  // a tensor with 64 axes
   const std::string one = kept(tensor({.sizes = std::vector<i64>(64, 1), .strides = std::vector<i64>(64, 1)}), 0);
   const auto names = [&](size_t count) { return dict(many(count, [](size_t i) { return text(std::to_string(i)) + get(0); })); };
   EXPECT_THAT(torch_refusal(one + names(20'000)), HasSubstr(kTooMuch));
@@ -88,16 +88,16 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
   EXPECT_THAT(refusal({2}, {1}), HasSubstr("its elements leave its storage of 1 elements"));
   EXPECT_THAT(refusal({1}, {1}, kHuge), HasSubstr("its elements leave its storage"));
   EXPECT_THAT(refusal({1, 1}, {1}), HasSubstr("expected a stride for each size"));
-  // More bytes together than 64 bits count.
+  // All tensors together have more bytes than 64 bits can count.
   const std::string large = kept(tensor({.sizes = {i64{1} << 56}, .strides = {0}}), 0);
   EXPECT_THAT(torch_refusal(large + dict(many(64, [](size_t i) { return text(std::to_string(i)) + get(0); }))),
               HasSubstr("have more than 2^63 bytes together"));
 }
 
-// A stride of 0: a file of a kilobyte would be read for years.
+// With a stride of 0, a file of a kilobyte would be read for years.
 TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   const TemporaryFolder folder;
-  constexpr i64 kLarge = 10'000;  // floats: more than a piece
+  constexpr i64 kLarge = 10'000;  // number of floats, more than is read in one piece
   const auto of_one = [](std::vector<i64> sizes) { return tensor({.sizes = sizes, .strides = std::vector<i64>(sizes.size(), 0)}); };
   const auto of_large = [](i64 times) { return tensor({.key = "1", .sizes = {times, kLarge}, .strides = {0, 1}}); };
   const TorchFile file(put(folder / "x.bin", torch_file(dict({text("few"), of_one({1 << 15, 1 << 10}), text("many"),
@@ -114,7 +114,7 @@ TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   EXPECT_THAT(refusal("17"), HasSubstr("expected a weight of at most 160000 elements, as it repeats the 10000 of its storage, got 170000"));
 }
 
-// Else an expanded tensor would count as one that repeats nothing.
+// Otherwise an expanded tensor would count as one that repeats no elements.
 TEST(HostileTorchFile, AStorageHasNoMoreBytesThanTheFile) {
   const TemporaryFolder folder;
   const Members members{{"archive/data.pkl", pickle(dict({text("w"), tensor({.sizes = {3}})}))}, {"archive/data/0", std::string(12, 'x')}};
@@ -123,7 +123,7 @@ TEST(HostileTorchFile, AStorageHasNoMoreBytesThanTheFile) {
               testing::AnyOf(HasSubstr("more than lie there"), HasSubstr("expected a file of torch.save's")));
 }
 
-// What .metadata of torch.distributed.checkpoint says.
+// Builds the content of a .metadata file of torch.distributed.checkpoint.
 std::string torch_size(const std::vector<i64>& sizes) { return call(global("torch", "Size"), {numbers(sizes)}); }
 std::string of_metadata(const std::string& name, const std::vector<std::string>& attributes) {
   return object(global("torch.distributed.checkpoint.metadata", name), attributes);
@@ -148,7 +148,7 @@ struct Saved {
     return error_of(ErrorCode::data, [&] { DistributedCheckpoint checkpoint(at.path()); });
   }
 };
-// Two blocks of two elements of "w" [4].
+// Two blocks of two elements each of a tensor "w" [4].
 const std::string kFirst = torch_file(tensor({.sizes = {2}}), {{"0", std::string(8, '\0')}});
 std::string two_places() {
   const auto bytes = static_cast<i64>(kFirst.size());
@@ -165,7 +165,7 @@ TEST(HostileDistributedCheckpoint, AnHonestOneIsRead) {
   EXPECT_THAT(values, testing::Each(0));
 }
 
-// No file of blocks is there: what is refused is refused by the metadata alone.
+// No file with blocks exists, so what is refused is refused by the metadata alone.
 TEST(HostileDistributedCheckpoint, RepeatedBlocksAreRefusedBeforeAFileIsOpened) {
   const std::string first = kept(chunk({0}, {2}), 0);
   const Saved repeated_block(first, metadata(dict({text("w"), of_tensor({4}, list({repeated(get(0), 100'000)}))}), two_places()));
@@ -180,14 +180,14 @@ TEST(HostileDistributedCheckpoint, RepeatedBlocksAreRefusedBeforeAFileIsOpened) 
   EXPECT_THAT(huge.refusal(), HasSubstr("expected at most"));
   const Saved negative("", metadata(dict({text("w"), of_tensor({-4}, list({}))}), two_places()));
   EXPECT_THAT(negative.refusal(), HasSubstr("0 or more"));
-  // A column of a million rows: a piece for each row, of a file that is not there.
+  // A column of 2^24 rows needs a piece for each row, from a file that does not exist.
   const Saved cut("", metadata(dict({text("w"), of_tensor({1 << 24, 2}, list({chunk({0, 0}, {1 << 24, 1}), chunk({0, 1}, {1 << 24, 1})}))}),
                                two_places()));
   EXPECT_THAT(cut.refusal(), HasSubstr(kTooMuch));
 }
 
 TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
-  // A thousand tensors of one list of a thousand empty blocks.
+  // A thousand tensors share one list of a thousand empty blocks.
   const std::string blocks = kept(list({repeated(chunk({0}, {0}), 1000)}), 0);
   const Saved lists(blocks,
                     metadata(dict(many(1000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, get(0)); })), two_places()));
@@ -195,11 +195,11 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0);
   const auto places = dict(many(3000, [](size_t i) { return place(get(0), {static_cast<i64>(i)}, "a", static_cast<i64>(i), 1); }));
   EXPECT_THAT(Saved(name, metadata(dict({}), places)).refusal(), HasSubstr(kTooOften));
-  // The attributes of one object, which are thousands.
+  // One object with thousands of attributes is shared by many tensors.
   const std::string object = kept(of_metadata("TensorStorageMetadata", {repeated(text("a") + none, 5000)}), 0);
   const Saved attributes(object, metadata(dict({repeated(text("w") + get(0), 5000)}), two_places()));
   EXPECT_THAT(attributes.refusal(), HasSubstr(kTooOften));
-  // The path of each name, which is long.
+  // One long path is shared by many names.
   const std::string path = kept(tuple({repeated(text("a"), 5000)}), 0);
   const Saved paths(path, metadata(dict(many(5000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, list({})); })),
                                    two_places(), dict(many(5000, [](size_t i) { return text(std::to_string(i)) + get(0); }))));
@@ -220,7 +220,7 @@ TEST(HostileDistributedCheckpoint, EveryBlockHasBytesOfItsOwn) {
   EXPECT_THAT(beyond.refusal(), HasSubstr("expected 9223372036854775807 bytes at 9223372036854775807"));
 }
 
-// Else a few blocks of a kilobyte would be read as a million elements each.
+// Otherwise a few blocks of a kilobyte each would be read as a million elements.
 TEST(HostileDistributedCheckpoint, ABlockRepeatsNoElements) {
   const std::string one = torch_file(tensor({.sizes = {1000}, .strides = {0}}));
   const Saved saved("", metadata(dict({text("w"), of_tensor({1000}, list({chunk({0}, {1000})}))}),
@@ -238,13 +238,13 @@ TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), get(0)}), dict({get(0), get(0)}))).refusal(), "");
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), of_tensor({0}, list({get(0)}))}), two_places())).refusal(), "");
   }
-  // The size of a tensor that is its own argument.
+  // The size of a tensor is its own argument.
   const std::string size = global("torch", "Size") + "(]" + put(0) + "t" + "R" + put(1) + "0" + get(0) + get(1) + "a0";
   const Saved own(size, metadata(dict({text("w"), of_metadata("T", {text("size"), get(1), text("chunks"), list({})})}), two_places()));
   EXPECT_NE(own.refusal(), "");
 }
 
-// A checkpoint of DeepSpeed's of one rank and one group.
+// A DeepSpeed checkpoint of one rank and one group.
 struct Zero {
   TemporaryFolder at;
   std::string model(const std::vector<std::string>& more) const {
@@ -311,15 +311,15 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   const Zero z;
   const std::string one = kept(tensor(), 0);
   const auto usual = z.model({text(kShapes), z.shapes({text("w"), torch_size({1})})});
-  // One part as many: each has elements of its own.
+  // One shard is listed a thousand times. Each entry would need elements of its own.
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)),
                 HasSubstr("have more elements than the file has bytes for"));
-  // One dictionary of shapes as many groups.
+  // One dictionary of shapes is listed as thousands of groups.
   const std::string shapes = kept(dict({repeated(text("w") + torch_size({1}), 1000)}), 0);
   EXPECT_THAT(refusal(shapes + z.model({text(kShapes), list({repeated(get(0), 5000)})}), z.optimizer({})),
               testing::AnyOf(HasSubstr(kTooMuch), HasSubstr(kTooOften)));
-  // Thousands of arrays of thousands of parameters.
+  // There are thousands of arrays of thousands of parameters.
   const auto arrays =
       dict({text("state"), dict({number(0), dict(many(3000, [](size_t i) { return text("a" + std::to_string(i)) + get(0); }))})});
   const std::string size = kept(torch_size({0}), 1);
@@ -327,7 +327,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_THAT(refusal(size + z.model({text(kShapes), list({dict({joined(names), text("w"), torch_size({1})})})}),
                       one + z.optimizer({text("base_optimizer_state"), arrays}, list({get(0)}))),
               HasSubstr(kTooMuch));
-  // One weight in many pieces under many names.
+  // One weight consists of many pieces and has many names.
   const auto parts = list({repeated(kept(tensor({.sizes = {0}, .strides = {1}}), 2) + get(2), 1), repeated(get(2), 3000), get(0)});
   const auto second = many(3000, [](size_t i) { return text(std::to_string(i)) + text("w"); });
   const Zero fine;
@@ -336,7 +336,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_EQ(ZeroCheckpoint(fine.at.path()).tensors().size(), 3001u);
 }
 
-// Its bytes are no numbers of 16 bits that can be read.
+// Its bytes are not 16-bit floating-point numbers, so they cannot be read as such.
 TEST(HostileZeroCheckpoint, AFrozenTensorOfAForeignTypeIsForeign) {
   const Zero zero;
   const std::string frozen = tensor({.type = "ShortStorage", .sizes = {2}});
@@ -351,7 +351,7 @@ TEST(HostileZeroCheckpoint, AFrozenTensorOfAForeignTypeIsForeign) {
   double value = 0;
   EXPECT_THAT(error_of(ErrorCode::data, [&] { checkpoint.read_wide(*checkpoint.find("f"), 0, std::span(&value, 1)); }),
               HasSubstr("tensor \"f\": expected floating-point numbers"));
-  // Of one type at all ranks.
+  // A frozen tensor must have the same type on all ranks.
   const auto of_rank = [](int rank, const char* what) {
     return "zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_" + what + "_states.pt";
   };
@@ -376,7 +376,7 @@ TEST(HostileZeroCheckpoint, ReferencesInCirclesAreRefused) {
   EXPECT_THAT(zero.refusal(), HasSubstr("it has no fp32 weights"));
 }
 
-// Whatever lies in place of a file of weights, or beside it.
+// Whatever is in the place of a weight file, or beside it, opening the folder does not block.
 TEST(HostileWeightFolder, NoPipeIsWaitedFor) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     for (const bool is_pipe : {true, false}) {
@@ -402,11 +402,11 @@ TEST(HostileWeightFolder, NoPipeIsWaitedFor) {
   EXPECT_THAT(zero.refusal(), HasSubstr("expected a regular file, got a device or pipe"));
 }
 
-// "latest" is read as far as the name of a folder goes.
+// "latest" is read only as far as the name of a folder can go.
 TEST(HostileZeroCheckpoint, TheFileThatNamesTheLastIsNotReadWhole) {
   const TemporaryFolder folder;
   put(folder / "latest", "");
-  fs::resize_file(folder / "latest", std::uintmax_t{1} << 40);  // a hole, of no whitespace
+  fs::resize_file(folder / "latest", std::uintmax_t{1} << 40);  // a hole in the file, which contains no whitespace
   EXPECT_FALSE(is_zero_checkpoint(folder.path()));
   EXPECT_THAT(error_of(ErrorCode::data, [&] { ZeroCheckpoint checkpoint(folder.path()); }), HasSubstr("latest"));
 }

@@ -1,4 +1,5 @@
-// Pickles and archives as torch.save writes them, made without it: so a test can say what no program writes. Protocol 2.
+// Makers of pickles (protocol 2) and archives as torch.save writes them. They do not use torch, so that a test can make files that no
+// program writes.
 #pragma once
 #include <zlib.h>
 
@@ -39,10 +40,10 @@ inline std::string number(i64 value) {
 inline std::string global(const std::string& module, const std::string& name) { return "c" + module + "\n" + name + "\n"; }
 inline std::string tuple(const std::vector<std::string>& items) { return "(" + joined(items) + "t"; }
 inline std::string list(const std::vector<std::string>& items) { return "](" + joined(items) + "e"; }
-/// key, value, key, value ..
+/// Makes a dictionary; `items` alternates keys and values.
 inline std::string dict(const std::vector<std::string>& items) { return "}(" + joined(items) + "u"; }
 inline std::string call(const std::string& what, const std::vector<std::string>& arguments) { return what + tuple(arguments) + "R"; }
-/// An object of a class, with attributes.
+/// Makes an object of a class, with attributes.
 inline std::string object(const std::string& of, const std::vector<std::string>& attributes) {
   return of + ")\x81" + dict(attributes) + "b";
 }
@@ -51,10 +52,10 @@ inline std::string numbers(const std::vector<i64>& values) {
   for (const i64 value : values) items.push_back(number(value));
   return tuple(items);
 }
-/// Remembers the value on the stack; gives it again.
+/// put() remembers the value on the stack, and get() pushes it again.
 inline std::string put(u32 at) { return "r" + little(at); }
 inline std::string get(u32 at) { return at < 256 ? "h" + std::string(1, static_cast<char>(at)) : "j" + little(at); }
-/// Remembers a value for get() and leaves nothing behind.
+/// Remembers a value for get() and leaves nothing on the stack.
 inline std::string kept(const std::string& value, u32 at) { return value + put(at) + "0"; }
 
 inline std::string pickle(const std::string& value) { return "\x80\x02" + value + "."; }
@@ -72,7 +73,7 @@ inline std::string tensor(const TensorBytes& of = {}) {
 
 using Members = std::vector<std::pair<std::string, std::string>>;  // name and bytes
 
-/// A zip archive of members that are stored as they are. `claimed` more bytes are claimed of the last one than there are.
+/// Makes a zip archive with uncompressed members. The directory claims `claimed` more bytes for the last member than it has.
 inline std::string archive(const Members& members, u32 claimed = 0) {
   std::string all, directory;
   for (const auto& [name, bytes] : members) {
@@ -88,14 +89,14 @@ inline std::string archive(const Members& members, u32 claimed = 0) {
   return all + directory + "PK\5\6" + little<u16>(0) + little<u16>(0) + little(static_cast<u16>(count)) + little(static_cast<u16>(count)) +
          little(static_cast<u32>(directory.size())) + little(begin) + little<u16>(0);
 }
-/// What torch.save writes of a value, with its storages by their keys.
+/// Returns the file that torch.save would write for a value, with its storages by key.
 inline std::string torch_file(const std::string& value, const Members& storages = {{"0", std::string(4, '\0')}}) {
   Members members{{"archive/data.pkl", pickle(value)}};
   for (const auto& [key, bytes] : storages) members.emplace_back("archive/data/" + key, bytes);
   return archive(members);
 }
 
-// Instructions of a pickle, apart: what a fuzzer exchanges, repeats and leaves out.
+// Splits a pickle into instructions, which a fuzzer can swap, repeat and leave out.
 inline std::vector<std::string> instructions(const std::string& bytes) {
   std::vector<std::string> all;
   for (size_t at = 0; at < bytes.size();) {
@@ -120,8 +121,8 @@ inline std::vector<std::string> instructions(const std::string& bytes) {
   return all;
 }
 
-/// Another pickle of those instructions: some left out, exchanged, repeated, their numbers made extreme, values replaced by others that
-/// were remembered, which makes what is shared and what contains itself. `random(n)` is below n.
+/// Makes another pickle of these instructions: some are left out, swapped or repeated, numbers become extreme, and values are replaced by
+/// remembered ones, which makes values that are shared or contain themselves. `random(n)` returns a number below n.
 template <class Random>
 std::string mutated(std::vector<std::string> all, Random& random) {
   static const std::vector<std::string> kValues = {none,
@@ -151,7 +152,7 @@ std::string mutated(std::vector<std::string> all, Random& random) {
       case 1:
         std::swap(all[at], all[other]);
         break;
-      case 2: {  // a stretch once more
+      case 2: {  // repeats a range of instructions
         const size_t from = std::min(at, other), to = std::min(std::max(at, other), from + 40);
         const std::vector<std::string> some(all.begin() + static_cast<std::ptrdiff_t>(from), all.begin() + static_cast<std::ptrdiff_t>(to));
         all.insert(here, some.begin(), some.end());
@@ -163,7 +164,7 @@ std::string mutated(std::vector<std::string> all, Random& random) {
       case 4:
         all.insert(here, kValues[random(kValues.size())]);
         break;
-      case 5:  // something remembered in place of a value
+      case 5:  // replaces a value by a remembered one
       case 6:
         all[at] = get(static_cast<u32>(random(300)));
         break;

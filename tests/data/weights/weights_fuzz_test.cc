@@ -1,6 +1,6 @@
-// Checkpoints of which a pickle has instructions left out, exchanged or repeated, extreme numbers, values shared and values that contain
-// themselves: each is refused with Error(data) or read within its bounds, at a cost in proportion to its bytes. Files that PyTorch and
-// DeepSpeed wrote are what is changed.
+// Fuzzing of checkpoints that PyTorch and DeepSpeed wrote. In their pickles instructions are left out, swapped or repeated, numbers become
+// extreme, and values are shared or contain themselves. Each file is refused with Error(data) or read within its bounds, at a cost in
+// proportion to its bytes.
 #include <gtest/gtest.h>
 
 #include "data/weights/torch_archive.h"
@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 using namespace spillway::test;
 using namespace spillway::test::pickles;
 
-// A file of torch.save's, apart.
+// A torch.save file, split into its parts.
 struct TorchParts {
-  std::vector<std::string> pickle;  // its instructions
+  std::vector<std::string> pickle;  // the instructions of the pickle
   Members storages;
   explicit TorchParts(const fs::path& path) {
     const TorchArchive archive(path);
