@@ -1,4 +1,5 @@
-// Cross entropy on a GPU beside its twin on the CPU and fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Cross entropy on a GPU compared with the CPU implementation and with fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on
+// the CPU.
 #include "kernels/cross_entropy.h"
 
 #include <limits>
@@ -40,8 +41,9 @@ Tensor some_targets(i64 rows, i64 columns) {
   return test::ints(all, {rows});
 }
 
-// Logits of standard deviation 3 lie within 11 of each other: 11 u of an exponent's rounding in each exponential, 2 u of its own, a dozen
-// rescalings of 3 u, and sums of some hundred terms a thread and a tree: below 100 u together.
+// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Each exponential has 11 u from rounding
+// its argument and 2 u of its own, then come a dozen rescalings of 3 u, and sums of some hundred terms per thread and in a tree: together
+// less than 100 u.
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, const std::string& what) {
   const double near = 100 * test::half_ulp(wide_dtype(dtype));
   const DType stored = got.gradient.dtype();
@@ -87,7 +89,7 @@ TEST_F(CrossEntropyTwins, TheSameBitsAgainAndWhereverTheLogitsLie) {
   }
 }
 
-// The gradient in the logits' place, also each narrow row at the start of its f32 row.
+// The gradient may be stored in the logits' place, a narrow row at the start of its f32 row.
 TEST_F(CrossEntropyTwins, InPlace) {
   for (const i64 columns : {3, 130, 1024, 1026, 6000}) {
     for (const DType stored : {DType::f32, DType::bf16, DType::f16}) {
@@ -107,7 +109,7 @@ TEST_F(CrossEntropyTwins, InPlace) {
   }
 }
 
-// Some columns of all rows at a time, each part in rows of its own pitch, its gradient with zeros behind it.
+// Computes cross entropy over some columns of all rows at a time. Each part has rows of its own pitch; its gradient is followed by zeros.
 Results in_parts(const Tensor& logits, const Tensor& targets, DType gradient_dtype, const std::vector<i64>& begins, i64 pad) {
   const i64 rows = logits.size(0), vocabulary = logits.size(1);
   const DType wide = wide_dtype(logits.dtype());
@@ -149,7 +151,7 @@ TEST_F(CrossEntropyTwins, InParts) {
   }
 }
 
-// A part without a finite logit adds nothing, whichever comes first.
+// A part without a finite logit contributes nothing, in whatever order the parts come.
 TEST_F(CrossEntropyTwins, PartsOfForbiddenLogits) {
   const i64 columns = 4000;
   const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({3999, 0}, {2});
@@ -165,10 +167,10 @@ TEST_F(CrossEntropyTwins, LargeAndForbiddenLogits) {
   const float none = -std::numeric_limits<float>::infinity();
   const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({4999, 4500}, {2});
   float* x = logits.data<float>();
-  for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // exponentials by themselves would overflow
-  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // whole threads have nothing else
+  for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // exponentials of these logits would overflow
+  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see no other logits
   const Results exact = run(test::as(DType::f64, logits), targets, DType::f64), got = on_gpu(gpu(), logits, targets, DType::f32);
-  // The differences of the first row's logits are exact.
+  // The differences between the logits of the first row are exact.
   expect_near_exact(got, exact, DType::f32, "large");
   for (i64 c = 0; c < 4100; ++c) EXPECT_EQ(test::at(got.gradient, columns + c), 0);
 }

@@ -1,5 +1,5 @@
-// What nvcc made of the kernels of attention and of products: no kernel loses a register or gains an instruction in its hot loop unseen.
-// The limits are of the code, not of a GPU: they hold for each architecture in the build.
+// The machine code that nvcc generates for the kernels of attention and matrix products: an additional register, spill or instruction in a
+// hot loop must not go unnoticed. The limits concern the code, not a GPU, and hold for each architecture in the build.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,24 +21,26 @@ using test::LoopCode;
 
 constexpr int kPlain = 0, kUnaligned = 2;  // attention_mma::Kind
 
-// Registers that a launch bound of `blocks` of `threads` leaves, handed out by eights; a thread names 255 of them.
+// The number of registers per thread under a launch bound of `blocks` blocks of `threads` threads. They are allocated in units of eight,
+// and a thread can address 255.
 constexpr int registers_for(int threads, int blocks) { return std::min(255, 65536 / (threads * blocks) / 8 * 8); }
 
-// A kernel on tensor cores. Its hot loop is the smallest one with products: mma.m16n8k16, and the loads of their operands from shared
-// memory (ldmatrix.x4), counted from the tiles; nothing but what the formulas need may join them.
+// The limits of a kernel that uses tensor cores. Its hot loop is the smallest loop with matrix products (mma.m16n8k16) and loads of their
+// operands from shared memory (ldmatrix.x4). Their numbers follow from the tile sizes, and no instructions may be added but those that the
+// formulas need.
 struct Hot {
   std::string name;
   int registers, stack_bytes;
-  int products, loads, instructions;  // the last: at most
+  int products, loads, instructions;  // the number of instructions is an upper limit
   bool unaligned;
 };
 
-// Reads and writes of local memory in a hot loop, where there may be any.
+// The number of accesses to local memory allowed in a hot loop of kernels that may spill.
 constexpr int kSpilled = 16;
 
-// For each width: sixteenths of it, k; a product of 2 x n fragments over them takes 2 n k instructions. Operands held in registers are not
-// loaded. What holds sums of 32 x 128 or twice 32 x 64 elements beside a tile, what draws dropout, and the forward kernel that has three
-// blocks on a processor may keep constants of their loops in local memory.
+// Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over it takes 2 n k instructions.
+// Operands in registers need no loads. Kernels may keep loop constants in local memory if they hold sums of 32 x 128 or twice 32 x 64
+// elements beside a tile, if they draw dropout, or if three blocks of the forward kernel share a multiprocessor.
 std::vector<Hot> all_hot() {
   std::vector<Hot> all;
   for (const char* type : {"BFloat16", "Float16"}) {
@@ -49,7 +51,7 @@ std::vector<Hot> all_hot() {
         const auto hot = [&](const std::string& name, int threads, int blocks, int stack, int products, int loads, int instructions) {
           all.push_back({name, registers_for(threads, blocks), stack, products, loads, instructions, kind == kUnaligned});
         };
-        const bool crowded = width == 64 && kind == kPlain;  // three blocks
+        const bool crowded = width == 64 && kind == kPlain;  // three blocks share a multiprocessor
         hot("attend_tile" + of + ">", 128, crowded ? 3 : 2, drawn || crowded || width == 128 ? 40 : 0, 2 * 16 * k, (2 + 4 + 4) * k,
             1250 + 700 * drawn);
         hot("query_tile" + of + ">", 128, 2, drawn || width == 128 ? 40 : 0, 3 * 8 * k, width == 64 ? 6 * k : 10 * k, 560 + 540 * drawn);
@@ -119,7 +121,7 @@ class DeviceCodeRelease : public ::testing::Test {
     if (!std::filesystem::exists(files.substr(0, files.find(',')))) GTEST_SKIP() << "needs the build folder of a build by nvcc";
     if (test::cuobjdump_version().empty()) GTEST_SKIP() << "needs cuobjdump: scripts/setup.sh --tests, or CUDA's bin on PATH";
   }
-  // Of the libraries of attention, matrix products and convolution.
+  // Returns the kernels in the libraries of attention, matrix products and convolution.
   static std::vector<KernelCode> device_code() {
     std::vector<KernelCode> all;
     std::istringstream files(SPILLWAY_DEVICE_CODE);
@@ -130,8 +132,8 @@ class DeviceCodeRelease : public ::testing::Test {
   }
 };
 
-// All sums in registers, nothing spilled, but where attention has windows, documents or caps besides; tiles come from shared memory in the
-// hot loops of ordinary arithmetic too.
+// Returns the violations of kernels without tensor cores. All sums are in registers and nothing is spilled, unless attention has windows,
+// documents or caps as well. Hot loops of ordinary arithmetic read tiles from shared memory too.
 Violations beyond_others(const KernelCode& kernel) {
   const bool masked =
       kernel.name.ends_with(", false>") && (kernel.name.starts_with("attend<") || kernel.name.find("_gradients<") != std::string::npos);
@@ -165,7 +167,7 @@ TEST_F(DeviceCodeRelease, KernelsOfAttentionAndProductsKeepTheirLimits) {
   EXPECT_GE(others, 20u);
 }
 
-// A kernel of the same kind that is compiled for a third of the registers it needs.
+// This plants a similar kernel that is compiled for a third of the registers it needs.
 TEST_F(DeviceCodeRelease, SeesAPlantedKernelWithTooFewRegisters) {
   const test::TemporaryFolder folder;
   const std::string file = (folder / "planted").string();
@@ -187,7 +189,7 @@ TEST_F(DeviceCodeRelease, SeesAPlantedKernelWithTooFewRegisters) {
   EXPECT_GT(loop.count("LDG"), 0) << counted(loop);
 }
 
-// A loop of one product inside another one, as cuobjdump writes it.
+// Returns a loop of one product inside another loop, as cuobjdump prints it.
 std::string listing(const std::string& between) {
   return "\t\tFunction : tile\n"
          "        /*0000*/                   MOV R1, c[0x0][0x28] ;                     /* 0x00000a0000017a02 */\n"

@@ -1,4 +1,4 @@
-// Copies between views on a GPU, and rows of tables: the CPU's to the bit.
+// Copies between views on a GPU, and embedding rows: results equal the CPU's to the bit.
 #include "kernels/layout.h"
 
 #include "kernels/embedding.h"
@@ -15,7 +15,7 @@ const View kSame = [](const Tensor& t) { return t; };
 
 class LayoutTwins : public test::GpuTest {
  protected:
-  // Both devices copy the view `of_from` of one tensor into the view `of_to` of another, whose other elements must stay as they are.
+  // Copies the view `of_from` of one tensor into the view `of_to` of another on both devices. All other elements must stay as they are.
   void check(const Shape& from_shape, const View& of_from, const Shape& to_shape, const View& of_to) {
     for (const DType dtype : kFloats) {
       const Tensor from = test::random(from_shape, dtype, 1), to = test::random(to_shape, dtype, 2), got = gpu()(to);
@@ -32,7 +32,8 @@ TEST_F(LayoutTwins, WholeTensors) {
   }
 }
 
-// [B, T, H, D] and [B, H, T, D]: rows of D stay together, in packs where D and the views' first elements allow it.
+// Copies between [B, T, H, D] and [B, H, T, D]. Rows of D elements stay together; they are copied in packs if D and the offsets of the
+// views allow it.
 TEST_F(LayoutTwins, HeadsThereAndBack) {
   for (const i64 width : {1, 3, 8}) {
     const View heads = [](const Tensor& t) { return t.permute({0, 2, 1, 3}); };
@@ -42,7 +43,7 @@ TEST_F(LayoutTwins, HeadsThereAndBack) {
   }
 }
 
-// The sides contiguous along different axes: less than a tile, tiles, and their rests.
+// The two sides are contiguous along different axes: less than a tile, whole tiles, and remainders.
 TEST_F(LayoutTwins, Transposed) {
   const View turned = [](const Tensor& t) { return t.transpose(-1, -2); };
   for (const Shape& shape : {Shape{3, 50}, Shape{32, 32}, Shape{8, 8}, Shape{45, 70}, Shape{3, 2, 33, 17}}) {
@@ -114,10 +115,10 @@ TEST_F(EmbeddingTwins, RowsOfAnyWidth) {
   check(1, 1, 1, 1);
   check(5, 33, 3, 33);
   check(50, 70, 40, 70);
-  check(9, 40, 520, 40);  // more columns than a block of f32 or f64 has
+  check(9, 40, 520, 40);  // more columns than one block of f32 or f64 handles
 }
 
-// A sum of many chunks, in one row or in many of the same block: the order is that of the tokens.
+// A sum of many chunks, in one row or in many rows of the same block. Additions are made in the order of the tokens.
 TEST_F(EmbeddingTwins, FrequentTokens) {
   check(1500, 3, 2, 3);
   check(1025, 40, 8, 1);

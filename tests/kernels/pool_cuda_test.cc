@@ -1,4 +1,4 @@
-// Pooling on a GPU: the bits of its twin on the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Pooling on a GPU has the bits of the CPU implementation. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/pool.h"
 
 #include "tests/support/gpu.h"
@@ -20,9 +20,9 @@ TEST_F(PoolTwins, SlidingWindows) {
   };
   const Case cases[] = {
       {{1, 1, 1, 1}, {1, 1, 1, 1}, {1}},
-      {{2, 3, 7, 9}, {2, 3, 4, 5}, {3, 2, 1}},                   // windows that overlap and pad
-      {{1, 2, 8, 6}, {1, 2, 4, 3}, {2, 2, 0}},                   // that tile
-      {{3, 1, 9, 20}, {3, 1, 2, 17}, {{3, 4}, {5, 1}, {0, 0}}},  // that leave rows out
+      {{2, 3, 7, 9}, {2, 3, 4, 5}, {3, 2, 1}},                   // windows that overlap, with padding
+      {{1, 2, 8, 6}, {1, 2, 4, 3}, {2, 2, 0}},                   // windows that tile the image
+      {{3, 1, 9, 20}, {3, 1, 2, 17}, {{3, 4}, {5, 1}, {0, 0}}},  // windows that skip rows
   };
   for (const Case& c : cases) {
     for (const DType dtype : kFloats) {

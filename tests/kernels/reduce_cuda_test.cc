@@ -1,4 +1,4 @@
-// Sums and broadcasting arithmetic on a GPU. Arithmetic has the CPU's bits; sums are of fp64 in another order, rounded once.
+// Sums and broadcasting arithmetic on a GPU. Arithmetic has the CPU's bits. Sums are made in fp64 in another order and rounded once.
 #include "kernels/reduce.h"
 
 #include "tests/support/gpu.h"
@@ -13,7 +13,7 @@ constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class ReduceTwins : public test::GpuTest {
  protected:
-  // `first`: the summed view begins so many elements into its storage.
+  // `first`: the number of elements before the summed view in its storage.
   Tensor sum(const Tensor& x, i64 first, const Shape& extents, double factor, DType out) {
     const Tensor to = gpu().empty({extents[0], extents[2]}, out), whole = gpu().empty({first + x.elems()}, x.dtype());
     gpu().run([&] {
@@ -24,7 +24,8 @@ class ReduceTwins : public test::GpuTest {
     return gpu().host(to);
   }
 
-  // An order of n additions in fp64 errs by n half ulps of the sum of magnitudes at most; then the product and the rounding to `out`.
+  // n additions in fp64, in any order, err by at most n half ulps of the sum of magnitudes. Then come the product with the factor and the
+  // rounding to `out`.
   void check(const Shape& extents, DType dtype, DType out) {
     SCOPED_TRACE(to_string(extents) + " " + std::string(to_string(dtype)) + " " + std::string(to_string(out)));
     const i64 outer = extents[0], n = extents[1], inner = extents[2];
@@ -56,8 +57,8 @@ TEST_F(ReduceTwins, Rows) {
   check({1, 1, 1});
   check({9, 33, 1});
   check({3, 1024, 1});
-  check({2, 1029, 1});   // a block each
-  check({1, 16391, 1});  // a large block
+  check({2, 1029, 1});   // one block per sum
+  check({1, 16391, 1});  // one large block
 }
 
 TEST_F(ReduceTwins, Columns) {
@@ -65,8 +66,8 @@ TEST_F(ReduceTwins, Columns) {
   check({1, 70, 3});
   check({1, 300, 17});
   check({1, 5, 200});
-  check({64, 2, 33}, DType::bf16, DType::f32);   // whole warps a block
-  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads ahead of the additions, and a rest
+  check({64, 2, 33}, DType::bf16, DType::f32);   // each block handles whole warps
+  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued ahead of the additions, and there is a remainder
 }
 
 TEST_F(ReduceTwins, NothingSumsToZero) {
@@ -116,7 +117,7 @@ TEST_F(ReduceTwins, Broadcast) {
   }
 }
 
-// Packs need all sides at multiples of them: an odd first element of one of them leaves single elements.
+// Packs require that all operands begin at a multiple of their size. An odd offset of one operand forces single elements.
 TEST_F(ReduceTwins, InOddPlaces) {
   for (const DType dtype : kFloats) {
     const Tensor a = test::random({4 * 16 + 1}, dtype, 1), b = test::random({17}, dtype, 2), want = empty({4, 16}, dtype);

@@ -1,4 +1,5 @@
-// What nvcc made of the kernels: registers, memory and instructions, as cuobjdump tells them. Used by device_code_cuda_test.cc.
+// The machine code that nvcc made of the kernels, as cuobjdump reports it: registers, memory and instructions. Used by
+// device_code_cuda_test.cc.
 #pragma once
 #include <map>
 #include <string>
@@ -12,27 +13,27 @@ struct Instruction {
 };
 
 struct KernelCode {
-  std::string architecture;  // sm_80
-  std::string name;          // without namespaces and parameters: attend_tile<BFloat16, 64, 0>
+  std::string architecture;  // such as sm_80
+  std::string name;          // without namespaces and parameters, such as attend_tile<BFloat16, 64, 0>
   int registers = 0, stack_bytes = 0, local_bytes = 0;
   std::vector<Instruction> instructions;
 };
 
-/// The parts of a kernel that a jump backwards closes.
+/// The instructions of a loop: the part of a kernel that a backward jump closes.
 struct LoopCode {
   std::vector<Instruction> instructions;
-  /// Instructions of this name, whatever follows the first point: "HMMA".
+  /// Counts instructions whose name up to the first point is `name`, such as "HMMA".
   int count(const std::string& name) const;
 };
 
-/// From the output of `cuobjdump --dump-resource-usage` and of `cuobjdump -sass`.
+/// Parses the output of `cuobjdump --dump-resource-usage` and of `cuobjdump -sass`.
 std::vector<KernelCode> kernels_from(const std::string& resources, const std::string& sass);
-/// The smallest loop that has one of these instructions; without instructions where there is none.
+/// Returns the smallest loop that contains this instruction. It has no instructions if there is none.
 LoopCode smallest_loop_with(const KernelCode& kernel, const std::string& name);
 
-/// Where cuobjdump is not found, empty.
+/// Returns the version of cuobjdump; empty if it is not found.
 std::string cuobjdump_version();
-/// Of a library, an object or a cubin; by cuobjdump, which takes a second for some MiB.
+/// Returns the kernels in a library, an object file or a cubin. This runs cuobjdump, which takes a second for some MiB.
 std::vector<KernelCode> kernels_in(const std::string& file);
 
 }  // namespace spillway::test

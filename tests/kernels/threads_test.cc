@@ -1,4 +1,4 @@
-// One law for all kernels with tasks: the same bits on 1, 2 and 3 threads.
+// One law for all kernels that split work into tasks: they give the same bits with 1, 2 and 3 threads.
 #include "kernels/attention/attention.h"
 #include "kernels/batch_norm.h"
 #include "kernels/convolution/conv.h"
@@ -14,7 +14,7 @@
 namespace spillway::threads_test {
 namespace {
 
-// `work` computes some tensors; they must not depend on the number of threads.
+// Checks that the tensors that `work` computes do not depend on the number of threads.
 void expect_same_bits(const std::function<std::vector<Tensor>()>& work) {
   const std::vector<Tensor> alone = work();
   for (int threads = 2; threads <= 3; ++threads) {
@@ -130,7 +130,7 @@ TEST_P(SameBits, SumsRowsAndTables) {
 INSTANTIATE_TEST_SUITE_P(Types, SameBits, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-// A sum that a NaN or an infinity spoils must not come out finite: the trainer's skip depends on it.
+// A NaN or an infinity must not vanish from a sum, since the trainer decides by it whether to skip a step.
 TEST(NotANumber, ReachesLossAndAttention) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const i64 at : {0, 5, 16, 40}) {

@@ -1,5 +1,5 @@
-// Every kernel on a GPU beside its twin on the CPU: over types, odd sizes and misaligned views. In a build with SPILLWAY_CUDA=EMULATED the
-// GPU's code runs on the CPU.
+// Every kernel on a GPU compared with its CPU implementation, over types, odd sizes and misaligned views. In a build with
+// SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/accumulate.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"

@@ -1,4 +1,5 @@
-// A few queries at the end, as in generation, read keys and values in another way than many do: their rows have the same bits.
+// Attention of a few queries at the end, as in generation, reads keys and values in another way than attention of many queries. Its rows
+// have the same bits.
 #include "kernels/attention/attention.h"
 #include "tests/support/numbers.h"
 
@@ -20,7 +21,7 @@ Result attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
   return result;
 }
 
-// Elements of the rows of `few` that are not those of the last rows of `many`; of [B, T, H, D] with T as the axis of rows, or [B, H, T].
+// Counts elements of `few` that differ from the last rows of `many`. Tensors are [B, T, H, D] with T as the axis of rows, or [B, H, T].
 i64 different(const Tensor& few, const Tensor& many, int rows_axis) {
   const i64 rows = few.size(rows_axis), all = many.size(rows_axis), inner = few.stride(rows_axis), bytes = size_of(few.dtype());
   i64 count = 0;
@@ -32,7 +33,7 @@ i64 different(const Tensor& few, const Tensor& many, int rows_axis) {
   return count;
 }
 
-// Keys and values lie inside of longer rows, as those of a cache do.
+// Returns keys or values that are part of a longer tensor, as those in a cache are.
 Tensor cached(i64 keys, i64 width, DType dtype, u64 seed) {
   return test::random({kBatch, keys + 9, kKvHeads, width}, dtype, seed).slice(1, 0, keys);
 }

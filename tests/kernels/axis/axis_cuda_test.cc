@@ -1,4 +1,5 @@
-// Work along an axis on a GPU: picks, orders and running sums have the CPU's bits; what sums over a lane does so in fp64 in another order.
+// Operations along an axis on a GPU: picks, orders and running sums have the CPU's bits. Sums over the axis are made in fp64 in another
+// order.
 #include "kernels/axis/best.h"
 #include "kernels/axis/class_loss.h"
 #include "kernels/axis/pick.h"
@@ -15,7 +16,7 @@ using kernels::Best;
 using kernels::Softmax;
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
-// A warp's lanes and a block's; along rows and columns; one element.
+// Axes as long as a warp or a block and longer, along rows and along columns, and one of a single element.
 const Axis kAxes[] = {{1, 1, 1}, {5, 33, 1}, {2, 70, 9}, {3, 1025, 1}, {1, 1100, 3}};
 
 class AxisTwins : public test::GpuTest {
@@ -23,7 +24,7 @@ class AxisTwins : public test::GpuTest {
   static Shape whole(const Axis& a) { return {a.outer, a.n, a.inner}; }
   static Shape lanes(const Axis& a) { return {a.outer, a.inner}; }
 
-  // What `work` writes into tensors like `like` here and there; `exact`: the same bits.
+  // Runs `work` on both devices, with results shaped like `like`, and compares them; `exact` requires the same bits.
   template <class Work>
   void expect_twins(const std::vector<Tensor>& inputs, const std::vector<std::pair<Shape, DType>>& like, bool exact, Work work) {
     std::vector<Tensor> want, got, there;
@@ -35,7 +36,7 @@ class AxisTwins : public test::GpuTest {
       const Tensor host = gpu().host(got[i]);
       if (exact) {
         EXPECT_TRUE(test::same_bits(host, want[i])) << "result " << i;
-      } else {  // exp and log within 2 ulp each, of terms of size 8 at most
+      } else {  // exp and log are accurate to 2 ulp each, and terms are at most 8
         const DType dtype = want[i].dtype();
         test::expect_near(host, want[i], 2 * test::half_ulp(dtype) + 16 * test::half_ulp(wide_dtype(dtype)),
                           64 * test::half_ulp(wide_dtype(dtype)), "result " + std::to_string(i));
@@ -89,7 +90,7 @@ TEST_F(AxisTwins, RunningSums) {
   }
 }
 
-// Among few values, so that many are equal, and infinities and what is no number.
+// Values are few, so that many are equal, and include infinities and NaN.
 TEST_F(AxisTwins, TheBestInOrder) {
   const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
   for (const Axis& axis : kAxes) {
@@ -142,7 +143,7 @@ TEST_F(AxisTwins, ClassLosses) {
         for (const bool logits : {false, true}) {
           for (const double smoothing : {0.0, 0.2}) {
             SCOPED_TRACE(std::to_string(columns) + " " + std::string(to_string(dtype)));
-            // The sum over all classes is of terms that cancel with random weights: the errors of its terms are those of its size at most.
+            // The sum over all classes has terms of random weights that cancel, so errors are relative to the size of the terms.
             expect_twins({x, test::ints(classes, {9}), weighted ? weights : Tensor(), dlosses},
                          {{{9, 2, 1}, wide}, {{9}, wide}, {{9}, wide}, {rows, dtype}, {rows, dtype}}, false,
                          [&](const auto& in, const auto& out) {
@@ -160,7 +161,7 @@ TEST_F(AxisTwins, ClassLosses) {
   }
 }
 
-// What the CPU refuses shows as NaN where it would have gone.
+// Indices that the CPU refuses give NaN in the result on a GPU.
 TEST_F(AxisTwins, PlacesOutsideAreNotANumber) {
   const Axis axis{1, 3, 2};
   const Tensor index = test::ints({0, 3, 1, -1}, {2, 2}), x = test::random({3, 2}, DType::f32, 1),

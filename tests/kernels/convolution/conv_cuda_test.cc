@@ -1,5 +1,5 @@
-// Convolution on a GPU beside its definition in fp64, and its twin on the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs
-// on the CPU, and so do cuBLASLt's products.
+// Convolution on a GPU compared with its definition in fp64 and with the CPU implementation. In a build with SPILLWAY_CUDA=EMULATED the
+// GPU's code and cuBLASLt's products run on the CPU.
 #include "kernels/convolution/conv_strips.h"
 #include "tests/kernels/convolution/support_conv.h"
 #include "tests/support/gpu.h"
@@ -9,10 +9,10 @@ namespace {
 
 using kernels::ConvShape;
 
-// Tensor cores, which multiply bf16 and f16, cut where others round (Fasi et al., PeerJ Computer Science 7:e330, 2021).
+// Tensor cores, which multiply bf16 and f16, truncate instead of rounding (Fasi et al., PeerJ Computer Science 7:e330, 2021).
 double error_of_an_addition(DType dtype) { return is_half(dtype) ? 0x1p-23 : test::half_ulp(dtype); }
 
-// A sum in fp64, with as much as it takes to bound the error of sums in another order.
+// A sum in fp64, with the sum of magnitudes and the number of terms, which bound the error of sums in another order.
 struct Sums {
   Tensor sum, size, terms;
   explicit Sums(const Shape& shape) : sum(zeros(shape, DType::f64)), size(zeros(shape, DType::f64)), terms(zeros(shape, DType::f64)) {}
@@ -21,7 +21,8 @@ struct Sums {
     size.data<double>()[i] += std::abs(term);
     terms.data<double>()[i] += 1;
   }
-  // The additions put together in any order err by at most `eps` of the sum of the sizes each; a narrow result is rounded once more.
+  // Expects a result within the error bound: in any order each addition errs by at most `eps` of the sum of magnitudes, and a narrow result
+  // is rounded once more.
   void expect(const Tensor& got, double eps, const char* what) const {
     for (i64 i = 0; i < sum.elems(); ++i) {
       const double stored = test::stored_error(got.dtype(), test::at(sum, i));
@@ -32,18 +33,18 @@ struct Sums {
 };
 
 struct Results {
-  Tensor y, dx, dw, narrow_dw;  // the last one of bf16 and f16 alone
+  Tensor y, dx, dw, narrow_dw;  // narrow_dw: for bf16 and f16 only
 };
 
 class ConvTwins : public test::GpuTest {
  protected:
-  // NaN, so that whatever is read before it is written shows. In host memory.
+  // Returns a tensor of NaN in host memory, so that reading elements that were not written is noticed.
   static Tensor spoilt(const Shape& shape, DType dtype) {
     const Tensor t = empty(shape, dtype);
     std::memset(t.raw(), 0xff, static_cast<size_t>(t.bytes()));
     return t;
   }
-  // The same on the GPU, whose stream is in force; at its beginning, where the matrices lie.
+  // Returns workspace on the current stream's GPU with NaN at its beginning, where the matrices are stored.
   static Tensor workspace(i64 bytes) {
     const Tensor t = empty({bytes}, DType::uint8);
     const auto spoilt_bytes = static_cast<size_t>(std::min(bytes, kMiB / 4));
@@ -51,7 +52,7 @@ class ConvTwins : public test::GpuTest {
     return t;
   }
 
-  // All on the GPU, with results in host memory.
+  // Computes the convolution and its gradients on the GPU and returns them in host memory.
   Results convolve(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& dy, const Tensor& dx_bias = {}) {
     const test::ConvShapes shapes(s);
     const DType dtype = x.dtype();
@@ -101,7 +102,7 @@ class ConvTwins : public test::GpuTest {
     kernels::conv2d(s, x, w, bias, y, bytes(kernels::conv2d_workspace_bytes(s, kType)));
     kernels::conv2d_input_gradient(s, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, kType)));
     kernels::conv2d_weight_gradient(s, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, kType)));
-    // Each side rounds some 5000 additions at most, of sums of fewer terms than that, none larger than 3.
+    // Each side makes at most about 5000 additions, in sums of fewer terms than that, none of which exceeds 3.
     constexpr double kNear = 2 * 5000.0 * 3 * 5000 * 0x1p-53;
     test::expect_near(got.y, y, 0, kNear, "y");
     test::expect_near(got.dx, dx, 0, kNear, "dx");
@@ -120,14 +121,14 @@ TEST_F(ConvTwins, SmallestAndEmptiest) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     check({1, 1, 1, 1, 1, {1}}, dtype, true);
     check({1, 1, 1, 1, {1, 9}, {{1, 4}, 2, {0, 1}}}, dtype, false);
-    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, true);   // no tap meets the image: the biases
-    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, false);  // zeros
+    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, true);   // no tap meets the image, so results are the biases
+    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, false);  // results are zeros
   }
 }
 
 TEST_F(ConvTwins, AsOnTheCpu) { check_beside_cpu({4, 16, 24, 2, {8, 9}, {3, 2, 1}}); }
 
-// 512 x 3 x 3 rows of doubles: strips of 512 columns, which end amidst an image.
+// 512 x 3 x 3 rows of doubles give strips of 512 columns, which end inside an image.
 TEST_F(ConvTwins, SeveralStrips) {
   const ConvShape s{3, 512, 1, 1, {11, 31}, {3, 1, 1}};
   const kernels::Strips strips = kernels::product_strips(kernels::forward_columns(s), s.outputs, DType::f64);
@@ -149,7 +150,7 @@ TEST_F(ConvTwins, SameBitsWheneverAndWherever) {
   }
 }
 
-// Of a mini-batch's images or one: views that begin at any element.
+// Takes all images of a batch or one of them: views that begin at any element.
 TEST_F(ConvTwins, PartsOfABatch) {
   const ConvShape all{3, 3, 4, 1, {5, 7}, {3, 1, 1}};
   ConvShape one = all;
@@ -201,7 +202,7 @@ TEST_F(ConvTwins, SumsOfChannels) {
       for (i64 i = 0; i < x.elems(); ++i) want.add(i / plane % channels, test::at(x, i));
       for (i64 c = 0; c < channels; ++c) {
         const double sum = test::at(want.sum, c), order = 1.01 * test::at(want.terms, c) * 0x1p-53 * test::at(want.size, c);
-        // Rounded to fp32 and from there to bf16.
+        // The sum is rounded to fp32 and from there to bf16.
         const double stored = out == DType::f64 ? 0 : (test::half_ulp(out) + test::half_ulp(DType::f32)) * std::abs(sum);
         ASSERT_NEAR(test::at(gpu().host(sums), c), sum, order + stored) << c;
       }

@@ -1,4 +1,4 @@
-// Convolutions to try and their definition, for conv_test.cc and conv_cuda_test.cc.
+// Convolutions to test and their definition, for conv_test.cc and conv_cuda_test.cc.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// body(index of x, of w, of y) for every product of the sum.
+/// Calls body(index in x, index in w, index in y) for every product that the convolution adds up.
 template <class Body>
 void for_products(const kernels::ConvShape& s, Body body) {
   const kernels::Window& v = s.window;
@@ -31,7 +31,7 @@ void for_products(const kernels::ConvShape& s, Body body) {
   }
 }
 
-/// Of the tensors.
+/// The shapes of a convolution's tensors.
 struct ConvShapes {
   Shape x, w, y;
   explicit ConvShapes(const kernels::ConvShape& s)
@@ -45,20 +45,20 @@ inline std::string to_string(const kernels::ConvShape& s) {
   return "x" + spillway::to_string(shapes.x) + ", w" + spillway::to_string(shapes.w);
 }
 
-/// Odd extents, strides, paddings, dilations and groups, and what the CPU cuts into several.
+/// Returns convolutions with odd extents, strides, paddings, dilations and groups, and with sizes that the CPU cuts into several parts.
 inline std::vector<kernels::ConvShape> odd_convolutions() {
   return {
-      {2, 3, 4, 1, {9, 11}, {3, 1, 1}},                         // everything inside one strip but the columns
-      {1, 40, 60, 1, {6, 7}, {3, 1, 1}},                        // 360 inner: chunks of f32 and f64; two strips of rows
-      {1, 130, 10, 1, {4, 4}, {3, 1, 1}},                       // 1170 inner: chunks of bf16
-      {3, 8, 200, 1, {5, 5}, {1, 1, 0}},                        // a window of one element: rows of an image are one line
-      {7, 6, 9, 3, {10, 9}, {{3, 2}, {2, 3}, {1, 0}, {2, 1}}},  // groups, unequal everything
-      {2, 4, 4, 4, {7, 8}, {3, 2, 1}},                          // one channel a group
-      {5, 50, 20, 1, 1, {3, 1, 1}},                             // all taps but one meet padding alone
+      {2, 3, 4, 1, {9, 11}, {3, 1, 1}},                         // everything fits into one strip but the columns
+      {1, 40, 60, 1, {6, 7}, {3, 1, 1}},                        // inner extent 360: chunks of f32 and f64; two strips of rows
+      {1, 130, 10, 1, {4, 4}, {3, 1, 1}},                       // inner extent 1170: chunks of bf16
+      {3, 8, 200, 1, {5, 5}, {1, 1, 0}},                        // a 1 x 1 window: rows of an image form one line
+      {7, 6, 9, 3, {10, 9}, {{3, 2}, {2, 3}, {1, 0}, {2, 1}}},  // groups, all extents unequal
+      {2, 4, 4, 4, {7, 8}, {3, 2, 1}},                          // one channel per group
+      {5, 50, 20, 1, 1, {3, 1, 1}},                             // all taps but one meet only padding
       {9, 10, 12, 1, {2, 3}, {5, 2, 2}},                        // a kernel larger than the image
-      {2, 3, 5, 1, {11, 13}, {2, {4, 3}, 0}},                   // a stride beyond the kernel: elements nobody reads
-      {12, 3, 6, 1, {16, 15}, {5, 1, 0}},                       // 1584 positions: parts of the weight gradient's sum
-      {1, 2, 3, 1, {3, 40}, {{1, 7}, {5, 1}, {4, 3}}},          // a stride beyond the image
+      {2, 3, 5, 1, {11, 13}, {2, {4, 3}, 0}},                   // a stride larger than the kernel: some elements are never read
+      {12, 3, 6, 1, {16, 15}, {5, 1, 0}},                       // 1584 positions: the weight gradient's sum has parts
+      {1, 2, 3, 1, {3, 40}, {{1, 7}, {5, 1}, {4, 3}}},          // a stride larger than the image
   };
 }
 

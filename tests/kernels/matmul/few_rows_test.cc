@@ -1,4 +1,4 @@
-// Products with few rows are made in another way than others: every element has the same bits in both.
+// Matrix products with few rows are computed in another way than others, but every element has the same bits.
 #include <hwy/targets.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ using test::Extents;
 using test::Types;
 constexpr Types kTypes[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
 
-// Too many rows to be few, and where those to be compared begin.
+// kMany is too many rows for the special way; kFirst is the first of the rows that are compared.
 constexpr i64 kMany = 64, kFirst = 7;
 
 void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store) {
@@ -63,7 +63,7 @@ void expect_the_bits_of_many(const Extents& e, const Types& types, const Options
 }
 
 void expect_the_bits_of_many(const Types& types) {
-  // 32..65: around strips of columns; 300, 515: several, none whole. 257, 1025, 2053: across chunks of k.
+  // Columns 32..65 are around strips; 300 and 515 need several strips, none of them whole. K of 257, 1025 and 2053 spans several chunks.
   const Extents all[] = {{1, 32, 1},  {2, 33, 2},   {3, 47, 3},   {4, 49, 5},    {1, 64, 8},    {2, 65, 17},
                          {1, 515, 9}, {4, 100, 31}, {3, 300, 64}, {1, 131, 257}, {4, 96, 1025}, {2, 300, 2053}};
   for (const Extents& e : all) {
@@ -101,7 +101,7 @@ TEST(FewRows, HaveTheBitsOfManyOnSeveralThreads) {
   });
 }
 
-// Products of denormals, infinities and zeros of both signs: an addition more or fewer would show.
+// Products of denormals, infinities and zeros of both signs would reveal an addition more or fewer.
 TEST(FewRows, HaveTheBitsOfManyOfSpecialNumbers) {
   const float special[] = {0.0F, -0.0F, 0x1p-149F, -0x1p-149F, 0x1p-126F, -0x1p-100F, 1.0F, -1.0F, INFINITY};
   for (const Types& types : kTypes) {
@@ -123,13 +123,13 @@ TEST(FewRows, HaveTheBitsOfManyOfSpecialNumbers) {
   }
 }
 
-// The comparison sees sums in another order, and what it compares is not made in one way.
+// Shows that the comparison would notice another order of additions, and that the two sides are really computed in different ways.
 TEST(FewRows, AnotherOrderWouldBeSeen) {
   for (const Types& types : {kTypes[0], kTypes[1]}) {
     const Tensor a = test::random({kMany, 700}, types.in, 1), b = test::random({700, 64}, types.in, 2);
     const Tensor first_a = a.slice(1, 0, 699), first_b = b.slice(0, 0, 699), last_a = a.slice(1, 1, 700), last_b = b.slice(0, 1, 700);
     const Tensor many = zeros({kMany, 64}, types.out), few = zeros({1, 64}, types.out);
-    // All but one product, then that one: at the end here, at the beginning there.
+    // One side adds a single product last, the other side adds one first.
     multiply(first_a, first_b, {}, many, Store::add);
     multiply(a.slice(1, 699, 700), b.slice(0, 699, 700), {}, many, Store::add);
     multiply(a.slice(0, kFirst, kFirst + 1).slice(1, 0, 1), b.slice(0, 0, 1), {}, few, Store::add);
@@ -145,7 +145,7 @@ TEST(FewRows, AnotherOrderWouldBeSeen) {
   }
 }
 
-// Memory that ends where a page ends that nobody may read.
+// Memory that ends right before a page that may not be read.
 class BeforeAWall {
  public:
   explicit BeforeAWall(i64 bytes) : bytes_(bytes), readable_(round_up(bytes, ::sysconf(_SC_PAGESIZE))) {

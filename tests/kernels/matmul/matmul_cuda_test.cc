@@ -1,4 +1,4 @@
-// Matrix products on a GPU against fp64, and what is said where cuBLASLt is missing.
+// Matrix products on a GPU compared with fp64, and the message if cuBLASLt is missing.
 #include <cstdlib>
 #include <tuple>
 
@@ -19,7 +19,7 @@ using test::Types;
 using test::view_in;
 using test::whole_of;
 
-// Tensor cores, which multiply bf16 and f16, cut where others round (Fasi et al., PeerJ Computer Science 7:e330, 2021).
+// Tensor cores, which multiply bf16 and f16, truncate instead of rounding (Fasi et al., PeerJ Computer Science 7:e330, 2021).
 double error_of_an_addition(const Types& types) { return is_half(types.in) ? 0x1p-23 : test::half_ulp(wide_dtype(types.in)); }
 
 class MatmulTwins : public test::GpuTest {
@@ -35,7 +35,7 @@ class MatmulTwins : public test::GpuTest {
     });
   }
 
-  // 1: A transposed, 2: B transposed, 4: all in wider rows, 8: a bias, 16: added to what is there.
+  // The bits of `layout` are: 1: A transposed, 2: B transposed, 4: all matrices in wider rows, 8: a bias, 16: added to the output.
   void check(const Extents& e, const Types& types, int layout) {
     SCOPED_TRACE(test::to_string(e, types) + ", layout " + std::to_string(layout));
     const bool a_flip = layout & 1, b_flip = layout & 2, padded = layout & 4, adds = layout & 16;
@@ -53,7 +53,7 @@ class MatmulTwins : public test::GpuTest {
   static void expect_same(const Tensor& got, const Tensor& want) { EXPECT_EQ(test::plain(got), test::plain(want)) << "beside the result"; }
 };
 
-// 16 is what a kernel loads at once, 128 a tile.
+// A kernel loads 16 elements at once, and a tile has 128.
 TEST_F(MatmulTwins, OddShapesTransposesStridesAndBias) {
   const std::vector<Extents> shapes{{1, 1, 1}, {1, 1, 70}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, {16, 32, 8}, {47, 49, 48}, {129, 31, 65}};
   for (const Extents& e : shapes) {
@@ -79,7 +79,7 @@ TEST_F(MatmulTwins, AddsToWhatIsThere) {
   EXPECT_THROW(multiply(one, one, {}, gpu().empty({2, 2}, DType::bf16), Store::add), Error) << "it would be rounded twice";
 }
 
-// Rows and columns that begin anywhere: addresses of every alignment an element can have.
+// Parts of matrices begin at any row and column, so addresses have every alignment that an element can have.
 TEST_F(MatmulTwins, PartsOfMatrices) {
   for (const Types& types : kAllTypes) {
     const Tensor a = test::random({40, 50}, types.in, 1), b = test::random({50, 60}, types.in, 2), bias = test::random({60}, types.in, 3);
@@ -93,7 +93,7 @@ TEST_F(MatmulTwins, PartsOfMatrices) {
   }
 }
 
-// One stride of a matrix of one row or column is no stride at all.
+// A matrix with one row or one column does not use one of its strides.
 TEST_F(MatmulTwins, OneColumnOfWiderRows) {
   for (const Types& types : kAllTypes) {
     const Tensor a = test::random({30, 7}, types.in, 1), b = test::random({20, 9}, types.in, 2), out = test::random({30, 4}, types.out, 3);
@@ -113,7 +113,8 @@ TEST_F(MatmulTwins, NoRowsOrNoColumns) {
   EXPECT_THROW(multiply(gpu().empty({2, 0}, DType::f32), gpu().empty({0, 2}, DType::f32), {}, gpu().empty({2, 2}, DType::f32)), Error);
 }
 
-// Where k is split the parts are not rounded to bf16, which would lose the 2^-4 beside 2^10: with fp32 it is exact in whichever order.
+// If k is split, the partial sums must not be rounded to bf16, which would lose the 2^-4 beside 2^10. In fp32 the sum is exact in any
+// order.
 TEST_F(MatmulTwins, SumsOfBf16StayWide) {
   for (const i64 k : {64, 4096, 1 << 16}) {
     const Tensor a = test::as(DType::bf16, zeros({1, k}, DType::f32)), b = test::as(DType::bf16, zeros({k, 1}, DType::f32));
@@ -127,7 +128,7 @@ TEST_F(MatmulTwins, SumsOfBf16StayWide) {
   }
 }
 
-// Operands have 10 bits behind the point, cut or rounded: each is off by less than 2^-10 of itself. Nothing else changes.
+// With TF32, operands have 10 mantissa bits, truncated or rounded, so each is off by less than 2^-10 of itself. Nothing else changes.
 TEST_F(MatmulTwins, Tf32WhereItIsAskedFor) {
   const Extents e{40, 24, 300};
   const auto product = [&](DType dtype, const Tf32& tf32) {
@@ -156,10 +157,10 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
   }
 }
 
-// Of equal extents and pitch, one beginning where 256 bytes do, one behind a row or beside another matrix of its width.
+// Matrices of equal extents and pitch are compared: one begins at a multiple of 256 bytes, the other behind a row or beside another matrix.
 TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
   for (const Types& types : kAllTypes) {
-    const i64 m = 20, k = 330, n = 66;  // rows of no multiple of 16 bytes
+    const i64 m = 20, k = 330, n = 66;  // rows that are not multiples of 16 bytes
     const Tensor a = test::random({m, k}, types.in, 1), b = test::random({k, n}, types.in, 2);
     const auto product = [&](i64 row, i64 column) {
       const Tensor tall = gpu().empty({m + 1, k}, types.in), wide = gpu().empty({k, 3 * n}, types.in), out = gpu().empty({m, n}, types.out);
@@ -206,7 +207,8 @@ Error error_of(Work work) {
 }
 bool mentions(const Error& error, const std::string& words) { return std::string(error.what()).find(words) != std::string::npos; }
 
-// Without the bias in it, without a workspace, by a kernel of ours. Plans are kept, so each has shapes of its own.
+// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products, so other ways are used. Plans are
+// cached, so each case has shapes of its own.
 TEST_F(MatmulTwins, WhereTheLibraryKnowsNoWayThereIsAnother) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 101;
@@ -250,7 +252,7 @@ TEST(BlasLt, NamesTheCallThatFailed) {
     try {
       kernels::blas_lt();
     } catch (const Error&) {
-      return;  // not installed
+      return;  // cuBLASLt is not installed
     }
     kernels::blas_lt_check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmul");
   });

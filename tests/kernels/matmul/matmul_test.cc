@@ -40,7 +40,7 @@ void check_all_layouts(const Extents& e, const Types& types) {
   }
 }
 
-// 1 and 3 below every panel; 47..49 around a strip; 257 across a chunk of k.
+// 1 and 3 are smaller than every panel; 47 to 49 are around a strip; 257 spans two chunks of k.
 const std::vector<Extents> kOdd{{1, 1, 1}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, {47, 49, 48}, {8, 48, 257}, {130, 31, 65}, {29, 131, 300}};
 
 TEST(Matmul, OddShapesTransposesAndStrides) {
@@ -56,7 +56,7 @@ TEST(Matmul, LongInnerExtent) {
   }
 }
 
-// The packed operand is walked in slabs where it is large: 1000 rows by 2100 are more than 4 MiB, in bf16 by 3100.
+// A large packed operand is processed in slabs: 1000 rows by 2100 are more than 4 MiB, and so are 1000 by 3100 in bf16.
 TEST(Matmul, SlabsOfTheInnerExtent) {
   for (const Types& types : {kAll[0], kAll[2], kAll[3]}) {
     const i64 k = types.in == DType::bf16 ? 3101 : 2100;
@@ -95,7 +95,7 @@ TEST(Matmul, SameBitsAtAnyThreadCount) {
   }
 }
 
-// The header's invariant: any block of C, computed by itself, is the same bits.
+// Any block of C that is computed by itself has the same bits. This is the invariant that the header states.
 TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   for (const Types& types : kAll) {
     const Tensor a = test::random({90, 1777}, types.in, 1), b = test::random({1777, 150}, types.in, 2), whole = empty({90, 150}, types.out);
@@ -110,8 +110,8 @@ TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   }
 }
 
-// Between two chunks of K a sum is not rounded: 2^11 + 2^-4 three times is 3 * 2^11 + 3 * 2^-4, of which bf16 and f16 would lose the last
-// term at each turn; minus 3 * 2^11 it is exact.
+// Between two chunks of K a sum is not rounded. 2^11 + 2^-4 three times gives 3 * 2^11 + 3 * 2^-4, of which bf16 and f16 would lose the
+// last term each time. After subtracting 3 * 2^11 the result is exact.
 template <class T>
 void expect_wide_sums() {
   constexpr DType dtype = DTypeOf<T>::value;
@@ -135,7 +135,8 @@ TEST(Matmul, SumsOfHalvesStayWideBetweenChunks) {
   expect_wide_sums<Float16>();
 }
 
-// One product is exact in f32, so a narrow result is its rounding to the bit: ties, both signs, large and small, infinities, NaN.
+// A single product is exact in f32, so a narrow result must be its rounding to the bit: ties, both signs, large and small numbers,
+// infinities and NaN.
 template <class T>
 void expect_stored_as_narrow_does(const std::function<u16(i64)>& left, const std::function<u16(i64)>& right) {
   constexpr i64 kEach = 300;
@@ -168,7 +169,7 @@ TEST(Matmul, StoresBf16AsNarrowDoes) {
                                          [](i64 i) { return static_cast<u16>(0xaf80 + i * 41); });
 }
 
-// From 2^-25, half the smallest number, to beyond the largest.
+// Products range from 2^-25, half the smallest number, to beyond the largest.
 TEST(Matmul, StoresF16AsNarrowDoes) {
   expect_stored_as_narrow_does<Float16>([](i64 i) { return static_cast<u16>(0x0001 + i * 91); },
                                         [](i64 i) { return static_cast<u16>(0x8400 + i * 90); });
@@ -184,7 +185,7 @@ TEST(Matmul, EveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// The processor's own products of pairs too, whichever of them this one has; all depend on row, column and K alone.
+// Also tests every instruction with which this processor multiplies pairs. Results depend on row, column and K alone.
 TEST(Matmul, EveryWayToMultiplyPairs) {
   for (const kernels::gemm::Pairs pairs : kernels::gemm::available_pairs()) {
     kernels::gemm::pin_pairs_for_test(pairs);
@@ -204,7 +205,7 @@ TEST(Matmul, EveryWayToMultiplyPairs) {
   kernels::gemm::pin_pairs_for_test(kernels::gemm::Pairs::best);
 }
 
-// A plan for a GPU has the GPU's workspaces, whichever machine it is made on.
+// A plan for a GPU uses the GPU's workspace sizes, whichever machine it is made on.
 TEST(Matmul, WorkspaceOfWhatTheStreamStandsFor) {
   const auto bytes_on = [](Device device, i64 m, i64 n, i64 k, const Types& types) {
     const Stream stream{device, nullptr, Stream::current().memory};
@@ -212,7 +213,7 @@ TEST(Matmul, WorkspaceOfWhatTheStreamStandsFor) {
     return kernels::matmul_workspace_bytes(m, n, k, types.in, types.out);
   };
   const Device planned = Device::meta(Device::Kind::cuda);
-  const GpuReport report = query_gpus();  // a plan for a GPU is made on machines without one too
+  const GpuReport report = query_gpus();  // a plan for a GPU can be made on a machine without one
   const Device gpu = !report.gpus.empty() && report.gpus[0].problem.empty() ? Device::cuda(0) : planned;
   for (const Types& types : kAll) {
     for (const Extents& e : std::vector<Extents>{{1, 1, 1}, {300, 200, 1000}, {8192, 50257, 4096}}) {

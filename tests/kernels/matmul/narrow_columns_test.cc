@@ -1,4 +1,5 @@
-// Products of f32 by bf16, which is widened where it is packed: the bits of products by what was widened before.
+// Products of f32 by bf16, where bf16 is widened while it is packed. They have the bits of products with operands that were widened
+// beforehand.
 #include <hwy/targets.h>
 
 #include "base/error.h"
@@ -26,13 +27,13 @@ void expect_the_bits_of_widened(const Extents& e, int layout, Store store) {
   multiply(a, b, bias, out, store);
   multiply(a, wide, bias, want, store);
   EXPECT_TRUE(test::same_bits(out, want));
-  // Planted: a value of B that is off by its last bit.
+  // A planted error: one value of B is off by its last bit.
   whole.data<BFloat16>()[0].bits ^= 1;
   multiply(a, b, bias, out, store);
   EXPECT_FALSE(test::same_bits(out, want));
 }
 
-// Few rows and many, each side the smaller one; around strips, and across chunks of k and slabs.
+// The extents have few and many rows, with either side smaller, and are around strips and across chunks of k and slabs.
 TEST(NarrowColumns, HaveTheBitsOfWidenedOnesByEveryInstructionSet) {
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);

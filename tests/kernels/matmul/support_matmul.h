@@ -1,4 +1,4 @@
-// Operands of matrix products and what a result may be, for matmul_test.cc and matmul_cuda_test.cc.
+// Operands of matrix products and the error bounds of results, for matmul_test.cc and matmul_cuda_test.cc.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// Of the operands and the result.
+/// The dtypes of the operands and of the result.
 struct Types {
   DType in, out;
 };
@@ -23,7 +23,7 @@ inline std::string to_string(const Extents& e, const Types& types) {
          " x " + std::to_string(e.n) + " x " + std::to_string(e.k);
 }
 
-/// Random numbers in which a view [rows, columns] lies: transposed, and inside wider rows, if asked for.
+/// Returns random numbers that contain a view [rows, columns]: transposed, and inside wider rows, if requested.
 inline Tensor whole_of(i64 rows, i64 columns, bool transposed, bool padded, DType dtype, u64 seed) {
   return random({transposed ? columns : rows, (transposed ? rows : columns) + (padded ? 5 : 0)}, dtype, seed);
 }
@@ -39,7 +39,7 @@ inline double element(const Tensor& t, i64 i, i64 j) {
   return t.dtype() == DType::f64 ? t.data<double>()[at] : t.data<float>()[at];
 }
 
-/// Row by row, in fp64.
+/// Returns the elements row by row as doubles.
 inline std::vector<double> plain(const Tensor& t) {
   const i64 rows = t.size(0), columns = t.size(1), down = t.stride(0), right = t.stride(1);
   const Elements elements(t);
@@ -50,9 +50,9 @@ inline std::vector<double> plain(const Tensor& t) {
   return all;
 }
 
-/// The error of a sum of k products, of what was there before and of a bias, put together in any order, is at most (k + 2) eps times the
-/// sum of their sizes; a narrow result is rounded once more. eps: of one addition, half_ulp where it is rounded. `before`: undefined or [M,
-/// N].
+/// Checks a product. The error of a sum of k products, a previous value and a bias, added in any order, is at most (k + 2) eps times the
+/// sum of their magnitudes; a narrow result is rounded once more. eps: the error of one addition, half_ulp if it is rounded. `before`:
+/// undefined or [M, N].
 inline void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, double eps, const Tensor& before = {}) {
   const i64 k = a.size(1), rows = out.size(0), columns = out.size(1);
   const std::vector<double> left = plain(a), right = plain(b.transpose(0, 1)), got = plain(out);

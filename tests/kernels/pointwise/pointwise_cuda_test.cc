@@ -1,4 +1,5 @@
-// Formulas and choices on a GPU: the CPU's bits, but for those with a function of CUDA's in them, which lie within 4 ulp of their terms.
+// Formulas and selections on a GPU. They have the CPU's bits, except for formulas that use a function of CUDA, which are within 4 ulp of
+// their terms.
 #include "kernels/pointwise/pointwise.h"
 
 #include "tests/support/gpu.h"
@@ -23,7 +24,7 @@ bool exact(Pointwise op) {
   return true;
 }
 
-// Those without a power or a logarithm of an operand in them.
+// Whether a formula has no power or logarithm of an operand, so that operands may be negative.
 bool takes_any_sign(Pointwise op) {
   return (Pointwise::leaky_relu <= op && op <= Pointwise::clamp) || (Pointwise::leaky_relu_slope <= op && op <= Pointwise::clamp_slope);
 }
@@ -31,7 +32,7 @@ bool takes_any_sign(Pointwise op) {
 class PointwiseTwins : public test::GpuTest {};
 
 TEST_F(PointwiseTwins, EveryFormula) {
-  // Of one shape (whole packs, and not), stretched along each axis, a scalar.
+  // Operands have the same shape (whole packs or not), are broadcast along each axis, or are scalars.
   const std::vector<std::array<Shape, 4>> shapes{{Shape{64}, {64}, {64}, {64}},
                                                  {Shape{7, 33}, {7, 33}, {7, 33}, {7, 33}},
                                                  {Shape{3, 4, 5}, {4, 1}, {3, 1, 5}, {3, 4, 5}},
@@ -93,7 +94,7 @@ TEST_F(PointwiseTwins, MasksAndChoices) {
       EXPECT_TRUE(test::same_bits(gpu().host(got), mask));
       EXPECT_TRUE(test::same_bits(gpu().host(got_of_number), of_number));
       EXPECT_TRUE(test::same_bits(gpu().host(filled), want_filled));
-      for (i64 i = 0; i < 6 * 35; ++i) {  // a NaN's sign and payload may be another
+      for (i64 i = 0; i < 6 * 35; ++i) {  // a NaN's sign and payload may differ
         const double a = test::at(gpu().host(chosen), i), b = test::at(want, i);
         EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i;
       }
@@ -101,7 +102,7 @@ TEST_F(PointwiseTwins, MasksAndChoices) {
   }
 }
 
-// Of transposed views and of copies of them.
+// Transposed views give the same results as copies of them.
 TEST_F(PointwiseTwins, OfViews) {
   for (const DType dtype : kFloats) {
     const Tensor x = test::random({33, 20}, dtype, 1), y = test::random({20, 33}, dtype, 2), want = empty({20, 33}, dtype),

@@ -1,4 +1,4 @@
-// Weights in fewer bytes on a GPU: the bits of the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Quantized weights on a GPU have the bits of the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <cstring>
 
 #include "kernels/quantized/quantized.h"
