@@ -1,4 +1,4 @@
-// An op that is planted to give what is not finite, forward or backward, is the one that is named.
+// An op that is made to give a value that is not finite, forward or backward, is the one that the report names.
 #include "autograd/anomaly.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ using autograd::Variable;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A copy but for one element; so is its gradient.
+// A copy of x, and of its gradient, with one element replaced.
 Variable planted(const Variable& x, double forward, double backward, i64 element = 1) {
   const auto copy = [element](const Tensor& from, const Tensor& to, double value) {
     kernels::copy(from, to);
@@ -41,7 +41,7 @@ Variable healthy(const Variable& x) { return planted(x, 0, 0); }
 
 Tensor values(std::vector<double> all) { return tensor_of<double>(all, {2, static_cast<i64>(all.size()) / 2}); }
 
-// What is thrown; "": nothing.
+// Returns the message of the error that is thrown; "" if there is none.
 template <class F>
 std::string report_of(const F& f) {
   try {
@@ -119,7 +119,7 @@ TEST(Anomaly, TheLayerIsThatOfTheParameterThatIsRead) {
   expect_all(report_of([&] { tape.backward(y, values({1, 1})); }), {"backward of planted after layers.0.down is"});
 }
 
-// Of what may be: a mask's infinities, what an op was told to write, and what a loss scale makes in backward.
+// Some infinities are no anomaly: those of a mask, those that an op was told to write, and those that a loss scale causes in the backward.
 TEST(Anomaly, WhatIsExpectedIsNone) {
   const AnomalyGuard guard;
   EXPECT_EQ(report_of([&] { healthy(values({-kInfinity, 2})); }), "") << "a mask";
@@ -150,7 +150,7 @@ T as(double x) {
   return narrow<T>(static_cast<Wide<T>>(x));
 }
 
-// Every type, at places of every residue, and the largest number there is.
+// Puts a bad value at each place of tensors of several sizes, of every type, and checks that it is found; the largest finite number is not.
 template <class T>
 void expect_each_place_is_read(double largest) {
   const auto ends_at = [](i64 elems, i64 at, double value) {

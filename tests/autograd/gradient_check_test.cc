@@ -1,4 +1,4 @@
-// The gradient check finds what is wrong and says where; hooks see and change what flows back; NoGrad keeps ops off the tape.
+// The gradient check finds a wrong gradient and tells where it is. Hooks see and change gradients. NoGrad keeps ops off the tape.
 #include "autograd/gradient_check.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace spillway::autograd::gradient_check_test {
 namespace {
 
-// y = x^3 element by element, whose gradient is off by `wrong` at element 2.
+// Returns x^3 of each element. The gradient is off by `wrong` at element 2.
 Variable cube(const Variable& x, double wrong = 0) {
   const Tensor y = empty(x.shape(), DType::f64);
   for (size_t i = 0; i < y.span<double>().size(); ++i) y.span<double>()[i] = std::pow(x.value.span<double>()[i], 3);

@@ -1,4 +1,4 @@
-// The clock of ops: what is computed before an op is recorded is its own, forward and backward, and nothing counts without one.
+// The op clock attributes computation before an op is recorded to that op, forward and backward. Without a clock nothing is counted.
 #include "autograd/op_clock.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The tape's promises, on two toy ops: sum2 = a + b (hands its gradient on) and times = a * b (saves both).
+// What the tape promises, shown with two toy ops: sum2 = a + b, which passes its gradient on, and times = a * b, which saves both operands.
 #include "autograd/tape.h"
 
 #include <map>
@@ -64,12 +64,12 @@ TEST(Tape, EagerBackwardSeedsOne) {
   EXPECT_EQ(numbers(tape.take_gradient(a)), (Doubles{6}));
 }
 
-// x + f(x) hands one gradient tensor on to two slots; adding f's part to one must not change the other.
+// x + f(x) passes one gradient tensor on to two slots. Adding f's part to one slot must not change the other.
 TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   Tape tape;
   const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20}));
   const Variable joined = sum2(x, y);              // its gradient reaches x and y as one tensor
-  const Variable out = sum2(joined, times(x, x));  // and x gets 2x besides
+  const Variable out = sum2(joined, times(x, x));  // adds 2x to x's gradient
   const Tensor dy = values({1, 1});
   tape.backward(out, dy);
   EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{3, 5}));
@@ -77,7 +77,7 @@ TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   EXPECT_EQ(numbers(dy), (Doubles{1, 1})) << "the caller's gradient was written";
 }
 
-// a * b whose gradient of a is added to what a has from others while it is made.
+// Returns a * b. While the gradient of a is computed, it is added to the gradient that a has from other ops.
 Variable times_onto(const Variable& a, const Variable& b, int& joined) {
   const Tensor out = empty(a.shape(), DType::f64);
   multiply(a.value, b.value, out);
@@ -101,7 +101,7 @@ TEST(Tape, AnOpMayAddToWhatOthersGave) {
     int joined = 0;
     const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20})), w = tape.parameter(values({3, 4}), 0);
     const Variable more = sum2(times_onto(x, w, joined), times_onto(w, w, joined));
-    const Variable both = sum2(x, y);  // one tensor reaches x and y, first
+    const Variable both = sum2(x, y);  // one gradient tensor reaches x and y, before others do
     const Variable out = sum2(more, both);
     const Tensor dy = values({1, 1});
     if (in_parts) {
@@ -143,7 +143,7 @@ TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
   const Tensor w = values({3});
   const Variable x = tape.input(values({2}));
   const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // w^2 x
-  tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // and another use, apart
+  tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // a separate use of the parameter
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));
   EXPECT_EQ(sink.finished, (std::map<std::pair<u32, u8>, int>{{{7, 0}, 1}, {{7, 1}, 1}}));
@@ -160,7 +160,7 @@ TEST(Tape, APassedGradientIsCopiedIntoTheSinksMemory) {
   EXPECT_NE(target.raw(), dy.raw());
 }
 
-// Activations and their gradients are bf16; what reaches the sink is f32, added up in f32: 1 and 2^-10 both count.
+// Activations and their gradients are bf16. The sink gets f32 gradients that are added in f32, so that 1 and 2^-10 both count.
 TEST(Tape, AParameterOfBf16HasAWideGradient) {
   const auto pass_on = [](const Variable& a, const Variable& b) {
     Recorder r({a, b});
@@ -205,12 +205,12 @@ TEST(Tape, RefusesAGradientOfAnotherShape) {
   EXPECT_THROW(tape.backward(times(x, x), values({1})), Error);
 }
 
-// Of (x w)^2 + 7 x the weight part needs the x that w meets and the gradient of their product, and nothing else.
+// For (x w)^2 + 7 x the weight part needs the x that is multiplied by w and the gradient of their product, and nothing else.
 TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
   Sink sink;
   Tape tape(&sink);
   const Variable x = tape.input(values({1, 2})), w = tape.parameter(values({3, 5}), 0);
-  const Variable product = times(x, w);  // keeps x; the parameter counts for nothing
+  const Variable product = times(x, w);  // keeps x; a parameter does not count as saved
   const Variable y = sum2(times(product, product), times(x, values({7, 7})));
   EXPECT_EQ(tape.saved_bytes(), 16 * 5);
   tape.backward_input(y, values({1, 1}));
@@ -226,7 +226,7 @@ TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
   EXPECT_FALSE(tape.has_weight_part());
 }
 
-// The gradient of x + x w is handed on to x, which is added to, and kept for w: that one must not change.
+// The gradient of x + x w is passed on to x, where more is added, and kept for w. The kept tensor must not change.
 TEST(TapeInParts, AnInputsGradientDoesNotChangeWhatIsKept) {
   Sink sink;
   Tape tape(&sink);
@@ -239,13 +239,13 @@ TEST(TapeInParts, AnInputsGradientDoesNotChangeWhatIsKept) {
   EXPECT_EQ(numbers(sink.gradients.at({1, 0})), (Doubles{1}));
 }
 
-// The last op's part first, and then the others': in another order the 1 is lost.
+// The gradient of the last op is added first, then those of earlier ops. In another order the 1 would be lost.
 TEST(TapeInParts, UsesAreAddedInReverseOrderAndHandedOverOnce) {
   for (const bool in_parts : {false, true}) {
     Sink sink;
     Tape tape(&sink);
     const Variable w = tape.parameter(values({3}), 0);
-    const Variable small = times(tape.input(values({1})), w), unused = times(small, w);  // nothing flows through the latter
+    const Variable small = times(tape.input(values({1})), w), unused = times(small, w);  // no gradient flows through `unused`
     const Variable large = times(tape.input(values({1e17})), w), minus_large = times(tape.input(values({-1e17})), w);
     const Variable y = sum2(sum2(sum2(small, large), minus_large), tape.parameter(values({0.5}), 0, 1));
     in_parts ? tape.backward_input(y, values({1})) : tape.backward(y, values({1}));
@@ -279,14 +279,14 @@ TEST(TapeInParts, OpsAreToldWhichPartItIs) {
   tape.backward_input(y, values({1}));
   tape.backward_weight();
   EXPECT_EQ(calls, (std::vector<std::tuple<bool, bool, bool>>{
-                       {true, true, false},   // no parameter's: once
-                       {true, false, false},  // x w for x; w w waits
+                       {true, true, false},   // an op without parameters: called once
+                       {true, false, false},  // x w: for x
                        {true, true, false},   // w w
-                       {false, true, true},   // x w for w
+                       {false, true, true},   // x w: for w
                    }));
 }
 
-// Stores elsewhere what ops save, so that the tape holds nothing.
+// A door that stores saved tensors elsewhere, so that the tape itself holds nothing.
 struct Door final : autograd::SavedTensorDoor {
   std::map<u64, Tensor> rest;
   u64 next = 0;
@@ -299,7 +299,7 @@ struct Door final : autograd::SavedTensorDoor {
   }
   Tensor unpack(u64 packed) override {
     ++unpacked;
-    const Tensor t = rest.at(packed);  // throws when asked twice
+    const Tensor t = rest.at(packed);  // throws if asked twice
     rest.erase(packed);
     return t;
   }
@@ -330,9 +330,9 @@ TEST(SavedTensors, TheDoorIsTheOnlyHolder) {
   EXPECT_TRUE(door.rest.empty());
 }
 
-// A chain of squares keeps one tensor an op; each must be given back as soon as its op's backward has run.
+// A chain of squares saves one tensor per op. Each must be freed as soon as the backward of its op has run.
 TEST(SavedTensors, AreFreedAtLastUse) {
-  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // whole pages, as the pool gives them
+  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // whole pages, which is what the pool allocates
   MemoryPool pool("activations", kUnlimited);
   const Stream stream{Device::cpu(), nullptr, &pool};
   StreamScope scope(stream);
@@ -353,7 +353,7 @@ TEST(SavedTensors, AreFreedAtLastUse) {
   const i64 before = pool.used_bytes();
   Tensor dy = zeros({kElems}, DType::f64);
   tape.backward(y, std::move(dy));
-  // Each op finds its own gradient instead of the last one's, and one saved tensor fewer.
+  // Each op finds its own gradient in place of the last op's, and one saved tensor fewer.
   ASSERT_EQ(used.size(), 4U);
   for (size_t i = 0; i < used.size(); ++i) EXPECT_EQ(used[i], before + kBytes - static_cast<i64>(i) * kBytes);
   y = {};

@@ -11,7 +11,7 @@
 namespace spillway::copy_test {
 namespace {
 
-// What is copied is there, and nothing beside it changes, wherever in a line either side begins and ends.
+// The copy is complete and nothing beside it changes, wherever in a cache line either side begins and ends.
 TEST(Copy, EveryAlignmentAndLength) {
   constexpr i64 kMost = 400, kEdge = 70;
   std::vector<std::byte> from(kMost), to(kMost);

@@ -1,4 +1,4 @@
-// What stands in for GPUs forgives as little as they do: contexts, errors, copies of pageable memory, and the times it tells.
+// The emulated GPUs are as unforgiving as real ones: contexts, errors, copies of pageable memory, and reported times.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -44,13 +44,13 @@ class EmulatedGpus : public testing::Test {
   CudaStream queue_;
 };
 
-// Half a GiB of each GPU that is opened, and none that another process has for itself.
+// Opening a GPU takes half a GiB of its memory. A GPU that another process has for itself cannot be opened.
 TEST_F(EmulatedGpus, AskingForOneOpensThatAlone) {
   emulated_cuda::forget_contexts();
   ::setenv(kTaken, "2", 1);
   const auto ask = [](std::optional<int> one) {
     GpuReport report;
-    std::thread([&] { report = query_gpus(one); }).join();  // a thread that has made no GPU current yet
+    std::thread([&] { report = query_gpus(one); }).join();  // this thread has not selected a GPU yet
     return report;
   };
   EXPECT_EQ(ask(1).gpus.size(), 3U);
@@ -83,7 +83,7 @@ TEST_F(EmulatedGpus, CopiesOfPageableMemoryWaitAndAreCounted) {
   pages->give_back(pinned, kMiB);
 }
 
-// An error of a kernel or a copy is its context's: nothing works there any more, on whatever stream, and other GPUs go on.
+// An error of a kernel or a copy ends its context: every later call to that GPU fails, on any stream. Other GPUs are not affected.
 TEST_F(EmulatedGpus, AnErrorStays) {
   const CudaStream other = make_cuda_stream();
   cudaEvent_t event = nullptr;
@@ -117,7 +117,7 @@ TEST_F(EmulatedGpus, FreeingWaitsForWhatIsQueued) {
   EXPECT_EQ(cudaStreamQuery(queue()), cudaSuccess);
 }
 
-// Times of a GPU that copies 1 GB/s each way.
+// A fixture whose GPU copies 1 GB/s in each direction.
 class EmulatedTimes : public EmulatedGpus {
  protected:
   void SetUp() override {
@@ -135,14 +135,14 @@ class EmulatedTimes : public EmulatedGpus {
     cuda_check(cudaEventCreateWithFlags(&made, cudaEventDefault), "cudaEventCreateWithFlags");
     return CudaEvent(made);
   }
-  // A thousand bytes take a microsecond.
+  // Copies a thousand bytes per microsecond.
   void there(cudaStream_t stream, size_t bytes) const {
     cuda_check(cudaMemcpyAsync(on(), host_, bytes, cudaMemcpyHostToDevice, stream), "there");
   }
   void back(cudaStream_t stream, size_t bytes) const {
     cuda_check(cudaMemcpyAsync(host_ + kMiB / 2, on() + kMiB / 2, bytes, cudaMemcpyDeviceToHost, stream), "back");
   }
-  // Milliseconds from now until all of the streams have done what `work` puts on them.
+  // Returns the milliseconds from now until all streams have completed what `work` queues on them.
   template <class Work>
   float time_of(const std::vector<cudaStream_t>& streams, Work work) {
     const CudaEvent begin = event(), end = event();
@@ -192,7 +192,7 @@ TEST_F(EmulatedTimes, WhatIsOrderedAddsUpAndWhatIsNotOverlaps) {
   EXPECT_NEAR(time_of(both, by_cpu), 2 * kOne, kNear) << "the CPU between them";
 }
 
-// The ninth stream shares its way with the first: behind what waits there it waits too.
+// The ninth stream shares a connection with the first, so it waits behind work that waits there.
 TEST_F(EmulatedTimes, ManyStreamsShareEightConnections) {
   std::vector<CudaStream> streams;
   std::vector<cudaStream_t> all;
@@ -234,7 +234,7 @@ __global__ void one_cell(int* out, bool apart) {
   if (threadIdx.x == 0) out[apart ? blockIdx.x : 0] = 1;
 }
 
-// Ends the process with ThreadSanitizer's status where it saw a race.
+// If ThreadSanitizer finds a race in the kernel, the process exits with its status.
 class EmulatedRaces : public EmulatedGpus {
  protected:
   [[noreturn]] void run(void (*kernel)(int*, bool), unsigned blocks, bool ordered) const {

@@ -1,4 +1,4 @@
-// Queues of a GPU: moments on them as events, one after another, and the count of who stood still for them.
+// GPU queues: events at points of a queue, queues that wait for each other, and the count of waits by the CPU.
 #include "device/gpu_queue.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 kBytes = 4096;
 
-// Holds up a queue until it is opened; not for good, so that a test which would wait for ever fails.
+// Holds up a queue until it is opened. It gives up after 20 s, so that a test that would otherwise wait forever fails.
 struct Gate {
   void hold(const GpuQueue& queue) {
     cuda_check(

@@ -1,4 +1,4 @@
-// Built where CUDA is there; what needs a GPU skips without one.
+// Handles of CUDA resources. These tests are built if CUDA is available; those that need a GPU skip without one.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -39,13 +39,13 @@ TEST(CudaHandle, GivesBackExactlyOnce) {
     EXPECT_FALSE(first);
     EXPECT_EQ(moved.get(), &a);
     moved = std::move(second);
-    EXPECT_EQ(destroyed, 1);  // a's
+    EXPECT_EQ(destroyed, 1);  // a was destroyed
     EXPECT_EQ(moved.get(), &b);
   }
   EXPECT_EQ(destroyed, 2);
 }
 
-// The plain use of both: bytes go to the GPU on one stream and come back on another that waits for an event of the first.
+// Typical use of streams and events: bytes go to the GPU on one stream and come back on another, which waits for an event of the first.
 TEST(CudaHandle, EventOrdersTwoStreams) {
   if (const GpuReport report = query_gpus(); report.gpus.empty()) GTEST_SKIP() << "needs a GPU: " << report.problem;
   const CudaStream up = make_cuda_stream(), down = make_cuda_stream();

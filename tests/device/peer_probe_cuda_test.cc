@@ -1,4 +1,4 @@
-// Whether GPUs reach each other, with emulated ones between which copies hang or lose their bytes.
+// Whether GPUs can copy to each other, tested with emulated GPUs between which copies hang or lose their bytes.
 #include "device/peer_probe.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 class PeerProbe : public testing::Test {
  protected:
-  // As it stands between two GPUs; with real ones nothing can be planted.
+  // Returns the probe's report for two GPUs with these emulated `peers`. With real GPUs no fault can be planted.
   PeerReport between_two(const char* peers, double timeout_s = 60, double start_s = 60) {
     if (!std::getenv(kGpus)) return probe_peers(timeout_s, start_s);
     ::setenv(kGpus, "2", 1);

@@ -1,4 +1,4 @@
-// Host memory that is page-locked for a GPU: on threads that have that GPU, all of it or nothing.
+// Page-locked host memory: it is locked by threads that have selected the GPU, and either completely or not at all.
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ class PinnedMemory : public testing::Test {
     cudaPointerAttributes attributes{};
     return cudaPointerGetAttributes(&attributes, at) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
   }
-  // In two pieces or three, wherever it begins.
+  // This takes two or three pieces, wherever it begins.
   static constexpr i64 kBytes = kLockedPieceBytes + 4 * kMiB;
 };
 
@@ -54,7 +54,7 @@ TEST_F(PinnedMemory, IsLockedOnThreadsThatHaveTheGpu) {
   const auto source = pinned_memory({.gpu = 1, .cores = {0, 1}});
   static_cast<void>(emulated_cuda::registrations());
   std::byte* at = nullptr;
-  std::thread([&] { at = source->take(kBytes); }).join();  // was never given a GPU
+  std::thread([&] { at = source->take(kBytes); }).join();  // on a thread that has not selected a GPU
   const emulated_cuda::Registrations by = emulated_cuda::registrations();
   EXPECT_EQ(by.gpus, std::set<int>{1}) << "another GPU was opened";
   EXPECT_EQ(by.threads, 2u);
@@ -65,7 +65,7 @@ TEST_F(PinnedMemory, IsLockedOnThreadsThatHaveTheGpu) {
   ::setenv("SPILLWAY_EMULATED_GPUS", was.c_str(), 1);
 }
 
-// A registration takes 20 ms here: what is there is told before anything is locked, each piece when it is.
+// A registration takes 20 ms here. Progress is reported before anything is locked and after each piece.
 TEST_F(PinnedMemory, TellsHowFarItIs) {
   std::mutex mutex;
   std::vector<i64> told;

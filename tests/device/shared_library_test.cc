@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What every program with glibc has.
+// A library that every program with glibc has.
 constexpr const char* kMaths = "libm.so.6";
 
 TEST(SharedLibrary, OpensTheFirstOfItsNamesThatIsThere) {

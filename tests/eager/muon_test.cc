@@ -1,4 +1,4 @@
-// The plain eager way under Muon: a matrix follows PyTorch's trajectory, what is none is AdamW's.
+// The eager optimizer with Muon: a matrix follows PyTorch's trajectory; parameters that are no matrices are updated by AdamW.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// A matrix, or a list of as many numbers, whose gradients are the file's of its matrix 1.
+// A matrix, or a vector of the same numbers. The gradients are those of matrix 1 in the file.
 struct Weight {
   explicit Weight(const Shape& shape) : parameter(nn::make_parameter("w", shape, DType::f64, {})) {
     held = std::make_unique<nn::EagerParameters>(std::vector{parameter});

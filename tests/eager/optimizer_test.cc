@@ -1,5 +1,5 @@
-// The eager optimizer beside the rules' own kernels, which tests/optim holds to PyTorch's trajectories: the same bits. Whole tiles, a part
-// of one and both together.
+// The eager optimizer gives the bits of the update rules' own kernels, which tests/optim compares with PyTorch's trajectories: over whole
+// tiles, part of a tile, and both.
 #include "eager/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ const std::vector<RuleSettings>& all_settings() {
   return all;
 }
 
-// Parameters whose gradient is given: d sum(w * gradient) / dw.
+// Parameters with a given gradient: d sum(w * gradient) / dw.
 struct Weights {
   explicit Weights(DType dtype, std::vector<i64> extents = {5, 2 * optim::kTileElems, optim::kTileElems + 77}) {
     std::vector<std::shared_ptr<nn::Parameter>> list;
@@ -62,7 +62,7 @@ struct Weights {
   std::unique_ptr<nn::EagerParameters> held;
 };
 
-// The rule on plain spans, for one parameter.
+// Applies the rule to plain arrays, for one parameter.
 template <class T>
 struct Reference {
   Reference(const RuleSettings& s, const Tensor& weight) : settings(s), rule(optim::rule_of(s)) {
@@ -101,7 +101,7 @@ void steps_as_the_rule_does(DType dtype, const RuleSettings& settings) {
       Reference<T>& reference = references[p->id];
       if (step != 2 || p->id != 1) reference.step(weights.gradient_of(*p, step), scale);
       const Tensor want = test::as(dtype, tensor_of<T>(reference.w, p->shape));
-      // To the nearest, of two as near the larger: so that half a master is a weight.
+      // Masters are rounded to nearest, ties away from zero, since half of a split master is a weight.
       for (size_t i = 0; dtype == DType::bf16 && i < reference.w.size(); ++i)
         want.data<BFloat16>()[i] = {optim::weight_of_master(static_cast<float>(reference.w[i]))};
       ASSERT_TRUE(test::same_bits(p->value(), want))
@@ -212,8 +212,8 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(Optimizer(*weights.held, optim::AdamSettings{}).parameters().size(), 1u) << "frozen ones are left out";
 }
 
-// A process that dies while it saves leaves the file that was there: the new one is written beside it and takes its place when it is whole.
-// Who has the old one open goes on reading the old one.
+// A process that dies while it saves leaves the old file intact: the new file is written beside it and replaces it once it is complete.
+// Whoever has the old file open continues to read the old one.
 TEST(Optimizer, SavesBesideWhatWasSavedBefore) {
   const test::TemporaryFolder folder;
   Weights weights(DType::f32, {3, 4});
@@ -229,7 +229,6 @@ TEST(Optimizer, SavesBesideWhatWasSavedBefore) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
-// Two passes' mean, a tenth of the way, whatever the rule; out of the norm and of the optimizer's state.
 TEST(Optimizer, RefusesAParameterThatIsListedTwice) {
   Weights weights(DType::f32);
   const auto& all = weights.held->parameters();
@@ -239,7 +238,7 @@ TEST(Optimizer, RefusesAParameterThatIsListedTwice) {
   }
 }
 
-// PyTorch's bounds, and no NaN, which passes where a number is only compared with its bounds.
+// The bounds are those of PyTorch. NaN is refused, although it would pass if numbers were only compared with their bounds.
 TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
   using namespace optim;
   Weights weights(DType::f32);
@@ -261,6 +260,8 @@ TEST(Optimizer, RefusesSettingsThatPyTorchRefuses) {
   EXPECT_THROW(Optimizer(*weights.held, AdafactorSettings{.beta2_decay = 0.1}), Error);
 }
 
+// A statistic moves a tenth of the way to the mean of two passes, whatever the rule. It counts neither in the gradient norm nor in the
+// optimizer's state.
 TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   Weights weights(DType::f64, {5, 3});
   nn::Parameter& statistic = *weights.held->parameters()[1];
@@ -274,7 +275,7 @@ TEST(OptimizerStatistics, GoATenthOfTheWayToThePassesMean) {
   double squares = 0;
   for (const double g : values_of(weights.held->gradient(0))) squares += g * g;
   EXPECT_NEAR(optimizer.gradient_norm(), std::sqrt(squares), 1e-12);
-  optimizer.step(0.25);  // a clip factor that is none of theirs
+  optimizer.step(0.25);  // the clip factor does not apply to statistics
   const Numbers after = values_of(statistic.value());
   for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i] + 0.1 * ((first[i] + second[i]) / 2 - before[i]), 1e-15);
   optimizer.zero_grad();

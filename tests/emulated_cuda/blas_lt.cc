@@ -1,4 +1,4 @@
-// Matrix products, column-major, as loops.
+// The emulated cuBLASLt: column-major matrix products, computed in plain loops.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ struct cublasLtContext {};
 namespace emulated_cuda {
 namespace {
 
-// What the opaque structs hold.
+// The contents of the library's opaque structs.
 struct Layout {
   std::uint64_t type, rows, columns, leading, unused[4];
 };
@@ -24,13 +24,13 @@ struct Desc {
   std::uint64_t compute, scale, transpose_a, transpose_b, epilogue, bias, aux, aux_leading, unused[24];
 
   bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
-  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // of gelu and of its gradient
+  bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // the auxiliary tensor of gelu and of its gradient
 };
 struct Preference {
-  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // of A, B, C, D
+  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignment: of A, B, C and D
 };
 struct Algo {
-  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // of A, B, D and its bias
+  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignment: of A, B, and D with its bias
 };
 
 const Layout& seen(cublasLtMatrixLayout_t layout) { return reinterpret_cast<const Layout&>(*layout); }
@@ -61,7 +61,7 @@ To rounded(From x) {
   }
 }
 
-// All that the loop needs, kept until the stream comes to it.
+// Everything that the loop needs, stored until the stream reaches it.
 struct Product {
   Desc desc;
   Layout a, b, c, d;
@@ -72,7 +72,7 @@ struct Product {
   double alpha, beta;
 };
 
-// To the nearest number with 10 bits behind the point, ties away from zero.
+// Rounds to the nearest number with 10 mantissa bits, ties away from zero.
 float tf32(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -81,7 +81,7 @@ float tf32(float x) {
   return x;
 }
 
-// The approximation by tanh (Hendrycks and Gimpel, arXiv:1606.08415), which is the library's.
+// The approximation with tanh (Hendrycks and Gimpel, arXiv:1606.08415), which cuBLASLt uses.
 template <class T>
 T gelu(T x) {
   return T(0.5) * x * (1 + std::tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
@@ -137,7 +137,8 @@ void multiply(const Product& p) {
 
 using Multiply = void (*)(const Product&);
 
-// cuBLAS library, the table "cublasLtMatmul() supported data types"; a bias has the type of D there.
+// Returns the loop for a combination of types, or null if the library does not support it: cuBLAS library, table "cublasLtMatmul()
+// supported data types". There a bias has the type of D.
 Multiply kernel_for(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
   const bool in_f64 = desc.compute == CUBLAS_COMPUTE_64F && desc.scale == CUDA_R_64F;
   const bool in_f32 = desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F;
@@ -162,21 +163,22 @@ bool fits(const Desc& desc, const Layout& a, const Layout& b, const Layout& c, c
   const bool leading = a.leading >= a.rows && b.leading >= b.rows && c.leading >= c.rows && d.leading >= d.rows;
   const bool extents = (desc.transpose_a ? a.columns : a.rows) == d.rows && (desc.transpose_b ? b.rows : b.columns) == d.columns &&
                        inner_of(desc, a) == (desc.transpose_b ? b.columns : b.rows) && c.rows == d.rows && c.columns == d.columns;
-  // "Must be divisible by 8 and be no less than the number of rows in the output matrix" (cublasLt.h, of the leading dimension).
+  // The leading dimension of the auxiliary tensor "Must be divisible by 8 and be no less than the number of rows in the output matrix"
+  // (cublasLt.h).
   const bool aux = !desc.has_aux() || (desc.aux_leading % 8 == 0 && desc.aux_leading >= d.rows && is_aligned(desc.aux, 16));
   return leading && extents && aux && desc.has_aux() == (desc.aux != 0) && c.type == d.type && d.rows > 0 && d.columns > 0 &&
          inner_of(desc, a) > 0;
 }
 
-// "Routines that don't dereference this pointer, like cublasLtMatmulAlgoGetHeuristic() depend on its value to determine expected pointer
-// alignment" (cublasLt.h, of the bias).
+// Returns the alignment of the bias pointer. "Routines that don't dereference this pointer, like cublasLtMatmulAlgoGetHeuristic() depend on
+// its value to determine expected pointer alignment" (cublasLt.h).
 std::uint64_t bias_alignment(const Desc& desc) { return desc.bias == 0 ? 256 : std::min<std::uint64_t>(256, desc.bias & -desc.bias); }
 
 Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
   Algo algo{d.rows, d.columns, inner_of(desc, a), CUBLASLT_REDUCTION_SCHEME_NONE, 0, {}};
   const std::uint64_t sums = d.rows * d.columns * (desc.scale == CUDA_R_64F ? 8 : 4);
   const auto may = [&](cublasLtReductionScheme_t scheme) { return (wish.schemes & scheme) != 0; };
-  if (algo.k >= 64 && wish.alignment[0] >= 16 && wish.alignment[1] >= 16) {  // a choice by alignment, as the library's kernels are
+  if (algo.k >= 64 && wish.alignment[0] >= 16 && wish.alignment[1] >= 16) {  // chosen by alignment, like the library's kernels
     if (may(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) {
       algo.scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     } else if (may(CUBLASLT_REDUCTION_SCHEME_INPLACE)) {
@@ -190,8 +192,8 @@ Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Prefere
   return algo;
 }
 
-// What SPILLWAY_EMULATED_BLAS says that the library cannot do: bias, epilogue (gelu), workspace, all; some (one question in four, by what
-// is asked).
+// Whether the library should refuse a product, according to SPILLWAY_EMULATED_BLAS: bias, epilogue (gelu), workspace, all, or some (one
+// request in four, chosen by its parameters).
 bool refuses(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
   const char* text = std::getenv("SPILLWAY_EMULATED_BLAS");
   const std::string_view what = text ? text : "";
@@ -204,7 +206,7 @@ bool refuses(const Desc& desc, const Layout& a, const Layout& d, const Preferenc
          (what == "some" && hash % 4 == 0);
 }
 
-// "product m n k: epilogue, beta, what A, B and D are aligned to, leading dimensions"
+// Describes a product for the log: "product m n k: epilogue, beta, alignment of A, B and D, leading dimensions".
 std::string described(const Product& p) {
   std::string text = "product";
   const std::uint64_t beta = p.beta != 0;
@@ -216,7 +218,7 @@ std::string described(const Product& p) {
 
 cublasStatus_t blas(cudaError_t status) { return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED; }
 
-// The attribute that lies at `target`, of `size` bytes.
+// Sets an attribute whose value is stored in `target` and has `size` bytes.
 cublasStatus_t set(std::uint64_t& target, size_t size, const void* value, size_t bytes) {
   if (!value || bytes != size) return CUBLAS_STATUS_INVALID_VALUE;
   target = 0;

@@ -1,5 +1,5 @@
-// Kernels, thread by thread: each of a block is a fiber that runs until it waits. The order of blocks, warps and lanes, and when a cp.async
-// lands, are a GPU's own affair: here they are drawn, from SPILLWAY_EMULATED_SEED.
+// Runs kernels thread by thread: each thread of a block is a fiber that runs until it waits. A real GPU does not define the order of
+// blocks, warps and lanes, nor when a cp.async arrives. Here both are random, from SPILLWAY_EMULATED_SEED.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -36,22 +36,22 @@ std::minstd_rand& chance() {
 }
 size_t any_below(size_t n) { return chance()() % n; }
 
-// Opened when all that have not ended have come to it.
+// A barrier that opens once all threads that have not ended have arrived.
 struct Barrier {
   int come = 0;
-  unsigned opened = 0;  // times
-  Meeting meetings[2];  // of this time and of the next, which some come to before others have left this one
+  unsigned opened = 0;  // number of times it has opened
+  Meeting meetings[2];  // for this round and the next, since some threads arrive for the next before others have left this one
 };
 
 struct Warp {
   Barrier barrier;
-  unsigned lanes = 0;  // that have not ended, a bit each
+  unsigned lanes = 0;  // lanes that have not ended, one bit each
   int alive = 0;
   alignas(16) std::byte given[kLanes][16];
   alignas(16) std::byte published[2][kLanes][kPublishedBytes];
 };
 
-// Of cp.async, until it is waited for.
+// A cp.async that has not been waited for.
 struct Copy {
   unsigned to;
   const void* from;
@@ -59,7 +59,7 @@ struct Copy {
   unsigned group;
 };
 
-// Kept for the launches after: fresh ones cost more than most kernels.
+// A fiber's stack. Stacks are kept for later launches, since allocating new ones would cost more than most kernels.
 class Stack {
  public:
   Stack() {
@@ -93,10 +93,10 @@ struct Fiber {
   Stack stack;
   uint3 index;
   const Barrier* waits_for = nullptr;
-  unsigned until = 0;  // opened so often
+  unsigned until = 0;  // the fiber runs again when waits_for->opened differs from this
   bool ended = false;
-  void* fake_stack = nullptr;  // AddressSanitizer's
-  SeenAsThread seen;           // ThreadSanitizer's
+  void* fake_stack = nullptr;  // used by AddressSanitizer
+  SeenAsThread seen;           // used by ThreadSanitizer
   unsigned publications = 0, copy_groups = 0;
   std::vector<Copy> copies;
 
@@ -123,7 +123,7 @@ class Block {
     std::memset(shared_.data(), 0xff, shared_.size());
     begin_.come();
     while (alive_ > 0) {
-      // Each warp as far as it can: the distance between warps is then the largest that the waits of the block allow.
+      // Each warp runs as far as it can, so that warps get as far apart as the block's barriers allow.
       bool any = false;
       std::shuffle(order_.begin(), order_.end(), chance());
       for (const size_t warp : order_) {
@@ -147,7 +147,7 @@ class Block {
   Fiber& fiber() { return fibers_[now_]; }
 
  private:
-  // Lets the threads of the warp of thread `first` run until they wait; whether any could.
+  // Runs the threads of the warp that begins at thread `first` until they wait. Returns whether any could run.
   bool sweep(size_t first) {
     bool any = false;
     const size_t lanes = std::min<size_t>(kLanes, fibers_.size() - first), turn = any_below(lanes);
@@ -183,13 +183,15 @@ class Block {
   void end() {
     Fiber& f = fibers_[now_];
     f.ended = true;
-    for (volatile std::byte& given : warp().given[lane()]) given = std::byte{0};  // by hand: no access of the kernel's
+    for (volatile std::byte& given : warp().given[lane()])
+      given = std::byte{0};  // by hand, so that it does not count as an access by the
+                             // kernel
     --alive_, --warp().alive;
     warp().lanes &= ~(1u << lane());
     open_if_all(barrier_, alive_);
     open_if_all(warp().barrier, warp().alive);
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_handle_no_return();  // the functions that are never left
+    __asan_handle_no_return();  // for functions that never return
 #endif
     leave(nullptr);
   }
@@ -215,7 +217,7 @@ class Block {
     ++barrier.opened;
   }
 
-  // To the fiber, until it waits or ends.
+  // Switches to a fiber until it waits or ends.
   void go_on(size_t t) {
     now_ = t;
     threadIdx = fibers_[t].index;
@@ -226,7 +228,7 @@ class Block {
     switched_to(fake_stack);
   }
 
-  // From the fiber home.
+  // Switches from the current fiber back to the scheduler.
   void leave(void** fake_stack) {
     Fiber& f = fibers_[now_];
     switching(fake_stack, home_stack_, home_stack_bytes_);
@@ -252,20 +254,21 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<size_t> order_;  // of the warps
+  std::vector<size_t> order_;  // order of the warps
   std::vector<std::byte> shared_;
   Barrier barrier_;
-  Meeting begin_, end_;  // of the block's threads and who runs it
+  Meeting begin_, end_;  // synchronize the block's threads with the thread that runs it
   SeenAsThread home_seen_{SeenAsThread::caller()};
   int alive_ = 0;
   size_t now_ = 0;
   Context home_;
-  const void* home_stack_ = nullptr;  // AddressSanitizer's
+  const void* home_stack_ = nullptr;  // used by AddressSanitizer
   size_t home_stack_bytes_ = 0;
 };
 thread_local Block* Block::running = nullptr;
 
-// Under ThreadSanitizer blocks run on threads of their own, as many as are likely to meet: it then sees what they do to the same memory.
+// Under ThreadSanitizer, blocks run on several CPU threads, enough that concurrent blocks are likely. ThreadSanitizer then sees how they
+// access the same memory.
 size_t threads_for(size_t blocks) { return std::min<size_t>(kRaceDetector ? 4 : 1, blocks); }
 template <class Work>
 void on_threads(size_t blocks, Work work) {
@@ -287,11 +290,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
   const auto run = [config, thread = std::move(thread)] {
     const Running running;
     const size_t blocks = size_t{config.gridDim.x} * config.gridDim.y * config.gridDim.z;
-    // All blocks once: a stride that has no factor in common with their number.
+    // Visits every block once: the stride has no common factor with the number of blocks.
     const size_t first = any_below(blocks);
     size_t stride = 1 + any_below(blocks);
     while (std::gcd(stride, blocks) != 1) ++stride;
-    // None takes what another that is done has given back: to the detector the threads of both would be the same.
+    // All Blocks are created before any of them runs. Otherwise one could reuse fibers that a finished one has returned, and the race
+    // detector would take the threads of both for the same.
     std::latch made(static_cast<std::ptrdiff_t>(threads_for(blocks)));
     on_threads(blocks, [&](size_t begin, size_t end) {
       gridDim = config.gridDim, blockDim = config.blockDim;
@@ -356,7 +360,8 @@ void cp_async(unsigned to, const void* from, size_t bytes, size_t there) {
     std::fprintf(stderr, "emulated CUDA: cp.async of %zu bytes that do not begin at a multiple of it\n", bytes);
     std::abort();
   }
-  // As early as it may, over what others may still read, or as late, before which what is there is no number.
+  // The copy arrives either at once, overwriting what others may still read, or as late as allowed, in which case the memory is NaN until
+  // then.
   const Copy copy{to, from, bytes, there, block.fiber().copy_groups};
   if (any_below(2) == 0) return land(copy);
   std::memset(block.shared() + to, 0xff, bytes);

@@ -1,12 +1,12 @@
-// The part of the CUDA runtime that this project uses, on the CPU: a GPU for machines without one, so that what runs on GPUs is tested on
-// every change. The GPU's memory can be touched only while a kernel or a copy runs, a stream is a thread that works off its queue, so that
-// what is not ordered may really run at once, and kernels are run thread by thread (block.cc). Found instead of CUDA's own headers where
-// the project is configured with SPILLWAY_CUDA=EMULATED. Semantics after the CUDA Runtime API and Programming Guide 13.0; what is not
-// declared here is not used. The number of GPUs is SPILLWAY_EMULATED_GPUS, 0 unless set; SPILLWAY_EMULATED_TAKEN is the number of
-// one that another process has for itself. SPILLWAY_EMULATED_PEERS says what becomes of copies between two of them: hang, lost (the bytes),
-// none (the driver allows none), else they are made; SPILLWAY_EMULATED_NVLINK, of how many neighbours at a time copies are made all the
-// same. SPILLWAY_EMULATED_SEED: of what a GPU leaves open (block.cc). SPILLWAY_EMULATED_DELAY: microseconds that a piece of work in a
-// stream may be late.
+// The part of the CUDA runtime that this project uses, on the CPU: a GPU for machines without one, so that GPU code is tested on every
+// change. GPU memory can be accessed only while a kernel or a copy runs. A stream is a thread that works off its queue, so that work that
+// is not ordered may really run at the same time. Kernels run thread by thread (block.cc). This header is found instead of CUDA's own if
+// the project is configured with SPILLWAY_CUDA=EMULATED. Semantics follow the CUDA Runtime API and Programming Guide 13.0; what the project
+// does not use is not declared. Environment variables: SPILLWAY_EMULATED_GPUS is the number of GPUs (default 0). SPILLWAY_EMULATED_TAKEN is
+// the number of a GPU that another process has for itself. SPILLWAY_EMULATED_PEERS sets what copies between two GPUs do: hang, lost (the
+// bytes), none (the driver allows none); otherwise they work. SPILLWAY_EMULATED_NVLINK is the number of GPUs per linked island, within
+// which copies work nevertheless. SPILLWAY_EMULATED_SEED seeds what a GPU leaves undefined (block.cc). SPILLWAY_EMULATED_DELAY is the
+// number of microseconds by which work in a stream may be late.
 #pragma once
 #define __CUDA_EMULATED__ 1
 #include <cstddef>
@@ -68,7 +68,7 @@ typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUmemPoolHandle_st* cudaMemPool_t;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
-// The current GPU's own stream, for which no other is told to wait: ours are all made with cudaStreamNonBlocking.
+// The default stream of the current GPU. No other stream waits for it, since ours are all made with cudaStreamNonBlocking.
 #define cudaStreamLegacy ((cudaStream_t)0x1)
 
 const char* cudaGetErrorName(cudaError_t status);
@@ -137,35 +137,36 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
-// What tests may plant and ask.
+// Faults that tests may plant, and what they may ask.
 namespace emulated_cuda {
 
-/// The `nth` call of this function from now on (1: the next) returns `status`; asynchronous work of a stream: the next copy or kernel.
+/// The `nth` call of this function from now on (1: the next one) returns `status`. For asynchronous work of a stream, it is the next copy
+/// or kernel that fails.
 void fail(const char* function, int nth, cudaError_t status);
-/// Bytes of device memory held, of all GPUs.
+/// Returns the bytes of device memory that are allocated on all GPUs.
 size_t held_bytes();
-/// Copies of host memory that is not registered, each of which waited for its stream.
+/// Returns the number of copies from or to host memory that is not registered. Each of them waited for its stream.
 size_t blocking_copies();
-/// Whether this process has opened the GPU.
+/// Returns whether this process has opened the GPU.
 bool has_context(int gpu);
-/// As a new process finds the GPUs.
+/// Makes all GPUs unopened, as a new process finds them.
 void forget_contexts();
-/// From now on cudaEventElapsedTime() tells when a GPU of these rates would have come to the events (times.h). `threads_per_s`: of all
-/// kernels but cublasLtMatmul, whose is `flops`.
+/// From now on cudaEventElapsedTime() reports when a GPU with these rates would have reached the events (times.h). `threads_per_s` applies
+/// to all kernels but cublasLtMatmul, for which `flops` does.
 struct Rates {
   double copy_bytes_per_s, threads_per_s, flops;
 };
 void use_rates(const Rates& rates);
 void forget_rates();
-/// Of each GPU (default 1 GiB).
+/// Sets the memory size of each GPU (default 1 GiB).
 void set_total_bytes(size_t bytes);
-/// Kernels that were loaded while an exchange on a GPU waited for another rank, since all were forgotten: a real driver may wait for the
-/// exchange, and the other rank for this one.
+/// Returns the number of kernels, since the last forget_kernels(), that were loaded while an exchange on a GPU waited for another rank. A
+/// real driver may wait for the exchange while the other rank waits for this one.
 int late_loads();
 void forget_kernels();
-/// Bytes of host memory that are registered.
+/// Returns the bytes of host memory that are registered.
 size_t registered_bytes();
-/// GPUs that were current, and the number of threads, when host memory was registered since this was asked last.
+/// Which GPUs were current, and on how many threads, when host memory was registered since the last call.
 struct Registrations {
   std::set<int> gpus;
   size_t threads = 0;

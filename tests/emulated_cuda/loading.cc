@@ -1,4 +1,5 @@
-// Kernels are loaded when they are first launched, unless CUDA_MODULE_LOADING=EAGER: the driver may then wait for all that is on the GPU.
+// Lazy loading: a kernel is loaded when it is first launched, unless CUDA_MODULE_LOADING=EAGER. A real driver may then wait for everything
+// on the GPU.
 #include <cstdlib>
 #include <mutex>
 #include <set>
@@ -10,7 +11,7 @@
 namespace emulated_cuda {
 namespace {
 
-std::mutex loading;  // of these two
+std::mutex loading;  // protects the next two
 std::set<const void*> loaded;
 int late = 0;
 

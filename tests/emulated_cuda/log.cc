@@ -1,5 +1,5 @@
-// What was put on the streams, line by line in the file that SPILLWAY_EMULATED_LOG names, for tests that count launches or look at
-// products.
+// Writes what is put on the streams, line by line, to the file that SPILLWAY_EMULATED_LOG names. Tests use it to count launches and to
+// inspect products.
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>

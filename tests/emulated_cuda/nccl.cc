@@ -16,7 +16,7 @@
 
 namespace {
 
-// What one rank gives another: both know it until the receiver has it.
+// Data that one rank sends to another. Both refer to it until the receiver has it.
 struct Given {
   const void* from;
   size_t bytes;
@@ -34,21 +34,22 @@ struct Operation {
 
 constexpr int kCollective = -1;
 
-// Of all ranks of one unique id.
+// State shared by all ranks of one unique id.
 struct Group {
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // protects all members below
   std::condition_variable changed;
   int ranks = 0, finalized = 0;
-  std::map<int, int> gpus;                                                  // by rank that came
-  bool twice = false;                                                       // two of them on one GPU
+  std::map<int, int> gpus;                                                  // of the ranks that have arrived
+  bool twice = false;                                                       // two ranks use the same GPU
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // by (from, to)
 };
 
-std::mutex registry_mutex;  // of these two
+std::mutex registry_mutex;  // protects the next two lines
 std::map<int, std::shared_ptr<Group>> registry;
 int next_id = 1, alive = 0, most_blocks = 0;
-std::condition_variable& abort_changed = *new std::condition_variable;  // of the one below; waited on when the process ends, too
-bool abort_blocks = false;                                              // the registry's mutex
+std::condition_variable& abort_changed = *new std::condition_variable;  // for abort_blocks; never destroyed, since threads may wait on it
+                                                                        // at exit
+bool abort_blocks = false;                                              // protected by registry_mutex
 std::atomic<int> waiting = 0;
 
 }  // namespace
@@ -56,12 +57,12 @@ std::atomic<int> waiting = 0;
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
-  std::vector<void*> memory;                                                // of the GPU
-  std::set<int> pairs;                                                      // that have theirs, kCollective for what has no pair
-  bool blocking = true, ready = false, aborted = false, finalized = false;  // the group's mutex; aborted ends what it waits for
+  std::vector<void*> memory;                                                // GPU memory of the communicator
+  std::set<int> pairs;                                                      // peers that have memory; kCollective stands for collectives
+  bool blocking = true, ready = false, aborted = false, finalized = false;  // protected by the group's mutex; aborted ends all waits
   ncclResult_t error = ncclSuccess;
   std::string said;
-  // Of a non-blocking group call: begun when it is looked at the second time.
+  // Non-blocking group calls: the work is begun when the communicator is polled for the second time.
   int looks_until_begun = 0;
   std::vector<std::pair<cudaStream_t, std::vector<Operation>>> asked;
 };
@@ -73,7 +74,7 @@ thread_local std::vector<std::pair<std::pair<ncclComm_t, cudaStream_t>, std::vec
 
 ncclResult_t planted(const char* function) { return emulated_cuda::planted(function) == cudaSuccess ? ncclSuccess : ncclSystemError; }
 
-// With the group's mutex held.
+// The caller holds the group's mutex.
 void fail(ncclComm& comm, ncclResult_t error, const std::string& said) {
   if (comm.error != ncclSuccess) return;
   comm.error = error, comm.said = said;
@@ -86,7 +87,7 @@ std::shared_ptr<Given> give(ncclComm& comm, int to, const void* from, size_t byt
   return given;
 }
 
-// Whether it came.
+// Receives data from a rank. Returns false if the communicator was aborted.
 bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to, size_t bytes, bool collective) {
   Group& group = *comm.group;
   auto& queue = group.given[{from, comm.rank}];
@@ -113,7 +114,7 @@ bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to
   return true;
 }
 
-// All of a group call on one stream: everything is given, then everything taken, then waited for.
+// Carries out all operations of a group call on one stream: it sends everything, then receives everything, and then waits for the peers.
 void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
   Group& group = *comm.group;
   std::unique_lock lock(group.mutex);
@@ -140,7 +141,7 @@ void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
   --waiting;
 }
 
-// Whether there was any.
+// Allocates GPU memory for the communicator. Returns whether there was enough.
 bool take_memory(ncclComm& comm, size_t bytes) {
   void* memory = nullptr;
   if (cudaMalloc(&memory, bytes) != cudaSuccess) return false;
@@ -154,7 +155,7 @@ void free_memory(ncclComm& comm) {
 
 void begin(ncclComm* comm) {
   for (auto& [stream, operations] : comm->asked) {
-    size_t bytes = 0;  // that come in; what goes out goes beside it
+    size_t bytes = 0;  // incoming bytes; outgoing ones travel at the same time
     for (const Operation& op : operations) {
       if (op.kind == Operation::Kind::receive) bytes += op.bytes;
       if (op.kind == Operation::Kind::all_gather) bytes += op.bytes * static_cast<size_t>(comm->group->ranks - 1);
@@ -204,10 +205,10 @@ ncclResult_t ask(const char* function, ncclComm_t comm, cudaStream_t stream, Ope
   return group_depth > 0 ? ncclSuccess : end_group();
 }
 
-// What a stream has of them may still look at them: never given back.
-std::vector<std::unique_ptr<ncclComm>>& aborted = *new std::vector<std::unique_ptr<ncclComm>>;  // the registry's mutex
+// Work on streams may still refer to aborted communicators, so they are never freed.
+std::vector<std::unique_ptr<ncclComm>>& aborted = *new std::vector<std::unique_ptr<ncclComm>>;  // protected by registry_mutex
 
-// Whether all came; with the group's mutex held.
+// Whether all ranks have arrived. The caller holds the group's mutex.
 bool look_for_all(ncclComm& comm) {
   Group& group = *comm.group;
   if (group.twice) fail(comm, ncclInvalidUsage, "Duplicate GPU detected");
@@ -270,7 +271,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return comm->blocking ? ncclSuccess : ncclInProgress;
 }
 
-// What still stands on a stream refers to it: NCCL asks for streams that are done, too.
+// NCCL requires that streams have completed all work of the communicator, since that refers to it.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   {
     const std::lock_guard lock(registry_mutex);

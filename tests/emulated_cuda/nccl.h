@@ -1,8 +1,8 @@
-// The part of NCCL that this project uses, between emulated GPUs: ranks are threads of one process. Semantics after the NCCL 2.28 user
-// guide, and strict: what a communicator of non-blocking calls was asked is only begun once somebody has looked whether it is done; sends
-// and receives that do not fit are an error of the receiver's, where NCCL itself may hang or overwrite; two ranks on one GPU are refused;
-// a peer that does not come is waited for until the communicator is aborted. Memory of the GPU's goes to a communicator when it is made, to
-// each pair of ranks that talk when they first do, and to the first collective.
+// The part of NCCL that this project uses, between emulated GPUs whose ranks are threads of one process. Semantics follow the NCCL 2.28
+// user guide, strictly. Work requested from a non-blocking communicator begins only once somebody polls its state. Sends and receives that
+// do not match are an error of the receiver's, where NCCL itself may hang or overwrite memory. Two ranks on one GPU are refused. A missing
+// peer is waited for until the communicator is aborted. A communicator takes GPU memory when it is made, for each pair of ranks when they
+// first communicate, and at the first collective.
 #pragma once
 #include <climits>
 
@@ -53,15 +53,15 @@ ncclResult_t ncclGroupEnd();
 // What tests may ask.
 namespace emulated_cuda {
 
-/// Communicators that are neither destroyed nor aborted.
+/// Returns the number of communicators that are neither destroyed nor aborted.
 int nccl_communicators();
-/// Of the GPU's memory, for a communicator, each pair and the first collective.
+/// GPU memory that is taken by a communicator, by each pair of ranks, and by the first collective.
 constexpr size_t kNcclBytes = size_t{1} << 20, kNcclPairBytes = size_t{256} << 10, kNcclCollectiveBytes = size_t{512} << 10;
-/// ncclCommAbort does not come back as long as this is so, and ends nothing.
+/// While this is true, ncclCommAbort does not return and ends nothing.
 void block_nccl_abort(bool blocks);
-/// maxCTAs of the last communicator that was made.
+/// Returns maxCTAs of the last communicator that was made.
 int nccl_most_blocks();
-/// Operations that wait on a queue for another rank.
+/// Returns the number of operations on queues that wait for another rank.
 int nccl_waiting();
 
 }  // namespace emulated_cuda

@@ -1,6 +1,6 @@
-// What ThreadSanitizer is told of a kernel's threads: each is a thread to it, and what they do is ordered by the waits of their warp and
-// block alone, not by the one thread of the CPU that runs them in turn. Nothing in other builds. This file's users are compiled without it:
-// what the emulation itself does is no race. "sanitizer/tsan_interface.h", fibers.
+// What ThreadSanitizer is told about the threads of a kernel: each counts as a thread of its own, and only the barriers of their warp and
+// block order their accesses, not the single CPU thread that runs them in turn. In other builds this does nothing. The files that use it
+// are compiled without ThreadSanitizer, since what the emulation itself does is no race. See "sanitizer/tsan_interface.h", fibers.
 #pragma once
 #ifdef EMULATED_CUDA_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -13,14 +13,14 @@ namespace emulated_cuda {
 
 constexpr bool kRaceDetector = true;
 
-/// What those did who came is done before what those do who leave.
+/// What arriving threads did before come() happens before what leaving threads do after leave().
 class Meeting {
  public:
   void come() { __tsan_release(this); }
   void leave() { __tsan_acquire(this); }
 };
 
-/// Kept for those after: ThreadSanitizer has a few thousand of them in all.
+/// A ThreadSanitizer fiber. Fibers are kept for reuse, since ThreadSanitizer has only a few thousand in all.
 class SeenAsThread {
  public:
   SeenAsThread() : SeenAsThread(kept(), true) {}

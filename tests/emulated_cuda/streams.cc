@@ -1,4 +1,4 @@
-// Streams, each with a thread of its own, the hardware's queues to which they share the ways, and events.
+// Streams, each with a thread of its own, the hardware connections that they share, and events.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -20,11 +20,12 @@ using namespace emulated_cuda;
 
 namespace {
 
-// CUDA_DEVICE_MAX_CONNECTIONS of them lead to a GPU, 8 unless set. What is put on one begins in the order in which it was put there, of
-// whatever streams; waiting for an event is over before the next begins. "CUDA C++ Programming Guide 13.0, CUDA Environment Variables".
+// A hardware connection to a GPU; there are CUDA_DEVICE_MAX_CONNECTIONS of them, by default 8. Work put on a connection begins in the order
+// in which it was queued, whatever its stream; a wait for an event must end before the next piece of work begins. "CUDA C++ Programming
+// Guide 13.0, CUDA Environment Variables".
 class Connection {
  public:
-  /// Of what is queued now; `push` puts it on its stream.
+  /// Gives the next ticket to `push`, which puts the work on its stream.
   template <class Push>
   void queue(Push push) {
     const std::lock_guard lock(mutex_);
@@ -34,7 +35,7 @@ class Connection {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return begun_ == ticket; });
   }
-  /// Not before; then it is the turn of the next.
+  /// Records that work began, at `when` or after the work before it, and lets the next one begin. Returns the time at which it began.
   Nanoseconds began(Nanoseconds when) {
     const std::lock_guard lock(mutex_);
     clock_ = std::max(clock_, when);
@@ -70,7 +71,7 @@ std::shared_ptr<Connection> next_connection(int gpu) {
   return of.all[of.next++ % of.all.size()];
 }
 
-// All of a GPU.
+// All streams of a GPU.
 struct Streams {
   std::mutex mutex;
   std::set<CUstream_st*> all;
@@ -89,8 +90,8 @@ void dally(std::minstd_rand& chance) {
 
 }  // namespace
 
-// A queue and the thread that works it off. After an error, which is the context's and so that of all of its streams, what is in the queues
-// is passed over, but for what others may wait for.
+// A stream: a queue, and the thread that works it off. After an error, which ends the context and so all of its streams, queued work is
+// skipped, except for work that others may wait for.
 struct CUstream_st {
   struct Task {
     bool always, waits;
@@ -105,8 +106,8 @@ struct CUstream_st {
   bool busy = false, ends = false;
   const int gpu = current_gpu();
   const std::shared_ptr<Connection> connection = next_connection(gpu);
-  Nanoseconds clock = 0;  // the thread's; others read it while the stream is idle
-  int priority = 0;       // told, not obeyed
+  Nanoseconds clock = 0;  // the thread's clock; others read it while the stream is idle
+  int priority = 0;       // can be queried, but has no effect
   std::thread thread{[this] { work(); }};
 
   ~CUstream_st() {
@@ -159,7 +160,7 @@ struct CUstream_st {
   }
 };
 
-// The nth record has happened when `done` is n or more. It outlives its event where it is still waited for.
+// The recordings of an event: recording n is complete if `done` is at least n. It outlives the event while somebody waits for it.
 struct Happening {
   std::mutex mutex;
   std::condition_variable changed;
@@ -190,7 +191,7 @@ struct CUevent_st {
 
 namespace {
 
-// What is meant: the current GPU's own one by cudaStreamLegacy, made when it is first used.
+// Returns the stream that a handle means. cudaStreamLegacy is the current GPU's default stream, made when it is first used.
 cudaStream_t meant(cudaStream_t stream) {
   if (stream != cudaStreamLegacy) return stream;
   static std::mutex mutex;
@@ -262,7 +263,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-// Not called after an error of the stream, and not while the GPUs' memory can be touched.
+// The function is not called after an error of the stream, nor while GPU memory can be accessed.
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   if (!function) return said(cudaErrorInvalidValue);
   return enqueue(stream, "cudaLaunchHostFunc", [=] { function(data); });
@@ -303,7 +304,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-// Happens whatever became of the work before it: whoever waits must not hang, and finds the context's error.
+// The record completes whatever happened to the work before it, so that nobody waits forever; waiters get the context's error.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
   const cudaStream_t stream = meant(given);
   const auto& happening = event->happening;

@@ -1,6 +1,6 @@
-// When copies and kernels would run, in a time of their own: cudaEventElapsedTime() in place of what the emulation takes, which says
-// nothing of a GPU. A piece of work begins when its stream, its hardware queue and its engine have come to it and the CPU had queued it;
-// the CPU's threads have a clock each, which waiting sets forward.
+// When copies and kernels would run on a real GPU, in a simulated time. cudaEventElapsedTime() reports it in place of the time that the
+// emulation takes, which says nothing about a GPU. A piece of work begins when its stream, its hardware connection and its engine are free
+// and the CPU has queued it. Each CPU thread has a clock, which waiting moves forward.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -20,19 +20,19 @@ struct Cost {
   Nanoseconds time = 0;
 };
 
-/// At the rates in use; of no time where none are.
+/// The cost of a piece of work at the current rates; it takes no time if no rates are set.
 Cost cost_of_copy(Engine engine, size_t bytes);
 Cost cost_of_kernel(size_t threads);
 Cost cost_of_product(size_t m, size_t n, size_t k);
 bool has_rates();
 
-/// Of the calling thread.
+/// Returns the clock of the calling thread.
 Nanoseconds& thread_clock();
 
-/// One of a GPU's: a piece of work at a time.
+/// One engine of a GPU, which does one piece of work at a time.
 class Busy {
  public:
-  /// The first gap at or after `from` that is long enough; returns where it begins.
+  /// Reserves the first gap of length `time` at or after `from`, and returns where it begins.
   Nanoseconds take(Nanoseconds from, Nanoseconds time);
 
  private:
@@ -40,7 +40,7 @@ class Busy {
     Nanoseconds begin, end;
   };
   std::mutex mutex_;
-  std::vector<Piece> pieces_;  // in order, apart
+  std::vector<Piece> pieces_;  // in order, without overlaps
 };
 Busy& engine_of(int gpu, Engine engine);
 

@@ -1,4 +1,4 @@
-// Between the parts of the emulator.
+// Functions that the parts of the emulator offer each other.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,28 +8,29 @@
 
 namespace emulated_cuda {
 
-/// What was planted for this call, else success.
+/// Returns the error that was planted for this call, or success.
 cudaError_t planted(const char* function);
-/// Of the GPU, else of the thread's current one: makes its context if there is none yet. What ended it, if anything did: then whatever is
-/// asked of it fails so, until the process ends.
+/// Opens the context of the GPU, or of the thread's current GPU, unless it is open. Returns the error that ended the context, if there was
+/// one; then every call to that GPU fails until the process ends.
 cudaError_t open_context(int gpu);
 cudaError_t open_context();
 int current_gpu();
 void end_context(int gpu, cudaError_t status);
-/// Until all streams of the GPU have done what is queued now.
+/// Waits until all streams of the GPU have completed what is queued now.
 void wait_for_streams(int gpu);
-/// Kept for cudaGetLastError().
+/// Stores the status for cudaGetLastError() and returns it.
 cudaError_t said(cudaError_t status);
-/// Dynamic shared memory that blocks of this kernel may have.
+/// Returns how much dynamic shared memory blocks of this kernel may have.
 size_t dynamic_shared_bytes(const void* kernel);
-/// Of a kernel that is launched.
+/// Loads a kernel that is launched.
 void load(const void* kernel);
-/// To the stream's queue; without a stream it is done at once. `what`: the name under which a failure can be planted.
+/// Puts work on the stream's queue; without a stream it is done at once. `what`: the name under which a failure can be planted.
 cudaError_t enqueue(cudaStream_t stream, const char* what, std::function<void()> work, Cost cost = {});
-/// A line for the file SPILLWAY_EMULATED_LOG, if that is set.
+/// Appends a line to the file SPILLWAY_EMULATED_LOG, if that is set.
 void note(const std::string& line);
 
-/// While one lives the GPUs' memory can be read and written, else by nobody: whoever does so from the CPU ends by SIGSEGV.
+/// While an object of this class lives, GPU memory can be read and written. Otherwise nobody may access it: an access by the CPU ends in
+/// SIGSEGV.
 class Running {
  public:
   Running();

@@ -1,4 +1,4 @@
-// Mixtures of experts: which experts the router of a trained model chooses, and how much of each, beside transformers.
+// Mixtures of experts in a trained model: which experts the router chooses, and with what weights, compared with transformers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using test::Reference;
 
 class Router : public ::testing::TestWithParam<const char*> {};
 
-// The reference's rows are best first, ours ascending.
+// The reference lists the best expert first; ours are in ascending order.
 TEST_P(Router, ChoosesWhatTransformersChooses) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Reference reference(GetParam(), dtype);
@@ -63,7 +63,7 @@ std::vector<double> logits_of(const models::ModelConfig& config) {
   return test::as_doubles(nn::run(model, context).value);
 }
 
-// Layers between with a plain MLP, whose names and shapes are Qwen3's.
+// A model may have dense layers with a plain MLP among its layers. Names and shapes are those of Qwen3.
 TEST(Experts, DenseLayersAreAmongThem) {
   models::ModelConfig config = models::read_config(test::data("qwen3-moe-tiny"));
   config.experts->dense_layers = {1};
@@ -76,7 +76,7 @@ TEST(Experts, DenseLayersAreAmongThem) {
   EXPECT_FALSE(has("model.layers.1.mlp.gate.weight"));
   EXPECT_TRUE(has("model.layers.1.mlp.down_proj.weight"));
   EXPECT_EQ((*std::ranges::find(model.parameters, "model.layers.1.mlp.up_proj.weight", &nn::Parameter::name))->shape, (Shape{40, 24}));
-  // Planted: which layers are dense, and whether weights are divided by their sum, changes the numbers.
+  // Planted faults: other dense layers, and weights that are not divided by their sum, change the numbers.
   const std::vector<double> logits = logits_of(config);
   config.experts->dense_layers = {0};
   EXPECT_NE(logits_of(config), logits);
@@ -86,7 +86,8 @@ TEST(Experts, DenseLayersAreAmongThem) {
   EXPECT_NE(logits_of(config), logits);
 }
 
-// The loss that evens experts out, beside transformers: its value is part of the loss, its gradient of the routers'.
+// The load-balancing loss of the router, compared with transformers: its value is part of the loss, and its gradient of the routers'
+// gradients.
 TEST_P(Router, IsEvenedOutAsTransformersDoes) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Reference reference(GetParam(), dtype);
@@ -114,7 +115,7 @@ TEST_P(Router, IsEvenedOutAsTransformersDoes) {
   }
 }
 
-// What the planner reckons with: of four experts two a token.
+// The planner uses this: of four experts, a token uses two.
 TEST(Experts, CountAsOftenAsTheyAreChosen) {
   const nn::Sequential model = models::build(models::read_config(test::data("mixtral-tiny")), DType::f32);
   for (const auto& p : model.parameters) EXPECT_EQ(p->positions, p->name.find(".experts.") != std::string::npos ? 0.5 : 1) << p->name;

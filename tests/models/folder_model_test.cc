@@ -1,4 +1,5 @@
-// Folders that say one thing in two ways, beside transformers in fp64: tests/data/folders, which tests/peers/model_folders.py writes.
+// Model folders that describe the same model in different or contradictory ways, compared with transformers in fp64.
+// tests/peers/model_folders.py wrote the data in tests/data/folders.
 #include "models/folder_model.h"
 
 #include <fmt/format.h>
@@ -52,7 +53,7 @@ void write_file(const std::filesystem::path& path, const Tensors& tensors) {
   writer.finish();
 }
 
-// config.json of a folder of tests/data with some keys changed.
+// Returns the config.json of a folder of tests/data with some keys changed.
 std::string config_with(const std::string& model, const nlohmann::json& changes) {
   nlohmann::json config = nlohmann::json::parse(data::read_checked_text({}, test::data(model) / "config.json"));
   config.update(changes);
@@ -61,7 +62,7 @@ std::string config_with(const std::string& model, const nlohmann::json& changes)
 
 class FolderModelTest : public ::testing::Test {
  protected:
-  // A folder with that config.json and those weights.
+  // Reads a folder with this config.json and these weights.
   FolderModel read(const std::string& config, const Tensors& tensors) {
     folder_.write("config.json", config);
     write_file(folder_ / "model.safetensors", tensors);
@@ -95,7 +96,7 @@ TEST_F(FolderModelTest, AHeadOfItsOwnIsTakenUntied) {
   const std::vector<double> head = reference().values("untied/gpt2/lm_head");
   gpt2["lm_head.weight"] = {gpt2.at("transformer.wte.weight").first, {head.begin(), head.end()}};
   nlohmann::json config = nlohmann::json::parse(config_with("gpt2-tiny", nlohmann::json::object()));
-  config.erase("tie_word_embeddings");  // GPT-2's is tied where the key is not there
+  config.erase("tie_word_embeddings");  // GPT-2's head is tied if the key is missing
   const FolderModel own = read(config.dump(), gpt2);
   EXPECT_FALSE(own.config.tied_head);
   expect_logits(own.config, "untied/gpt2/logits");
@@ -111,7 +112,7 @@ TEST_F(FolderModelTest, AnEqualHeadIsTied) {
   EXPECT_THAT(model.notes, IsEmpty());
   const nn::Sequential built = build(model.config, DType::f32);
   EXPECT_NO_THROW(FolderWeights(built, folder_.path()));
-  tensors["lm_head.weight"].second.back() += 1e-3F;  // the last value alone
+  tensors["lm_head.weight"].second.back() += 1e-3F;  // changes the last value only
   EXPECT_FALSE(read(tied, tensors).config.tied_head);
   try {
     FolderWeights(built, folder_.path());
@@ -155,7 +156,7 @@ TEST_F(FolderModelTest, TensorsOfNoModuleAreNamedAndLeftOut) {
   expect_logits(model.config, "untied/llama/logits");
 }
 
-// Rows of pad_token_id have no gradient from the inputs; through a tied head they have one.
+// Rows of pad_token_id get no gradient from the inputs, but through a tied head they do.
 class PaddingRow : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PaddingRow, HasTheGradientThatItHasInTransformers) {
@@ -198,7 +199,7 @@ TEST(PaddingRowOfConfig, IsTransformers) {
   }
 }
 
-// Padding is no part of the router loss.
+// Padding does not count in the router loss.
 class PaddedRouter : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PaddedRouter, LossAndGradientsAreTransformers) {
@@ -226,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Families, PaddedRouter, ::testing::Values("mixtral-tiny
   return text;
 });
 
-// A micro-batch of rows without a sample has no router loss, not one of 0 / 0.
+// A micro-batch whose rows have no sample has a router loss of 0, not 0 / 0.
 TEST(PaddedRouterLoss, OfPaddingAloneIsNothing) {
   ModelConfig config = parse_config(config_with("mixtral-tiny", {{"output_router_logits", true}}), "mixtral-tiny");
   test::Eager eager("mixtral-tiny", config, DType::f32);

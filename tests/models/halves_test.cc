@@ -1,8 +1,8 @@
-// Whole models in bf16 and fp16: weights, activations and their gradients so; logits, loss and weight gradients f32. Two references: the
-// same model in fp64 on the very weights that they hold, where only the rounding of activations is left, and PyTorch's fp32 run, where that
-// of the weights comes on top. Rounding noise of bf16 is 2^-9 a value at random; through two blocks it comes to about one percent of a
-// gradient, so gradients are compared as vectors: |got - want| against |want|. That of fp16 is an eighth, under a loss scale: gradients
-// below 2^-24 would be zeros without one.
+// Whole models in bf16 and fp16: weights, activations and their gradients have that type; logits, loss and weight gradients are f32. There
+// are two references. One is the same model in fp64 with the very same weights, from which only the rounding of activations differs. The
+// other is PyTorch's fp32 run, from which the rounding of weights differs as well. bf16 has random rounding errors of 2^-9 per value, which
+// two blocks turn into about one percent of a gradient, so gradients are compared as vectors: |got - want| against |want|. fp16 has an
+// eighth of that, under a loss scale; without one, gradients below 2^-24 would become zero.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(squares);
 }
 
-// |got - want| / |want|.
+// Returns |got - want| / |want|.
 double distance(const std::vector<double>& got, const std::vector<double>& want) {
   if (got.size() != want.size() || got.empty()) return INFINITY;
   std::vector<double> difference(got.size());
@@ -37,7 +37,7 @@ double distance(const std::vector<double>& got, const std::vector<double>& want)
   return norm(difference) / norm(want);
 }
 
-// The weights of `from`, widened.
+// Copies the weights of `from`, widened, to `to`.
 void copy_weights(const Eager& from, const Eager& to) {
   for (size_t i = 0; i < from.model.parameters.size(); ++i) {
     const Tensor wide = test::as(DType::f64, from.model.parameters[i]->value());
@@ -47,13 +47,13 @@ void copy_weights(const Eager& from, const Eager& to) {
 
 class HalfModel : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
  protected:
-  // The mean loss; the gradients are those of `scale` times it.
+  // Runs a backward and returns the mean loss. The gradients are those of `scale` times that loss.
   double backward() { return narrow_one.backward(batch, scale / counted) / counted; }
 
   const char* const name = std::get<0>(GetParam());
   const DType narrow_type = std::get<1>(GetParam());
   const bool fp16 = narrow_type == DType::f16;
-  const double part = fp16 ? 1.0 / 8 : 1;  // of the tolerances of bf16
+  const double part = fp16 ? 1.0 / 8 : 1;  // fraction of bf16's tolerances
   const double scale = fp16 ? 4096 : 1;
   Reference reference{name, DType::f32};
   Eager narrow_one{name, narrow_type};
@@ -61,7 +61,7 @@ class HalfModel : public ::testing::TestWithParam<std::tuple<const char*, DType>
   double counted = static_cast<double>(batch.counted_targets);
 };
 
-// Measured: logits 0.015 of values up to 3, gradients 0.013 (0.018 against PyTorch, whose weights are not rounded).
+// Measured errors: logits 0.015 of values up to 3; gradients 0.013 (0.018 against PyTorch, whose weights are not rounded).
 TEST_P(HalfModel, AgainstFp64OnTheSameWeights) {
   Eager wide(name, DType::f64);
   copy_weights(narrow_one, wide);
@@ -94,8 +94,8 @@ TEST_P(HalfModel, AgainstPyTorchsFp32Run) {
   }
 }
 
-// A step of plain descent on an f32 master whose rounding is the weight, as a trainer does it: the loss falls as it does in fp64 (measured:
-// 0.005 apart after 15 steps; longer or larger ones make any two runs part).
+// Steps of plain gradient descent on an f32 master, whose rounded value is the weight, as a trainer makes them. The loss falls as it does
+// in fp64. (Measured: 0.005 apart after 15 steps; with longer or larger steps any two runs diverge.)
 TEST_P(HalfModel, LearnsAsFp64Does) {
   Eager wide(name, DType::f64);
   copy_weights(narrow_one, wide);
@@ -146,7 +146,7 @@ TEST_P(HalfModel, ThreadsChangeNoBit) {
   EXPECT_EQ(run(3), alone);
 }
 
-// An exported folder gives the bits that loading the fp32 one gives.
+// Loading an exported folder gives the same bits as loading the fp32 folder.
 TEST_P(HalfModel, ReadsWhatItExports) {
   const test::TemporaryFolder temporary;
   const auto& folder = temporary.path();

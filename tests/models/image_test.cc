@@ -1,5 +1,5 @@
-// The image models against reference runs of PyTorch: logits in evaluation mode, loss and gradients of the first step, running statistics,
-// and some steps of SGD with momentum. tests/data/image-models.md says what is in them.
+// Image models compared with reference runs of PyTorch: logits in evaluation mode, loss and gradients of the first step, running
+// statistics, and some steps of SGD with momentum. tests/data/image-models.md describes the data.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -26,7 +26,7 @@ struct Case {
   double rate, decay;
 };
 
-// The model with the folder's weights, and PyTorch's SGD (momentum 0.9) on them.
+// A model with the folder's weights, and PyTorch's SGD (momentum 0.9) on them.
 class Eager {
  public:
   explicit Eager(const Case& c) : case_(c), model(c.build(c.dtype)), weights(model), images_(c.name, DType::f32) {
@@ -96,7 +96,7 @@ class Eager {
 
 class ImageModel : public ::testing::TestWithParam<Case> {
  protected:
-  // Every tensor `prefix`name that the reference has; how many those are.
+  // Compares every parameter for which the reference has a tensor `prefix`name. Returns how many there were.
   int compare(const std::string& prefix, const std::function<Tensor(const nn::Parameter&)>& got, double absolute) const {
     int compared = 0;
     for (const auto& p : eager.model.parameters) {
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ImageModel,
 
 TEST(ResNet, InBf16GivesWideLogitsNearThoseOfF32) {
   const Case narrow{"resnet-tiny", DType::bf16, tiny, 3, 3, 0, 0}, wide{"resnet-tiny", DType::f32, tiny, 3, 3, 0, 0};
-  // Eight roundings of 2^-8 of numbers about 1 on the way.
+  // The tolerance covers eight rounding errors of 2^-8 of numbers about 1.
   EXPECT_LE(worst_excess(Eager(narrow).logits(), Eager(wide).logits(), 8 * 0x1p-8, 0.05), 0);
 }
 

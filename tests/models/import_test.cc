@@ -1,4 +1,4 @@
-// What files of others' weights are models of (tests/peers/imports.py made them). Seconds: 0.1.
+// Which models foreign weight files contain (tests/peers/imports.py made the files). The test takes 0.1 s.
 #include "models/import.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TEST(Import, TorchvisionsLayersSayTheClasses) {
   EXPECT_EQ(imported.config.image_CHW, (Shape{3, 224, 224}));
 }
 
-// Each tensor of the file is one number, that of its place in torchvision's state_dict.
+// Each tensor of the file consists of one number, which is its index in torchvision's state_dict.
 TEST(Import, ATorchvisionModelHasItsNames) {
   const auto file = test::data(kFolder / "resnet18.pth");
   const PlainModel model(imported_model(file, "resnet18").config, file);
@@ -79,7 +79,7 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   EXPECT_THAT(refused(put(folder / "x.bin", ""), {}), HasSubstr("got neither"));
   const std::string whole = bytes_of(llm_c);
   EXPECT_THAT(refused(put(folder / "x.bin", whole.substr(0, 20000)), {}), HasSubstr("expected 23104 bytes by its header"));
-  // Shapes that a stride of 0 makes of one element.
+  // Shapes made from a single element with strides of 0.
   namespace pickles = test::pickles;
   const auto with_classes = [&](i64 classes) {
     const std::string first = pickles::tensor({.sizes = {64, 3, 7, 7}, .strides = {0, 0, 0, 0}});
@@ -90,7 +90,7 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   EXPECT_EQ(imported_model(with_classes(7), "resnet18").config.vocabulary, 7);
   EXPECT_THAT(refused(with_classes(i64{1} << 50), "resnet18"),
               HasSubstr("expected from 1 to 16777216 classes, got a fc.bias of 1125899906842624"));
-  // A ResNet-34's config beside a ResNet-18's weights.
+  // The config is a ResNet-34's, the weights are a ResNet-18's.
   const auto wrong = imported_model(resnet, "resnet34");
   EXPECT_THAT(error_of(ErrorCode::data, [&] { PlainModel model(wrong.config, resnet); }), HasSubstr("are missing: layer1.2.conv1.weight"));
 }

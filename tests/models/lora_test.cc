@@ -1,4 +1,4 @@
-// Adapters against PEFT: logits, loss, gradients and merged weights of the references of tests/data/lora.
+// LoRA adapters compared with PEFT: logits, loss, gradients and merged weights of the references in tests/data/lora.
 #include "models/lora.h"
 
 #include <gmock/gmock.h>
@@ -160,7 +160,8 @@ TEST(AdapterConfig, WhatIsNotBuiltIsRefusedByName) {
     return std::string("accepted");
   };
   EXPECT_EQ(complaint(R"(, "use_dora": false, "rank_pattern": {}, "modules_to_save": null)"), "accepted");
-  // How an adapter began, where PEFT leaves the base as it is and reads all values from the file; keys that say nothing of layers here.
+  // These keys are accepted: initializations with which PEFT leaves the base weights unchanged, since it reads all values from the file,
+  // and keys that do not concern these layers.
   for (const char* harmless :
        {R"("init_lora_weights": true)", R"("init_lora_weights": false)", R"("init_lora_weights": null)",
         R"("init_lora_weights": "gaussian")", R"("init_lora_weights": "orthogonal")",
@@ -213,7 +214,8 @@ TEST(AdapterConfig, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_THROW(parse_adapter_config("[]", "f"), Error);
 }
 
-// adapter_model.bin of older programs, names behind wrappers, and what PEFT saves beside adapters where the vocabulary was resized.
+// Adapter folders may have an adapter_model.bin of older programs, names behind wrappers, and embeddings that PEFT saves if the vocabulary
+// was resized.
 TEST(AdapterFolder, ReadsOldFilesAndNamesWhatItCannotTake) {
   const nn::Sequential model = build(config_of("llama-qv"), DType::f32);
   const test::TemporaryFolder folder;

@@ -1,4 +1,5 @@
-// Documents packed into rows, against PyTorch: the loss of every token, the sums, and gradients, of the references of tests/data/packing.
+// Documents packed into rows, compared with PyTorch: the loss of every token, the sums and gradients of the references in
+// tests/data/packing.
 #include <gtest/gtest.h>
 
 #include <cmath>

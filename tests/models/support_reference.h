@@ -1,4 +1,5 @@
-// The reference runs of tests/data (PyTorch and transformers; see tests/data/language-models.md), and a model beside them in the eager way.
+// The reference runs in tests/data (PyTorch and transformers; see tests/data/language-models.md), and a model in eager mode that is
+// compared with them.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,15 +10,15 @@
 
 namespace spillway::test {
 
-/// reference.safetensors (f32) or reference_f64.safetensors of a folder under tests/data.
+/// Reads reference.safetensors (f32) or reference_f64.safetensors of a folder in tests/data.
 class Reference {
  public:
   Reference(const std::string& model, DType dtype);
   std::vector<double> values(const std::string& name) const;
   double value(const std::string& name) const { return values(name).at(0); }
-  Tensor ids(const std::string& name, i64 first_row = 0, i64 rows = -1) const;  // i32, those rows
+  Tensor ids(const std::string& name, i64 first_row = 0, i64 rows = -1) const;  // returns i32 ids of those rows
   bool has(const std::string& name) const { return reader_.find(name) != nullptr; }
-  /// Tokens, targets (labels shifted by one, as the fixtures' own `targets`) and positions of rows [first_row, first_row + rows).
+  /// Returns tokens, targets (labels shifted by one, like the fixtures' own `targets`) and positions of rows [first_row, first_row + rows).
   MicroBatch batch(const std::string& ids_name, const std::string& labels_name, i64 first_row = 0, i64 rows = -1) const;
 
  private:
@@ -27,9 +28,9 @@ class Reference {
 /// The model of a folder with its weights, in memory.
 struct Eager {
   Eager(const std::string& model, DType dtype);
-  /// Of another configuration, with the folder's weights.
+  /// A model of another configuration with the folder's weights.
   Eager(const std::string& model, const models::ModelConfig& of, DType dtype);
-  /// Sum of the token losses; gradients go to `weights` as those of loss_factor times the sum.
+  /// Returns the sum of the token losses. The gradients in `weights` are those of loss_factor times that sum.
   double backward(const MicroBatch& batch, double loss_factor);
   std::vector<double> logits(const MicroBatch& batch, i64 position);
   std::vector<double> gradient(const std::string& parameter) const;
@@ -41,7 +42,8 @@ struct Eager {
 
 std::vector<double> as_doubles(const Tensor& t);
 
-/// Largest |got - want| - (absolute + relative |want|); at most 0 when every element is within tolerance. Not finite: infinity.
+/// Returns the largest |got - want| - (absolute + relative |want|), which is at most 0 if every element is within tolerance. It is infinite
+/// if an element is not finite.
 double worst_excess(const std::vector<double>& got, const std::vector<double>& want, double absolute, double relative);
 
 }  // namespace spillway::test

@@ -1,4 +1,4 @@
-// Filling and saving a model whose parameters lie on a GPU gives the bytes that it gives in host memory.
+// Filling and saving a model gives the same bytes whether its parameters are in GPU memory or in host memory.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -22,7 +22,7 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// With its parameters on the device of the stream in force, which are filled from `source`.
+// A model whose parameters are on the current stream's device and are filled from `source`.
 struct Held {
   Held(const ModelConfig& config, DType dtype, const std::function<std::unique_ptr<WeightSource>(const nn::Sequential&)>& source)
       : model(build(config, dtype)), memory(model) {
@@ -60,7 +60,7 @@ TEST_F(WeightsOnGpu, AreFilledAndSavedToTheBit) {
   }
 }
 
-// A base in 4 bits beside adapters: what is quantized goes there in its units.
+// The base model has 4-bit weights, which are copied to the GPU in their quantized units; the adapters do not.
 TEST_F(WeightsOnGpu, OfABaseInFewBitsAreFilledToTheBit) {
   ModelConfig config = preset("llama-tiny");
   config.lora = LoraConfig{.rank = 2};

@@ -24,7 +24,7 @@ std::vector<T> values(const Tensor& t) {
 
 void set(const Parameter& p, std::initializer_list<float> numbers) { std::ranges::copy(numbers, p.value().span<float>().begin()); }
 
-// y = 3 a; z = sum(y * b * a): a is used by both blocks.
+// y = 3 a; z = sum(y * b * a). Both blocks use a.
 struct Shared {
   std::shared_ptr<Parameter> a = weight("a"), b = weight("b");
   Sequential model;
@@ -97,7 +97,8 @@ TEST(EagerParameters, ForgetsOneParametersGradient) {
   EXPECT_TRUE(weights.gradient(1).defined());
 }
 
-// A memory that is refused, for one: the parameters are as before the pass once their gradients are forgotten.
+// A backward may throw, for instance because memory is refused. Once the gradients are forgotten, the parameters are as they were before
+// the pass.
 TEST(EagerParameters, AreAsBeforeAfterABackwardThatThrew) {
   Shared shared;
   EagerParameters weights(shared.model);

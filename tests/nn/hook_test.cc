@@ -1,4 +1,4 @@
-// Hooks behind a block: what they see, what they change, forward and backward, and what they may not.
+// Hooks behind a block: what they see and may change, forward and backward, and what they must not do.
 #include "nn/hook.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// y = w x
+// A module that computes y = w x.
 class Scaled final : public Module {
  public:
   explicit Scaled(std::shared_ptr<Parameter> w) : w_(std::move(w)) {}

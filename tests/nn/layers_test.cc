@@ -20,7 +20,7 @@ std::vector<float> values(const Tensor& t) {
 
 Tensor numbers(std::vector<float> v, const Shape& shape) { return tensor_of<float>(v, shape); }
 
-// A model of one block that is one layer, with memory.
+// A model with a single block that consists of one layer, with memory for its parameters.
 template <class Layer>
 struct Alone {
   explicit Alone(const Layer& layer) {
@@ -83,7 +83,7 @@ TEST(Norms, NormaliseAndScale) {
   const RmsNorm rms("norm", 2, DType::f32, 0);
   Alone with_rms(rms);
   with_rms.set(0, {1, 10});
-  const auto y = values(rms(numbers({7, 1}, {1, 2}), Context()).value);  // root mean square of (7, 1) is 5
+  const auto y = values(rms(numbers({7, 1}, {1, 2}), Context()).value);  // the root mean square of (7, 1) is 5
   EXPECT_NEAR(y[0], 1.4, 1e-6);
   EXPECT_NEAR(y[1], 2, 1e-6);
 }

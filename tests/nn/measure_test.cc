@@ -1,4 +1,4 @@
-// What a model needs, found on the meta device, beside a real run of it and beside arithmetic.
+// What a model needs, as measured on the meta device, compared with a real run and with arithmetic.
 #include "nn/measure.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(Measure, CountsWhatArithmeticDoes) {
   EXPECT_EQ(size.gradient_bytes, 4 * size.parameters);
   const double conv = 2.0 * 4 * 3 * 36 * (2 * 9), linear = 2.0 * 4 * 108 * 5;
   EXPECT_EQ(size.forward_flops, conv + linear);
-  // Of the convolution's the images want no gradient.
+  // The convolution's images need no gradient.
   EXPECT_EQ(size.backward_flops, conv + 2 * linear);
 }
 
@@ -57,7 +57,7 @@ TEST(Measure, FrozenParametersAreNotTrained) {
   EXPECT_LT(some.backward_flops, all.backward_flops);
 }
 
-// The real run keeps the same bytes and multiplies as often; its pool, in whole pages, saw no less at once.
+// A real run saves the same bytes and makes as many multiplications. Its pool, which allocates whole pages, saw no smaller peak.
 TEST(Measure, IsWhatARealRunNeeds) {
   const ModelSize size = measure([] { return net(false); }, 4, 1);
   MemoryPool pool("activations", kGiB);

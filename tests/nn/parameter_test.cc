@@ -40,7 +40,8 @@ TEST(InitialValues, HaveTheMeanAndDeviationAsked) {
     squares += (x - mean) * (x - mean);
     fourth += std::pow(x / 0.02, 4);
   }
-  // Standard errors of n normals: mean std/sqrt(n), deviation std/sqrt(2n), fourth moment sqrt(96/n); five of each.
+  // Five standard errors of n normal numbers are allowed: those of the mean are std/sqrt(n), of the deviation std/sqrt(2n), of the fourth
+  // moment sqrt(96/n).
   EXPECT_NEAR(mean, 0, 5 * 0.02 / std::sqrt(n));
   EXPECT_NEAR(std::sqrt(squares / n), 0.02, 5 * 0.02 / std::sqrt(2 * n));
   EXPECT_NEAR(fourth / n, 3, 5 * std::sqrt(96 / n));

@@ -1,4 +1,4 @@
-// Blocks made of a list of uses, for tests of what holds blocks together.
+// Blocks made from a list of parameter uses, for tests of code that combines blocks.
 #pragma once
 #include <functional>
 

@@ -1,4 +1,4 @@
-// Mixtures of experts by their definition: ties, what is not a number, experts without tokens, bits that depend on the data alone.
+// Mixtures of experts compared with their definition: ties, NaN, experts without tokens, and bits that depend only on the data.
 #include "ops/experts.h"
 
 #include <limits>
@@ -57,7 +57,7 @@ TEST(Router, WeightsAreTheirShareOfTheSoftmax) {
   }
 }
 
-// What is lost to overflow must show in the loss, and must not lead out of memory.
+// An overflow must show in the loss as NaN, and must not lead to an access out of bounds.
 TEST(Router, NaNAndInfinityGoToTheFirstWithNaN) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor logits = doubles({0, nan, 1, inf, 0, 1, -inf, -inf, -inf, 0, 1, -inf}, {4, 3});
@@ -128,7 +128,7 @@ TEST(Mixture, TheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// Of each token alone, by other ops, in fp64.
+// Each token is computed alone, with other ops, in fp64.
 TEST(Mixture, IsItsDefinition) {
   const Mixture m(40, 5, DType::f64);
   const Results got = run(m, 2);
@@ -146,7 +146,7 @@ TEST(Mixture, IsItsDefinition) {
   }
 }
 
-// A token's numbers do not depend on which others are there.
+// A token's results do not depend on which other tokens are in the batch.
 TEST(Mixture, OfATokenIsItsOwn) {
   for (const DType dtype : kFloats) {
     Mixture m(60, 5, dtype);
@@ -186,7 +186,7 @@ TEST(Mixture, NearFp64InNarrowTypes) {
     for (auto* tensors : {&exact.gate, &exact.up, &exact.down}) {
       for (Tensor& t : *tensors) widen(t);
     }
-    // Every token goes everywhere: a rounding of logits must not change a choice.
+    // Every token goes to all experts, so that rounding the logits cannot change a choice.
     const Results got = run(m, 4), want = run(exact, 4);
     const double error = 40 * test::half_ulp(dtype);
     test::expect_near(got.y, want.y, error, error, "y");

@@ -1,4 +1,5 @@
-// gelu_mlp has the bits of its parts on a CPU: the output, and all gradients, at once and in two parts, whatever is trained.
+// On a CPU gelu_mlp has the bits of the ops that it combines: the output and all gradients, with a backward in one or two parts, whichever
+// inputs are trained.
 #include <gtest/gtest.h>
 
 #include "ops/elementwise.h"
@@ -21,7 +22,7 @@ struct Results {
 struct Case {
   DType dtype;
   WeightLayout layout;
-  bool bias, in_parts, trained;  // trained: the second weight
+  bool bias, in_parts, trained;  // trained: whether the second weight is
 };
 
 Results run(const Case& c, bool fused) {

@@ -1,4 +1,4 @@
-// Ops that move and pick elements, beside plain loops over them.
+// Ops that move and pick elements, compared with plain loops.
 #include "ops/index.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ using test::Function;
 
 Tensor random(const Shape& shape, u64 seed) { return test::random(shape, DType::f64, seed); }
 
-// Some places repeat, some are never picked.
+// Indices of which some repeat; some places are never picked.
 const Tensor& list() {
   static const Tensor places = test::ints({3, 0, 3, 1, 3, 0}, {6});
   return places;
@@ -81,7 +81,7 @@ TEST(Places, SameBitsOnAnyThreads) {
   }
 }
 
-// What is added to one place is added in f32 and rounded once.
+// Values added to one place are added in f32 and rounded once.
 TEST(Places, HalvesAddWide) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Function& f : all()) {
@@ -93,7 +93,7 @@ TEST(Places, HalvesAddWide) {
       };
       const auto narrow = run(dtype), wide = run(DType::f64);
       test::expect_near(narrow.first, wide.first, test::half_ulp(dtype), 1e-6, "output");
-      // Uses of x by several ops are added in its type: three roundings.
+      // Several ops use x, and their gradients are added in its type, which rounds three times.
       test::expect_near(narrow.second, wide.second, 3 * test::half_ulp(dtype), 8 * test::half_ulp(dtype), "gradient");
     }
     const Tensor one = test::as(dtype, tensor_of<float>(std::vector<float>{1}, {1})), zero = test::as(dtype, zeros({1}, DType::f32));

@@ -1,5 +1,5 @@
-// A plan learns a block's bytes from a run on the meta device: the same ops over an arena without memory must ask for the same pieces in
-// the same order as the real run, on any number of threads.
+// The planner learns how many bytes a block needs from a dry run on the meta device. The same ops over an arena without memory must request
+// the same pieces in the same order as the real run, on any number of threads.
 #include "device/arena.h"
 #include "device/memory_pool.h"
 #include "ops/attention.h"
@@ -25,7 +25,7 @@ namespace {
 using ops::Variable;
 using ops::WeightLayout;
 
-// A small transformer with every op a model uses, forward and backward; inputs that are given stay outside the arena.
+// The inputs of a small transformer with every op that a model uses, forward and backward. They are allocated outside the arena.
 struct Inputs {
   Tensor ids, targets, positions, table, gain, wide, square;
 };
@@ -66,7 +66,8 @@ void run(const Inputs& in) {
   loss.backward();
 }
 
-// As Inputs, of images: convolutions with strides, groups and a bias, both kinds of pooling, norms, a transposed one and a head.
+// The inputs of an image model: convolutions with strides, groups and a bias, both kinds of pooling, norms, a transposed convolution and a
+// head.
 struct ImageInputs {
   Tensor images, targets, first, second, gain, statistics, head;
 };
@@ -102,7 +103,7 @@ void run(const ImageInputs& in) {
   ops::cross_entropy_sum(ops::linear(x, head, {}, WeightLayout::out_in), in.targets, 0.2).backward();
 }
 
-// A mixture of experts, whose rows differ from expert to expert; one has none.
+// The inputs of a mixture of experts. The number of rows differs from expert to expert; one expert has none.
 struct ExpertInputs {
   Tensor x, router;
   std::vector<Tensor> up, down;
@@ -136,7 +137,7 @@ void run(const ExpertInputs& in) {
 
 class Meta : public ::testing::TestWithParam<DType> {};
 
-// `make` gives the inputs on a device; run() takes them.
+// Compares a dry run with real runs. `make` returns the inputs on a device; run() uses them.
 template <class Make>
 void expect_equal_arenas(Make make) {
   Arena dry;
@@ -154,7 +155,7 @@ void expect_equal_arenas(Make make) {
     ThreadPool pool(threads);
     const Stream stream{Device::cpu(), &pool, &exact};
     StreamScope scope(stream);
-    run(in);  // one byte too few would throw
+    run(in);  // the arena has exactly the planned bytes, so one byte too few would throw
     EXPECT_EQ(exact.peak_bytes(), dry.peak_bytes()) << threads << " threads";
     EXPECT_EQ(exact.used_bytes(), 0);
   }

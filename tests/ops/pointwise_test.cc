@@ -21,7 +21,7 @@ Tensor positive(const Shape& shape, u64 seed) {
 
 Tensor mask_of(const std::vector<u8>& values, const Shape& shape) { return tensor_of<u8>(values, shape); }
 
-// Every op of one input, every one of two: none of the random elements lies at a bound.
+// Returns every op of one input (of_one) and of two inputs (of_two). No random element is at a point where a derivative jumps.
 const std::vector<Function>& of_one() {
   static const std::vector<Function> all{[](const auto& in) { return ops::abs(in[0]); },
                                          [](const auto& in) { return ops::neg(in[0]); },
@@ -54,7 +54,7 @@ const std::vector<std::pair<Shape, Shape>>& shapes() {
 TEST(Pointwise, Gradients) {
   for (const Function& f : of_one()) test::check_gradient({random({3, 5, 7}, 1)}, f);
   test::check_gradient({positive({3, 7}, 1)}, [](const auto& in) { return ops::pow(in[0], -1.5); });
-  test::check_gradient({random({3, 7}, 1)}, [](const auto& in) { return ops::hardswish(ops::pow(in[0], 3)); });  // beyond 3 too
+  test::check_gradient({random({3, 7}, 1)}, [](const auto& in) { return ops::hardswish(ops::pow(in[0], 3)); });  // exceeds 3 too
   for (const auto& [first, second] : shapes()) {
     SCOPED_TRACE(to_string(first) + to_string(second));
     for (const Function& f : of_two()) test::check_gradient({random(first, 1), random(second, 2)}, f);
@@ -90,7 +90,7 @@ TEST(Pointwise, SameBitsOnAnyThreads) {
   }
 }
 
-// What f32 makes of the widened elements, rounded once; a parameter's gradient in f32.
+// Results are those of f32 on the widened elements, rounded once. A parameter's gradient is f32.
 TEST(Pointwise, HalvesAreTheF32OnesRounded) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto run = [&](const Function& f, DType as) {
@@ -131,7 +131,7 @@ TEST(Pointwise, ComparesAsIeeeDoes) {
   expect(ops::le(a, 1), {1, 0, 0, 0, 1});
 }
 
-// What PyTorch does at the places where a derivative jumps.
+// At points where a derivative jumps, gradients are those of PyTorch.
 TEST(Pointwise, AtEqualsBoundsAndNotANumber) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto gradients = [](const std::vector<double>& a, const std::vector<double>& b, const Function& f) {

@@ -1,4 +1,4 @@
-// Every op against the reference data of tests/data/ops (PyTorch, f32 and f64): outputs and all gradients.
+// Every op compared with the reference data of tests/data/ops (PyTorch, f32 and f64): outputs and all gradients.
 #include <algorithm>
 #include <map>
 
@@ -42,10 +42,11 @@ struct Case {
 
 using Op = std::function<Variable(const Case&)>;
 
-// Which cases of a file belong to an op; the others are forms the op does not have.
+// Selects the cases of a file that an op supports; the others use options that the op does not have.
 using Wanted = std::function<bool(const std::string& name, const json& attributes)>;
 
-// f32: the tolerances of the reference data's README. f64: 1e-10, where rounding of the longest sums is 1e-13.
+// For f32 these are the tolerances of the reference data's README. For f64 the tolerance is 1e-10, where rounding errors of the longest
+// sums are 1e-13.
 struct Tolerance {
   double relative = 1e-5, absolute = 1e-6;
 };
@@ -62,7 +63,7 @@ Tensor as_dtype(const Tensor& t, DType dtype) {
   return to;
 }
 
-// As a step moves a running statistic whose "gradient" is a batch's.
+// Moves `from` part of the way towards `to`, as an optimizer step moves running statistics whose "gradient" is a batch's statistics.
 Tensor part_of_the_way(const Tensor& from, const Tensor& to, double share) {
   const Tensor moved = empty(from.shape(), DType::f64);
   for (i64 i = 0; i < from.elems(); ++i)
@@ -84,7 +85,7 @@ void run_case(const ReferenceFile& file, const std::string& name, const json& ab
     }
     for (const auto& [input, shape] : about.at("int_inputs").items()) c.ints[input] = file.get(name + "/int/" + input);
     const Variable out = op(c);
-    // The inputs of f64 are those of f32, widened: its results are the truth for both.
+    // The f64 inputs are the f32 inputs, widened, so the f64 results are the truth for both.
     const std::string truth = name + "/f64/";
     compare(out.value, file.get(truth + "out"), tolerance, prefix + "out");
     tape.backward(out, as_dtype(file.get(prefix + "gout"), out.dtype()));
@@ -137,7 +138,7 @@ TEST(Reference, Unary) {
 
 TEST(Reference, Pointwise) {
   check("pow", 12, [](const Case& c) { return ops::pow(c["x"], c.attributes.at("exponent").get<double>()); });
-  check("pow", 12, [](const Case& c) {  // the exponent as a tensor
+  check("pow", 12, [](const Case& c) {  // with the exponent as a tensor
     const Tensor exponent = empty({1}, c["x"].dtype());
     kernels::pointwise(kernels::Pointwise::fill, {}, {c.attributes.at("exponent").get<double>(), 0}, exponent);
     return ops::pow(c["x"], exponent);
@@ -184,7 +185,7 @@ TEST(Reference, Picks) {
   check("gather", 3, [](const Case& c) { return ops::gather(c["x"], c.attributes.at("axis"), c.ints.at("idx")); });
 }
 
-// Several outputs, each with a gradient of its own: put together again they are x and its gradient.
+// Split has several outputs, each with a gradient of its own. Put together again, they must equal x and its gradient.
 TEST(Reference, Split) {
   const ReferenceFile file("ops/split.safetensors");
   const json all = index().at("split");
@@ -274,7 +275,7 @@ TEST(Reference, Embedding) {
 
 TEST(Reference, Norms) {
   const auto layer = [](const Case& c) { return ops::layer_norm(c["x"], c["w"], c["b"], c.attributes.at("eps")); };
-  // With one column the variance is 0 and 1/sqrt(eps) magnifies rounding (README of the data).
+  // With one column the variance is 0, and 1/sqrt(eps) magnifies rounding errors (README of the data).
   check("layer_norm", 3, layer, {}, [](const std::string& name, const json&) { return name != "case_2"; });
   check("layer_norm", 1, layer, {1e-5, 1e-4}, [](const std::string& name, const json&) { return name == "case_2"; });
   check("rms_norm", 4, [](const Case& c) { return ops::rms_norm(c["x"], c["w"], c.attributes.at("eps")); });
@@ -421,7 +422,7 @@ TEST(Reference, Pools) {
   });
 }
 
-// What the running statistics get in training is compared too: the data holds what it makes of them.
+// In training, the statistics handed back are compared as well: the data contains the updated running statistics.
 TEST(Reference, BatchNorm2d) {
   const Op op = [](const Case& c) {
     ops::BatchNormOptions options;

@@ -1,5 +1,5 @@
-// Products and norms that add to what is there, forward and backward: the bits of their parts on a CPU, whatever is trained; on a GPU no
-// kernel that adds is left.
+// Products and norms that add to an existing tensor, forward and backward. On a CPU they have the bits of the separate ops, whatever is
+// trained. On a GPU no separate addition kernel remains.
 #include "ops/elementwise.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
@@ -24,7 +24,7 @@ struct Results {
   std::map<std::pair<u32, u8>, Tensor> parameters;
 };
 
-// Gradients wherever the stream in force is.
+// A gradient sink that allocates on the current stream's device.
 struct Sink final : autograd::GradientSink {
   std::map<std::pair<u32, u8>, Tensor> gradients;
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override {
@@ -33,10 +33,11 @@ struct Sink final : autograd::GradientSink {
   void done(u32, u8) override {}
 };
 
-// Numbers, where they are wanted.
+// Returns random numbers on the device on which they are needed.
 using Place = std::function<Tensor(const Shape&, DType, u64 seed, double scale)>;
 
-// x + (n w1 + n w2) w3, then that + gelu(n' w4) w5, n of x and n' of the sum: what a block of a transformer adds. `fused`: within products.
+// Computes s = x + (n w1 + n w2) w3 and then s + gelu(n' w4) w5, where n is the norm of x and n' that of s. These are the additions in a
+// transformer block. `fused`: they are made within the products.
 Results run(const Case& c, bool fused, const Place& at) {
   constexpr i64 kC = 16;
   Sink sink;
@@ -106,7 +107,7 @@ TEST_F(ResidualOnGpu, TheSameBitsAtOnceAndInTwoParts) {
   }
 }
 
-// Against its parts, which round every sum: of some tens of roundings, each of numbers of size 1 to 4.
+// Compared with the separate ops, which round every sum: the tolerance covers some tens of rounding errors of numbers of size 1 to 4.
 TEST_F(ResidualOnGpu, NearItsParts) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Results fused = there({dtype, true, false, true}), parts = there({dtype, true, false, true}, false);
@@ -116,7 +117,8 @@ TEST_F(ResidualOnGpu, NearItsParts) {
   }
 }
 
-// Two norms, five products; backward as many products and two norms, of each the gradient of its input alone.
+// The forward has two norms and five products. The backward has as many products, and two norms that compute only the gradient of their
+// input.
 TEST_F(ResidualOnGpu, NothingIsAddedApart) {
   const test::GpuLog log;
   there({DType::bf16, true, false, false});

@@ -1,4 +1,4 @@
-// Slices with steps and index(), beside plain loops and, of their gradients, central differences.
+// Slices with steps, and index(), compared with plain loops; their gradients are compared with central differences.
 #include <numeric>
 
 #include "ops/shape.h"
@@ -44,7 +44,7 @@ TEST(Slices, HalvesMoveAsTheyAre) {
   }
 }
 
-// As Python's x[begin:end:step], of every sort of bounds.
+// The results are those of Python's x[begin:end:step], for every kind of bounds.
 TEST(Slices, IndexAsPythonDoes) {
   const Tensor x = arange(0, 7, 1, DType::f64);
   for (i64 begin = -9; begin <= 9; ++begin) {

@@ -1,4 +1,4 @@
-// Ops of transposed views: the bits of the same ops of contiguous tensors, forward and backward.
+// Ops on transposed views give the bits of the same ops on contiguous tensors, forward and backward.
 #include "ops/attention.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
@@ -115,7 +115,7 @@ TEST(Views, Transformers) {
   });
 }
 
-// A transposed parameter gets its gradient in its own shape, contiguous; what is saved of it is a copy, which counts.
+// A transposed parameter gets its gradient in its own shape, contiguous. The tape saves a copy of it, which counts as saved bytes.
 TEST(Views, OfAParameter) {
   const Tensor x = test::random({3, 5}, DType::bf16, 1), stored = test::random({5, 4}, DType::bf16, 2), w = stored.transpose(0, 1);
   const auto run = [&](const Tensor& weight) {

@@ -21,8 +21,8 @@ TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
   }
 }
 
-// Between any two neighbours: the half goes to the even one, what is nearer to one goes there. Denormals, and the last step to infinity,
-// too.
+// Tests numbers between any two neighbours: the midpoint is rounded to the even one, any other number to the nearer one. This includes
+// denormals and the last step to infinity.
 TEST(BFloat16, RoundsToNearestTiesToEven) {
   for (u32 sign : {0u, 0x8000u}) {
     for (u32 below = 0; below < 0x7f80; ++below) {
@@ -43,7 +43,7 @@ TEST(BFloat16, NotANumberStaysOne) {
 
 float half(u16 bits) { return widen(Float16{bits}); }
 u16 to_half(float x) { return narrow<Float16>(x).bits; }
-// The compiler's own.
+// Converts with the compiler's own _Float16.
 float reference(u16 bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 u16 to_reference(float x) { return std::bit_cast<u16>(static_cast<_Float16>(x)); }
 
@@ -55,7 +55,8 @@ TEST(Float16, EveryValueIsTheCompilersAndSurvivesTheRoundTrip) {
   }
 }
 
-// Between any two neighbours, also denormals, and from the largest to infinity: the middle, and what is next to it on both sides.
+// Tests the midpoint between any two neighbours and the numbers next to it on both sides, including denormals and from the largest number
+// to infinity.
 TEST(Float16, RoundsToNearestTiesToEven) {
   for (const float sign : {1.0f, -1.0f}) {
     for (u32 below = 0; below < 0x7c00; ++below) {

@@ -1,4 +1,4 @@
-// What PyTorch prints of the same numbers, but for where dtype and shape stand.
+// Tensors are printed as PyTorch prints the same numbers, except for where dtype and shape are shown.
 #include "tensor/print.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Each family under llama.cpp's names: which tensors a file has, and what of a model is refused. Seconds: 0.2.
+// Each model family under llama.cpp's names: which tensors a GGUF file has, and which models are refused. The test takes 0.2 s.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -19,7 +19,7 @@ using testing::UnorderedElementsAreArray;
 
 std::vector<GgufPart> parts_of(const nn::Sequential& model, const ModelConfig& config) { return gguf_parts(config, model); }
 
-// Of the whole and of layer 0; each layer has what the first one has.
+// Returns the names of the tensors of the whole model and of layer 0. Every layer must have as many as the first one.
 std::vector<std::string> names_of(const std::string& folder) {
   const ModelConfig config = read_config(test::data(folder));
   const nn::Sequential model = build(config, DType::f32);
@@ -96,7 +96,7 @@ TEST(GgufFamilies, LieAsLlamaCppWantsThem) {
   EXPECT_TRUE(part("gpt2-tiny", "position_embd.weight").first.always_f32);
   EXPECT_EQ(part("gemma2-tiny", "blk.0.post_ffw_norm.weight").first.added, 1);
   EXPECT_EQ(part("olmo2-tiny", "blk.0.post_ffw_norm.weight").first.added, 0);
-  // Heads of 8 whose scores the config divides by the root of 12.
+  // Heads have width 8, but the config divides scores by the root of 12.
   EXPECT_DOUBLE_EQ(part("gemma2-tiny", "blk.0.attn_q.weight").first.factor, std::sqrt(8.0 / 12));
   EXPECT_DOUBLE_EQ(part("gemma3-text-tiny", "blk.0.attn_q_norm.weight").first.factor, std::sqrt(8.0 / 12));
 }
@@ -106,7 +106,7 @@ TEST(GgufFamilies, PublishedGemmasNeedNoOtherScale) {
     ModelConfig config = preset(name);
     EXPECT_NO_THROW(gguf_architecture(config)) << name;
     EXPECT_EQ(gguf_window_period(config), config.family == Family::gemma2 ? 2 : 6) << name;
-    config.vocabulary = 8, config.mlp_width = 8;  // which play no part
+    config.vocabulary = 8, config.mlp_width = 8;  // these do not matter here
     const nn::Sequential model = build(config, DType::f32);
     for (const GgufPart& part : gguf_parts(config, model)) EXPECT_EQ(part.factor, 1) << name << " " << part.name;
   }

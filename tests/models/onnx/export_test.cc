@@ -12,7 +12,8 @@
 #include "tests/support/fixtures.h"
 #include "tests/support/temporary_folder.h"
 
-// What onnxruntime computes of it, python/tests/test_onnx.py shows. Field numbers here are onnx.proto's.
+// Tests of exported ONNX graphs. python/tests/test_onnx.py shows what onnxruntime computes from them. Field numbers here are those of
+// onnx.proto.
 namespace spillway::models::onnx::export_test {
 namespace {
 
@@ -22,9 +23,9 @@ struct External {
   i64 offset = -1, length = -1;
 };
 
-// What a reader of the graph relies upon.
+// What a reader of the graph relies on.
 struct ReadGraph {
-  std::set<std::string> known;  // inputs, initializers and what nodes made of them
+  std::set<std::string> known;  // inputs, initializers and outputs of nodes
   std::vector<std::string> outputs, unknown;
   std::vector<External> external;
   i64 nodes = 0;
@@ -47,7 +48,7 @@ void read_initializer(protozero::pbf_reader tensor, ReadGraph& graph) {
       protozero::pbf_reader entry = tensor.get_message();
       std::string key, value;
       while (entry.next()) {
-        std::string& text = entry.tag() == 1 ? key : value;  // the reader forgets the tag with what it reads
+        std::string& text = entry.tag() == 1 ? key : value;  // read afterwards, since reading a value forgets the tag
         text = entry.get_string();
       }
       if (key == "offset") read.offset = std::stoll(value);
@@ -177,7 +178,7 @@ TEST(OnnxExport, RefusesOtherTypes) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// A graph that does without a parameter computes something else than the model.
+// If a parameter is unused, the graph computes something other than the model, so it must not be written.
 TEST(OnnxGraph, NoticesAWeightThatIsNotUsed) {
   const PlainModel model(read_config(test::data("llama-tiny")), test::data("llama-tiny"));
   const test::TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// The ops beside those of models, forward and backward on a GPU beside the CPU: each step finds its kernel there.
+// Ops that models do not use, forward and backward on a GPU compared with the CPU. This checks that each step has a kernel there.
 #include "ops/axis.h"
 #include "ops/batch_norm.h"
 #include "ops/conv.h"
@@ -18,11 +18,11 @@ namespace spillway::more_cuda_test {
 namespace {
 
 using ops::Variable;
-// `on` brings a constant to where the inputs are.
+// Copies a constant to the device of the inputs.
 using On = std::function<Tensor(const Tensor&)>;
 using Op = std::function<Variable(const Variable& x, const Variable& y, const On& on)>;
 
-// [5, 7] as an image of five channels; the first three columns as a kernel of each.
+// as_images takes a [5, 7] tensor as an image row of five channels; as_kernels takes its first three columns as one kernel per channel.
 Variable as_images(const Variable& x) { return ops::reshape(x, {1, 5, 7}); }
 Variable as_kernels(const Variable& x) { return ops::reshape(ops::slice(x, 1, 0, 3), {5, 1, 3}); }
 
@@ -99,7 +99,7 @@ TEST_F(MoreOps, GpuBesideCpu) {
       const auto got = gpu().run([&] { return run(all()[i], x, y, [&](const Tensor& t) { return gpu()(t); }); });
       for (size_t n = 0; n < want.size(); ++n) {
         ASSERT_EQ(want[n].defined(), got[n].defined());
-        // An output that is another by an ulp is another gradient upstream.
+        // An output that differs by an ulp leads to a different gradient upstream.
         if (want[n].defined()) test::expect_near(gpu().host(got[n]), want[n], 8 * test::half_ulp(dtype), 16 * test::half_ulp(dtype), "");
       }
     }

@@ -22,15 +22,15 @@ const Form kForms[] = {{"ij,jk->ik", {3, 5}, {5, 7}, {3, 7}},
                        {"i,j->ij", {3}, {5}, {3, 5}},
                        {"i,i->", {5}, {5}, {}},
                        {"i,i->i", {5}, {5}, {5}},
-                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // a and b are summed before
-                       {"ab,cd->da", {2, 3}, {5, 7}, {7, 2}},  // nothing in common
-                       {",ij->ji", {}, {3, 5}, {5, 3}},        // a number
+                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // a and b are summed first
+                       {"ab,cd->da", {2, 3}, {5, 7}, {7, 2}},  // no letter in common
+                       {",ij->ji", {}, {3, 5}, {5, 3}},        // the first operand is a scalar
                        {"Ab,bA->A", {3, 5}, {5, 3}, {3}},
                        {"abcd,dcbe->eab", {2, 3, 4, 5}, {5, 4, 3, 2}, {2, 2, 3}}};
 
-// By the definition: a loop over all letters.
+// Computes an einsum by its definition: a loop over the indices of all letters.
 Tensor by_loops(const Form& f, const Tensor& a, const Tensor& b) {
-  std::string letters[3];  // of a, b and the result
+  std::string letters[3];  // the letters of a, b and the result
   int part = 0;
   bool given = false;
   for (const char* at = f.equation; *at; ++at) {
