@@ -1,4 +1,5 @@
-// What the tape promises, shown with two toy ops: sum2 = a + b, which passes its gradient on, and times = a * b, which saves both operands.
+// The promises of the tape, shown with two toy ops: sum2 = a + b, which passes its gradient on, and times = a * b, which saves both
+// operands.
 #include "autograd/tape.h"
 
 #include <map>
@@ -142,7 +143,7 @@ TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
   Tape tape(&sink);
   const Tensor w = values({3});
   const Variable x = tape.input(values({2}));
-  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // w^2 x
+  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // y = w^2 x
   tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // a separate use of the parameter
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));
@@ -279,10 +280,10 @@ TEST(TapeInParts, OpsAreToldWhichPartItIs) {
   tape.backward_input(y, values({1}));
   tape.backward_weight();
   EXPECT_EQ(calls, (std::vector<std::tuple<bool, bool, bool>>{
-                       {true, true, false},   // an op without parameters: called once
-                       {true, false, false},  // x w: for x
-                       {true, true, false},   // w w
-                       {false, true, true},   // x w: for w
+                       {true, true, false},   // a call for an op without parameters
+                       {true, false, false},  // the input part of x w
+                       {true, true, false},   // a call for w w, in the weight part
+                       {false, true, true},   // the weight part of x w
                    }));
 }
 
@@ -325,7 +326,7 @@ TEST(SavedTensors, TheDoorIsTheOnlyHolder) {
     EXPECT_EQ(tape.saved_bytes(), 0);
     EXPECT_EQ(numbers(tape.take_gradient(x)), (Doubles{4, 4, 4}));
   }
-  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{4, 8, 12}));  // d(x w^2)/dw = 2 x w
+  EXPECT_EQ(numbers(sink.gradients.at({0, 0})), (Doubles{4, 8, 12}));  // the derivative d(x w^2)/dw is 2 x w
   EXPECT_EQ(door.unpacked, 2);
   EXPECT_TRUE(door.rest.empty());
 }

@@ -223,7 +223,7 @@ TEST(SafetensorsReader, ReadsInPiecesFromManyThreads) {
   error_of(ErrorCode::bug, [&] { reader.read(reader.tensors()[0], 100000, {&byte, 1}); });
 }
 
-// More data than stays in the page cache, in pieces in random order, from two threads.
+// More data than stays in the page cache is written in pieces, in random order, from two threads.
 TEST(SafetensorsWriter, WritesBehindWithoutLosingAPiece) {
   const TemporaryFolder folder;
   constexpr i64 kElems = 12 << 20, kPiece = 77'777;

@@ -194,7 +194,7 @@ TEST(TokenSources, PathsThatAreNotTheirs) {
   put(folder / "a.txt", "x");
   EXPECT_THAT(refused(folder / "a.txt", ErrorCode::usage, 0), HasSubstr("vocabulary"));
   ASSERT_EQ(::mkfifo((folder / "pipe.txt").c_str(), 0600), 0);
-  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // and the pipe is not waited for
+  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // opening the pipe does not block
 }
 
 TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {

@@ -35,7 +35,7 @@ class EmulatedGpus : public testing::Test {
   }
   static constexpr const char *kGpus = "SPILLWAY_EMULATED_GPUS", *kTaken = "SPILLWAY_EMULATED_TAKEN";
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // kMiB of the first GPU
+  std::byte* on() const { return on_; }  // kMiB bytes of the first GPU's memory
 
  private:
   std::string gpus_ = "0";

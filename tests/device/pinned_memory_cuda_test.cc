@@ -54,7 +54,7 @@ TEST_F(PinnedMemory, IsLockedOnThreadsThatHaveTheGpu) {
   const auto source = pinned_memory({.gpu = 1, .cores = {0, 1}});
   static_cast<void>(emulated_cuda::registrations());
   std::byte* at = nullptr;
-  std::thread([&] { at = source->take(kBytes); }).join();  // on a thread that has not selected a GPU
+  std::thread([&] { at = source->take(kBytes); }).join();  // the thread has not selected a GPU
   const emulated_cuda::Registrations by = emulated_cuda::registrations();
   EXPECT_EQ(by.gpus, std::set<int>{1}) << "another GPU was opened";
   EXPECT_EQ(by.threads, 2u);

@@ -27,10 +27,10 @@ struct Desc {
   bool has_aux() const { return epilogue >= CUBLASLT_EPILOGUE_GELU_AUX; }  // the auxiliary tensor of gelu and of its gradient
 };
 struct Preference {
-  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignment: of A, B, C and D
+  std::uint64_t workspace_bytes, schemes, alignment[4], unused[2];  // alignments of A, B, C and D
 };
 struct Algo {
-  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignment: of A, B, and D with its bias
+  std::uint64_t m, n, k, scheme, workspace_bytes, alignment[3];  // alignments of A, B, and D with its bias
 };
 
 const Layout& seen(cublasLtMatrixLayout_t layout) { return reinterpret_cast<const Layout&>(*layout); }

@@ -183,9 +183,7 @@ class Block {
   void end() {
     Fiber& f = fibers_[now_];
     f.ended = true;
-    for (volatile std::byte& given : warp().given[lane()])
-      given = std::byte{0};  // by hand, so that it does not count as an access by the
-                             // kernel
+    for (volatile std::byte& given : warp().given[lane()]) given = std::byte{0};  // by hand: no access by the kernel
     --alive_, --warp().alive;
     warp().lanes &= ~(1u << lane());
     open_if_all(barrier_, alive_);
@@ -254,7 +252,7 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<size_t> order_;  // order of the warps
+  std::vector<size_t> order_;  // the random order in which warps run
   std::vector<std::byte> shared_;
   Barrier barrier_;
   Meeting begin_, end_;  // synchronize the block's threads with the thread that runs it

@@ -137,7 +137,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
-// Faults that tests may plant, and what they may ask.
+// Faults that tests may plant, and counters that they may read.
 namespace emulated_cuda {
 
 /// The `nth` call of this function from now on (1: the next one) returns `status`. For asynchronous work of a stream, it is the next copy

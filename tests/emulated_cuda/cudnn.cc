@@ -64,8 +64,8 @@ int size_of_type(int type) {
   switch (type) {
     case 15:
       return 0;
-    case 2:   // boolean
-    case 24:  // char
+    case 2:   // the boolean type
+    case 24:  // the char type
       return 1;
     case 0:
     case 3:

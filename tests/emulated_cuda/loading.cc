@@ -11,7 +11,7 @@
 namespace emulated_cuda {
 namespace {
 
-std::mutex loading;  // protects the next two
+std::mutex loading;  // protects `loaded` and `late`
 std::set<const void*> loaded;
 int late = 0;
 

@@ -39,16 +39,15 @@ struct Group {
   std::mutex mutex;  // protects all members below
   std::condition_variable changed;
   int ranks = 0, finalized = 0;
-  std::map<int, int> gpus;                                                  // of the ranks that have arrived
+  std::map<int, int> gpus;                                                  // the GPUs of the ranks that have arrived, by rank
   bool twice = false;                                                       // two ranks use the same GPU
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // by (from, to)
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // by (sender, receiver)
 };
 
-std::mutex registry_mutex;  // protects the next two lines
+std::mutex registry_mutex;  // protects the registry and its counters
 std::map<int, std::shared_ptr<Group>> registry;
 int next_id = 1, alive = 0, most_blocks = 0;
-std::condition_variable& abort_changed = *new std::condition_variable;  // for abort_blocks; never destroyed, since threads may wait on it
-                                                                        // at exit
+std::condition_variable& abort_changed = *new std::condition_variable;  // never destroyed, since threads may wait on it at exit
 bool abort_blocks = false;                                              // protected by registry_mutex
 std::atomic<int> waiting = 0;
 
@@ -57,7 +56,7 @@ std::atomic<int> waiting = 0;
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
-  std::vector<void*> memory;                                                // GPU memory of the communicator
+  std::vector<void*> memory;                                                // GPU memory that the communicator has allocated
   std::set<int> pairs;                                                      // peers that have memory; kCollective stands for collectives
   bool blocking = true, ready = false, aborted = false, finalized = false;  // protected by the group's mutex; aborted ends all waits
   ncclResult_t error = ncclSuccess;

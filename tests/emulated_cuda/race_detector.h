@@ -1,6 +1,6 @@
-// What ThreadSanitizer is told about the threads of a kernel: each counts as a thread of its own, and only the barriers of their warp and
-// block order their accesses, not the single CPU thread that runs them in turn. In other builds this does nothing. The files that use it
-// are compiled without ThreadSanitizer, since what the emulation itself does is no race. See "sanitizer/tsan_interface.h", fibers.
+// Tells ThreadSanitizer about the threads of a kernel: each counts as a thread of its own, and only the barriers of their warp and block
+// order their accesses, not the single CPU thread that runs them in turn. In other builds this does nothing. The files that use it are
+// compiled without ThreadSanitizer, since what the emulation itself does is no race. See "sanitizer/tsan_interface.h", fibers.
 #pragma once
 #ifdef EMULATED_CUDA_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -13,7 +13,7 @@ namespace emulated_cuda {
 
 constexpr bool kRaceDetector = true;
 
-/// What arriving threads did before come() happens before what leaving threads do after leave().
+/// Orders threads: whatever a thread did before come() happens before what another thread does after leave().
 class Meeting {
  public:
   void come() { __tsan_release(this); }

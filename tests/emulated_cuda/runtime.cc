@@ -37,7 +37,7 @@ struct Machine {
   std::map<void*, size_t> registered;
   std::map<std::thread::id, int> registering;                  // the GPU that was current on each thread
   std::map<const void*, size_t> shared_bytes;                  // dynamic shared memory of kernels that requested a limit of their own
-  size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // total_bytes: of each GPU
+  size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // total_bytes: memory size of each GPU
   size_t blocking_copies = 0;
   int running = 0;  // number of running kernels and copies; if 0, GPU memory must not be accessed
 

@@ -19,7 +19,7 @@ namespace {
 using test::KernelCode;
 using test::LoopCode;
 
-constexpr int kPlain = 0, kUnaligned = 2;  // attention_mma::Kind
+constexpr int kPlain = 0, kUnaligned = 2;  // values of attention_mma::Kind
 
 // The number of registers per thread under a launch bound of `blocks` blocks of `threads` threads. They are allocated in units of eight,
 // and a thread can address 255.

@@ -57,8 +57,8 @@ TEST_F(ReduceTwins, Rows) {
   check({1, 1, 1});
   check({9, 33, 1});
   check({3, 1024, 1});
-  check({2, 1029, 1});   // one block per sum
-  check({1, 16391, 1});  // one large block
+  check({2, 1029, 1});   // each sum is made by one block
+  check({1, 16391, 1});  // the sum is made by one large block
 }
 
 TEST_F(ReduceTwins, Columns) {

@@ -1,4 +1,4 @@
-// What a model needs, as measured on the meta device, compared with a real run and with arithmetic.
+// The bytes and multiplications that a model needs, as measured on the meta device, are compared with a real run and with arithmetic.
 #include "nn/measure.h"
 
 #include <gtest/gtest.h>

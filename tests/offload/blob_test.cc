@@ -53,7 +53,7 @@ TEST_P(Blobs, GenerationsInTwoSlotsLeaveEachOtherAlone) {
   }
   world.blob().read(all, 7, in.span()).wait();
   EXPECT_TRUE(same(in.span(), next.span()));
-  stamp_and_write(world.blob(), {2, 3}, 8, next.span(0, kTile)).wait();  // 8 overwrites the slot of 6
+  stamp_and_write(world.blob(), {2, 3}, 8, next.span(0, kTile)).wait();  // generation 8 overwrites the slot of generation 6
   world.blob().read({2, 3}, 6, in.span(0, kTile)).wait();
   EXPECT_TRUE(same(in.span(0, kTile), next.span(0, kTile)));
 }

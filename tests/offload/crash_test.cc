@@ -207,7 +207,7 @@ TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
 TEST_P(FaultyStore, DataInTheSlotInUseIsCaught) {
   IoLog log = record(1);
   const i64 tables = table_offset(describe().persistent_tiles, 0), bytes = table_bytes(describe().persistent_tiles);
-  for (IoLog::Write& write : log.writes) {  // both slots use one table
+  for (IoLog::Write& write : log.writes) {  // planted fault: both slots use one table
     if (write.offset == tables + bytes && write.bytes.size() == static_cast<size_t>(bytes)) write.offset = tables;
   }
   EXPECT_GT(judge(log, Disaster::process_death, 2).bad, 0);

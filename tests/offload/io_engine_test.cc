@@ -377,7 +377,7 @@ TEST(EngineChoice, PreadStandsInForARefusedUringAndSaysWhy) {
     EXPECT_EQ(chosen.engine->name(), "pread");
     EXPECT_NE(chosen.why.find("io_uring refused"), std::string::npos) << chosen.why;
     EXPECT_NE(chosen.why.find(cause), std::string::npos) << chosen.why;
-    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // mentions the cost
+    EXPECT_NE(chosen.why.find("more CPU"), std::string::npos) << chosen.why;  // the message names the cost of pread
     const auto error = error_of([&] { make_io_engine(IoEngineKind::io_uring, 8, system); });
     EXPECT_EQ(error.code, ErrorCode::io);
     EXPECT_TRUE(error.says(cause) && error.says("--io-engine pread")) << error.text;

@@ -37,7 +37,7 @@ TEST_F(Store, GenerationsComeBackAfterTheProcessDied) {
   EXPECT_EQ(store.store.last_commit()->generation, 8u);
   EXPECT_EQ(store.store.last_commit()->record, "record 8");
   EXPECT_EQ(store.objection(8, 5), "");
-  store.write_generation(9, false);  // the store continues
+  store.write_generation(9, false);  // the recovered store can be written to
   EXPECT_EQ(store.objection(8, 5), "");
   store.store.commit(9, "record 9");
   EXPECT_EQ(store.store.last_commit()->generation, 9u);
@@ -111,7 +111,7 @@ TEST_F(Store, AnInvalidatedOneHoldsNothing) {
     }
     store.store.invalidate();
     EXPECT_FALSE(store.store.last_commit());
-    store.write_generation(57, true);  // written from a checkpoint
+    store.write_generation(57, true);  // the new state comes from a checkpoint
   }
   EXPECT_TRUE(says(why_new(describe()), "holds no commit"));
   SmallStore store(engine_, describe());
@@ -138,10 +138,9 @@ TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {
   store.store.commit(0, std::string(kMaxRecordBytes, 'x'));
   EXPECT_EQ(store.store.last_commit()->record.size(), 3072u);
   EXPECT_EQ(code([&] { store.store.commit(2, ""); }), ErrorCode::bug);
-  EXPECT_EQ(code([&] { weights.stamp({0, 1}, 2, bytes.span()); }), ErrorCode::bug);                 // would overwrite generation 0
-  EXPECT_EQ(code([&] { store.blobs[2]->stamp({0, 1}, 1, bytes.span(0, 4096)); }), ErrorCode::bug);  // frozen weights have one generation
-  store.blobs[3]->stamp({0, 1}, 2, bytes.span());                                                   // gradients may be overwritten at any
-                                                                                                    // time
+  EXPECT_EQ(code([&] { weights.stamp({0, 1}, 2, bytes.span()); }), ErrorCode::bug);                 // error: would overwrite generation 0
+  EXPECT_EQ(code([&] { store.blobs[2]->stamp({0, 1}, 1, bytes.span(0, 4096)); }), ErrorCode::bug);  // error: frozen weights
+  store.blobs[3]->stamp({0, 1}, 2, bytes.span());                                                   // gradients may be overwritten
   EXPECT_EQ(store.objection(0, 0), "");
 }
 
@@ -160,7 +159,7 @@ TEST_F(Store, BlobsBeyondTheDescriptionAreBugs) {
   EXPECT_EQ(code(store, 1, 4096, 2, false), ErrorCode::bug);
   EXPECT_EQ(code(store, 1, 4096, 3, true), ErrorCode::bug);
   EXPECT_EQ(code(store, description.persistent_tiles + 1, 4096, 1, true), ErrorCode::bug);
-  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // this range belongs to what persists
+  EXPECT_EQ(code(store, 1, 4096, 1, false), ErrorCode::bug);  // error: this range belongs to what persists
 }
 
 TEST_F(Store, SenselessDescriptionsAreRefused) {

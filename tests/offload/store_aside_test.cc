@@ -148,7 +148,7 @@ TEST_F(StoreAside, WhatNobodyWroteToAndAStoreWithoutACommitAreReplaced) {
       [&] { std::ofstream(file(0)).close(); },
       [&] { ScratchFile::create(file(1), kMiB, false); },
       [&] { why_new(describe()); },
-      [&] {  // dies between the two headers
+      [&] {  // the process dies between writing the two headers
         why_new(describe());
         ScratchFile::create(file(1), kMiB, false);
       },

@@ -24,7 +24,7 @@ struct StoreOpen : test::StoreTest {
 TEST_F(StoreOpen, OldWeightsStayAndOnePathIsTheSameCode) {
   run(0, 2, describe());
   StoreDescription other = describe();
-  other.paths[0].weight = 5;  // as if the drive had been measured again
+  other.paths[0].weight = 5;  // another weight, as if the drive was measured again
   {
     SmallStore store(engine_, other);
     ASSERT_TRUE(store.store.last_commit());

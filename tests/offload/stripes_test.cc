@@ -62,7 +62,7 @@ TEST(Stripes, SharesAreInProportionToTheWeights) {
   const Stripes stripes({3000, 1000, 2000}, kUnit, 6000 * kUnit);
   EXPECT_EQ(stripes.file_data_bytes(0), 3000 * kUnit);
   EXPECT_EQ(stripes.file_data_bytes(1), 1000 * kUnit);
-  const auto extents = stripes.extents(0, 6 * kUnit);  // the ratio holds in every short stretch as well
+  const auto extents = stripes.extents(0, 6 * kUnit);  // the ratio of the weights holds in every short stretch too
   EXPECT_EQ(std::count_if(extents.begin(), extents.end(), [](const auto& e) { return e.file == 1; }), 1);
 }
 

@@ -86,8 +86,8 @@ constexpr Case kCases[] = {
     {1, 8, 50257 / 8, {}},    // odd vocabulary; one row
     {3, 17, 9001, {1, 1}},    // the fewest columns per piece: three pieces, the part beyond a multiple of 64 padded, and an odd width
     {70, 8, 41, {}},          // less than one aligned piece
-    {2, 8, 128256 / 16, {}},  // a multiple of 16 only
-    {2, 8, 8192, {1, 1}},     // no part beyond the pieces
+    {2, 8, 128256 / 16, {}},  // a vocabulary that is a multiple of 16 only
+    {2, 8, 8192, {1, 1}},     // the vocabulary divides into whole pieces
 };
 
 TEST_F(HeadOnGpu, NearFp64AtAnyVocabulary) {

@@ -138,7 +138,7 @@ TEST(Reference, Unary) {
 
 TEST(Reference, Pointwise) {
   check("pow", 12, [](const Case& c) { return ops::pow(c["x"], c.attributes.at("exponent").get<double>()); });
-  check("pow", 12, [](const Case& c) {  // with the exponent as a tensor
+  check("pow", 12, [](const Case& c) {  // passes the exponent as a tensor
     const Tensor exponent = empty({1}, c["x"].dtype());
     kernels::pointwise(kernels::Pointwise::fill, {}, {c.attributes.at("exponent").get<double>(), 0}, exponent);
     return ops::pow(c["x"], exponent);
@@ -283,7 +283,7 @@ TEST(Reference, Norms) {
 
 TEST(Reference, Rope) {
   const auto turned = [](const Case& c, const auto& rope) {
-    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // B, H, T, D in the data
+    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // the data has the axis order B, H, T, D
     const i64 rows = x.shape()[0], positions = x.shape()[1], width = x.shape()[3];
     std::vector<i32> at;
     for (i64 i = 0; i < rows * positions; ++i)

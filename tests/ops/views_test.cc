@@ -29,7 +29,7 @@ void check(const std::vector<Shape>& shapes, const Function& f) {
     std::vector<Tensor> inputs;
     for (const Shape& shape : shapes) {
       inputs.push_back(test::random(shape, dtype, inputs.size() + 1));
-      for (i64 i = 0; i < inputs.back().elems(); ++i) {  // above 0, for roots and logarithms
+      for (i64 i = 0; i < inputs.back().elems(); ++i) {  // values above 0, for roots and logarithms
         dtype == DType::f32 ? inputs.back().data<float>()[i] += 2 : inputs.back().data<double>()[i] += 2;
       }
     }

@@ -127,7 +127,7 @@ double distance_from_minimum(Moments moments) {
 
 TEST(AdamWTileNumbers, RoundedMomentsDescendAsFarAsFp32) {
   const double fp32 = distance_from_minimum(Moments::fp32);
-  EXPECT_LT(fp32, 0.1);  // it begins at 1
+  EXPECT_LT(fp32, 0.1);  // the distance is 1 at the start
   EXPECT_LT(distance_from_minimum(Moments::bf16), 1.05 * fp32);
   EXPECT_LT(distance_from_minimum(Moments::int8), 1.25 * fp32);
 }

@@ -32,7 +32,7 @@ TEST(SoakSplitMaster, IsABijectionOnAllPatterns) {
 
 TEST(SplitMaster, WeightIsTheNearestTiesAwayFromZero) {
   const auto weight = [](float master) { return widen_bf16(weight_of_master(master)); };
-  EXPECT_EQ(weight(1 + 0x1p-8f), 1 + 0x1p-7f);  // a tie
+  EXPECT_EQ(weight(1 + 0x1p-8f), 1 + 0x1p-7f);  // a tie is rounded away from zero
   EXPECT_EQ(weight(-1 - 0x1p-8f), -1 - 0x1p-7f);
   EXPECT_EQ(weight(1 + 3 * 0x1p-8f), 1 + 0x1p-6f);
   EXPECT_EQ(weight(1 + 0x1p-8f - 0x1p-23f), 1);
@@ -57,7 +57,7 @@ TEST(SplitMaster, ACanonicalNanIsANanWeight) {
     EXPECT_TRUE(std::isnan(join_master(weight_of_master(master), remainder_of_master(master))));
   }
   EXPECT_EQ(canonical(1.5f), 1.5f);
-  EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));  // hence canonical masters
+  EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));  // so masters must be canonical
 }
 
 // Over all 2^16 noise values, the number that is rounded up equals the lower half of the bits.

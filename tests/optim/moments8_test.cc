@@ -89,7 +89,7 @@ TEST(Moments8, DecodedValuesHaveTheSameScaleAndCodes) {
   std::vector<float> m(255), v(256);
   for (float scale : scales) {
     for (size_t code = 0; code < v.size(); ++code) v[code] = decode_v(static_cast<u8>(code), scale);
-    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // codes -127 to 127
+    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // for codes -127 to 127
     ASSERT_EQ(block_scale(m), scale);
     ASSERT_EQ(block_scale(v), scale);
     for (size_t code = 0; code < v.size(); ++code) ASSERT_EQ(encode_v(v[code], scale, 0x8000), code) << scale;

@@ -144,7 +144,7 @@ TEST(ClipFactor, FollowsTorch) {
 
 TEST(ClipFactor, Limits) {
   const double infinity = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(clip_factor(123, 0), 1);  // 0 turns clipping off
+  EXPECT_EQ(clip_factor(123, 0), 1);  // a threshold of 0 turns clipping off
   EXPECT_EQ(clip_factor(0, 1), 1);
   EXPECT_EQ(clip_factor(0.5, 1), 1);
   EXPECT_EQ(clip_factor(4, 1), 1 / (4 + 1e-6));

@@ -25,10 +25,10 @@ void follows(const std::string& name, const Schedule& schedule, i64 from) {
 TEST(Schedule, FollowsReferences) {
   follows("constant", {Kind::constant, 1e-3, 0, 100, 0.1}, 0);
   follows("cosine_annealing", {Kind::cosine, 1e-3, 0, 100, 0.01}, 0);
-  follows("warmup_cosine_min_lr", {Kind::cosine, 1e-3, 10, 81, 0.1}, 0);  // our warm-up, and the minimum beyond the end
+  follows("warmup_cosine_min_lr", {Kind::cosine, 1e-3, 10, 81, 0.1}, 0);  // has our warm-up, and stays at the minimum beyond the end
 }
 
-TEST(Schedule, FollowsTransformersAfterItsWarmUp) {  // whose warm-up starts at rate 0
+TEST(Schedule, FollowsTransformersAfterItsWarmUp) {  // in transformers, the warm-up starts at rate 0
   follows("constant_with_warmup", {Kind::constant, 1e-3, 10, 100, 0.1}, 10);
   follows("warmup_linear", {Kind::linear, 1e-3, 10, 101, 0}, 10);
   follows("warmup_cosine", {Kind::cosine, 1e-3, 10, 101, 0}, 10);

@@ -53,7 +53,7 @@ TEST(Storage, OwningIsDroppedAndRefilledInPlace) {
   MemoryPool pool("host", kMiB);
   const auto storage = Storage::owning(Device::cpu(), pool.allocate(4096, "x"));
   const Tensor view(storage, 256, {64}, DType::f32);
-  EXPECT_THROW(storage->refill(pool.allocate(4096, "x")), Error);  // still filled
+  EXPECT_THROW(storage->refill(pool.allocate(4096, "x")), Error);  // refilling a storage that is still filled throws
   storage->drop();
   EXPECT_EQ(pool.used_bytes(), 0);
   EXPECT_THROW(view.raw(), Error);
@@ -63,7 +63,7 @@ TEST(Storage, OwningIsDroppedAndRefilledInPlace) {
   std::byte* const data = memory.data();
   storage->refill(std::move(memory));
   EXPECT_EQ(view.raw(), data + 256);
-  EXPECT_THROW(storage->fill(data), Error);  // it owns the memory it holds
+  EXPECT_THROW(storage->fill(data), Error);  // a storage that owns its memory cannot be filled
 }
 
 TEST(Storage, OnTheMetaDeviceThereAreNoBytes) {

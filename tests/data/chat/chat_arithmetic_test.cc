@@ -21,7 +21,7 @@ using Random = std::mt19937_64;
 __extension__ typedef __int128 i128;
 
 struct Outcome {
-  std::string text, error;  // one of them is empty
+  std::string text, error;  // either the rendered text or the error message; the other is empty
 };
 
 Outcome render(const std::string& source) {

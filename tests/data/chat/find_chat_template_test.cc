@@ -1,4 +1,5 @@
-// Where a folder's chat template is found, under which name, and which special tokens it reads; and masks computed from spans.
+// Tests how a folder's chat template is found, under which name, and which special tokens it reads; also loss masks computed from spans of
+// text.
 #include "data/chat/find_chat_template.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// From lines of data to rows: token ids and masks of the reference, what the cache does if files change or are damaged, and row packing.
+// The way from lines of data to rows: token ids and masks agree with the reference, the cache handles changed and damaged files, and rows
+// are packed as promised.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -417,9 +418,9 @@ TEST(Rows, HaveDocumentsWithBordersAndCutsThatAreCounted) {
     return d;
   };
   writer.add(document(5, 2, 100));
-  writer.add(document(3, 3, 200));   // no token contributes to the loss
-  writer.add(document(12, 4, 300));  // longer than a row
-  writer.add(document(12, 9, 400));  // the targets are cut off
+  writer.add(document(3, 3, 200));   // in this document no token contributes to the loss
+  writer.add(document(12, 4, 300));  // this document is longer than a row
+  writer.add(document(12, 9, 400));  // the targets of this document are cut off
   writer.add(document(3, 0, 500));
   writer.finish();
   const PreparedFile file(folder / "p", "p");

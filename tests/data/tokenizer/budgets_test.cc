@@ -206,7 +206,7 @@ std::vector<std::string> texts_of_one_hash(size_t count) {
     const u64 wanted = 0x123456789ABCDEF0u;
     const u64 second = (wanted ^ wanted >> 32) * inverse ^ hash;
     constexpr u64 kHigh = 0x8080808080808080u, kSigns = 0x6060606060606060u;
-    if ((second & kHigh) != 0 || (((second & kSigns) + kSigns) & kHigh) != kHigh) continue;  // must be ASCII without control characters
+    if ((second & kHigh) != 0 || (((second & kSigns) + kSigns) & kHigh) != kHigh) continue;  // needs ASCII without control characters
     std::string text(16, '\0');
     std::memcpy(text.data(), &first, 8);
     std::memcpy(text.data() + 8, &second, 8);
@@ -231,7 +231,7 @@ TEST(TokenizerBudgets, TokensOfOneHash) {
   u64 inverse = 1;
   for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;
   for (u64 i = 0; i < 600; ++i) {
-    const u64 high = i << 32, key = (high | i) * inverse;  // the lower half of the hash is 0
+    const u64 high = i << 32, key = (high | i) * inverse;  // chosen so that the lower half of the hash is 0
     put += merges.put(static_cast<i32>(key >> 32), static_cast<i32>(key & 0xFFFFFFFF), {0, 0});
   }
   EXPECT_LT(put, 600u);

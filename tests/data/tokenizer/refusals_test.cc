@@ -1,4 +1,4 @@
-// What a tokenizer.json must not contain, and the error messages about it.
+// Contents that a tokenizer.json must not have, and the error messages about them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

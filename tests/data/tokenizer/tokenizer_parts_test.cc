@@ -1,4 +1,5 @@
-// What the fixtures do not cover: named tokens, ranges of tokens, streaming decoders, truncation, and texts that are not UTF-8.
+// Features of tokenizers that the fixtures do not cover: named tokens, ranges of tokens, streaming decoders, truncation, and texts that are
+// not UTF-8.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

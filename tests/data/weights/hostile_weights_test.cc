@@ -62,7 +62,7 @@ TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
   EXPECT_THAT(torch_refusal(name + dict({repeated(get(0) + none, 8000)})), HasSubstr(kTooOften));
-  const TemporaryFolder folder;  // a single such name is accepted
+  const TemporaryFolder folder;  // a single tensor with such a long name is accepted
   EXPECT_EQ(TorchFile(put(folder / "x.bin", torch_file(name + one + dict({get(0), get(1)})))).tensors()[0].name.size(), 1'000'000u);
 }
 

@@ -71,7 +71,7 @@ inline std::string tensor(const TensorBytes& of = {}) {
               {storage, number(of.offset), numbers(of.sizes), numbers(of.strides), no, call(global("collections", "OrderedDict"), {})});
 }
 
-using Members = std::vector<std::pair<std::string, std::string>>;  // name and bytes
+using Members = std::vector<std::pair<std::string, std::string>>;  // name and bytes of each file in an archive
 
 /// Makes a zip archive with uncompressed members. The directory claims `claimed` more bytes for the last member than it has.
 inline std::string archive(const Members& members, u32 claimed = 0) {

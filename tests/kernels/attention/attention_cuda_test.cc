@@ -114,7 +114,7 @@ void expect_near_exact(const Case& c, const Results& got, const Results& exact, 
 
 TEST_F(AttentionTwins, NearFp64AndTheCpu) {
   const Case cases[] = {
-      {1, 1, 1, 1, 1, 1},         // one of everything
+      {1, 1, 1, 1, 1, 1},         // all sizes are 1
       {2, 5, 5, 2, 1, 3, false},  // odd sizes, a group of heads, no mask
       {1, 65, 65, 1, 1, 20},      // one row more than a tile
       {1, 6, 70, 2, 2, 36},       // more keys than queries, as with a cache
@@ -124,7 +124,7 @@ TEST_F(AttentionTwins, NearFp64AndTheCpu) {
       {1, 140, 140, 2, 1, 8, true, 0, 3},               // a window that skips whole tiles
       {1, 70, 140, 1, 1, 20, true, 0.3, 65},            // a window longer than a tile, not reaching the first key
       {2, 140, 140, 1, 1, 8, true, 0, 0, true},         // packed documents, different in each row
-      {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // everything at once
+      {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // window, documents, dropout and cap together
       {1, 66, 66, 1, 1, 16, false, 0, 0, false, 1.5},
   };
   for (const Case& c : cases) {

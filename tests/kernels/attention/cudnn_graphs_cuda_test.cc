@@ -114,7 +114,7 @@ TEST_P(CudnnGraphsRelease, OfEveryShapeOfTheModelsAreValidAndWithinTheBound) {
 std::string name_of(const testing::TestParamInfo<GpuInWords>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnGraphsRelease, testing::Values(kHopper, kBlackwell), name_of);
 
-// What the bound is made of: the gradients of scores and those of every head. It is not far above what Hopper's engines need.
+// The workspace bound consists of the gradients of scores and those of every head. It is not far above what Hopper's engines need.
 TEST(CudnnBound, IsTheGradientsOfScoresAndOfEveryHead) {
   const Problem forward{1, 8192, 32, 8, 128, DType::bf16, true, false};
   EXPECT_EQ(workspace_bound(forward), 4096);

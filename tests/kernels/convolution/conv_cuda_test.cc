@@ -33,7 +33,7 @@ struct Sums {
 };
 
 struct Results {
-  Tensor y, dx, dw, narrow_dw;  // narrow_dw: for bf16 and f16 only
+  Tensor y, dx, dw, narrow_dw;  // narrow_dw is defined for bf16 and f16 only
 };
 
 class ConvTwins : public test::GpuTest {
@@ -122,7 +122,7 @@ TEST_F(ConvTwins, SmallestAndEmptiest) {
     check({1, 1, 1, 1, 1, {1}}, dtype, true);
     check({1, 1, 1, 1, {1, 9}, {{1, 4}, 2, {0, 1}}}, dtype, false);
     check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, true);   // no tap meets the image, so results are the biases
-    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, false);  // results are zeros
+    check({2, 2, 3, 1, 1, {1, 11, 5}}, dtype, false);  // no tap meets the image, so results are zeros
   }
 }
 

@@ -99,9 +99,9 @@ TEST_F(MatmulTwins, OneColumnOfWiderRows) {
     const Tensor a = test::random({30, 7}, types.in, 1), b = test::random({20, 9}, types.in, 2), out = test::random({30, 4}, types.out, 3);
     const auto column = [](const Tensor& x) { return x.slice(1, 3, 4); };
     const Tensor ga = gpu()(a), gb = gpu()(b), thin = gpu()(out), outer = gpu().empty({30, 20}, types.out);
-    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // [30, 1] [1, 20]
+    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // a product of shapes [30, 1] and [1, 20]
     test::expect_product(column(a), column(b).transpose(0, 1), {}, gpu().host(outer), error_of_an_addition(types));
-    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // [30, 7] [7, 1]
+    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // a product of shapes [30, 7] and [7, 1]
     test::expect_product(a, a.slice(0, 0, 1).transpose(0, 1), {}, column(gpu().host(thin)), error_of_an_addition(types));
   }
 }

@@ -106,7 +106,7 @@ TEST(GgufFamilies, PublishedGemmasNeedNoOtherScale) {
     ModelConfig config = preset(name);
     EXPECT_NO_THROW(gguf_architecture(config)) << name;
     EXPECT_EQ(gguf_window_period(config), config.family == Family::gemma2 ? 2 : 6) << name;
-    config.vocabulary = 8, config.mlp_width = 8;  // these do not matter here
+    config.vocabulary = 8, config.mlp_width = 8;  // smaller sizes, which do not matter here
     const nn::Sequential model = build(config, DType::f32);
     for (const GgufPart& part : gguf_parts(config, model)) EXPECT_EQ(part.factor, 1) << name << " " << part.name;
   }

@@ -23,7 +23,7 @@ struct External {
   i64 offset = -1, length = -1;
 };
 
-// What a reader of the graph relies on.
+// The parts of an exported graph that a reader relies on.
 struct ReadGraph {
   std::set<std::string> known;  // inputs, initializers and outputs of nodes
   std::vector<std::string> outputs, unknown;

@@ -118,7 +118,7 @@ TEST(ProcessWorld, WhatIsThrownEndsEverythingAndTheProcessGoesOn) {
       EXPECT_EQ(line.posted.back().kind, ProcessLetter::Kind::broken);
       EXPECT_THAT(line.posted.back().text, HasSubstr("epoll_ctl"));
     }
-    all.reset();  // returns
+    all.reset();  // the destructor must return
   }
 }
 

@@ -175,8 +175,7 @@ TEST_P(CommunicatorFailureOf, RankThatLeavesFailsThoseWhoWaitAndThoseWhoCome) {
 TEST_P(CommunicatorFailureOf, RankThatLeavesInTheMiddle) {
   GetParam().run([](auto& end) {
     const int size = end->size();
-    std::vector<float> values(24'000'000 / static_cast<size_t>(size), 1.0F), more(1'000, 1.0F);  // takes longer to move than a rank takes
-                                                                                                 // to leave
+    std::vector<float> values(24'000'000 / static_cast<size_t>(size), 1.0F), more(1'000, 1.0F);  // moving this takes longer than leaving
     std::byte byte{};
     const Event whole = end->all_reduce(std::as_writable_bytes(std::span(values)), DType::f32, Reduction::sum);
     if (end->rank() == 0) {

@@ -182,7 +182,7 @@ TEST_F(GpuNcclQueue, AGpuThatNcclDoesNotLetGoOfIsToldInTime) {
   std::atomic<bool> first = true;
   stuck_ = [&](const std::string& why) {
     if (first.exchange(false)) told.set_value(why);
-    emulated_cuda::block_nccl_abort(false);  // instead of this process's end
+    emulated_cuda::block_nccl_abort(false);  // the program would end the process here
   };
   emulated_cuda::block_nccl_abort(true);
   const auto said = on_two([&](const Side& side) {

@@ -179,11 +179,11 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   i64 tied = 0;
   for (const Group& g : layout.groups) tied += g.tied() ? g.elems * 4 : 0;
   ASSERT_GT(tied, 0);
-  EXPECT_EQ(tail.read[2], 3 * all);  // weights, m and v
+  EXPECT_EQ(tail.read[2], 3 * all);  // the bytes of weights, m and v
   EXPECT_EQ(tail.written[2], 3 * all);
-  EXPECT_EQ(tail.read[1], all);                // gradients
+  EXPECT_EQ(tail.read[1], all);                // the bytes of all gradients
   EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; on the last, a tied weight's second use waits in its slot
-  EXPECT_EQ(head.read[1], all + tied);         // fetched by the second micro-batch
+  EXPECT_EQ(head.read[1], all + tied);         // gradients that the second micro-batch fetches
 }
 
 // Gradients stored on nvme. The gradients of the first blocks are finished last. They stay in their memory slots for their Steps, which are

@@ -199,7 +199,7 @@ TEST(PipelineCheck, FindsSlotsThatOverlap) {
       if (all[i].op == Op::ReceiveActivation || all[i].op == Op::ReceiveGradient) receives.push_back(i);
     }
     for (size_t n = 0; n + 1 < receives.size(); ++n) {
-      if (all[receives[n]].out == all[receives[n + 1]].out) continue;  // they never overlap, since one follows the other
+      if (all[receives[n]].out == all[receives[n + 1]].out) continue;  // these two never overlap: one follows the other
       for (Instruction& i : head) {
         if (i.in == all[receives[n + 1]].out && i.micro_batch == all[receives[n + 1]].micro_batch) i.in = all[receives[n]].out;
       }

@@ -67,7 +67,7 @@ TEST_P(Simulated, MessagesTakeTime) {
   const double slow = makespan([&](int, const Instruction& i) {
     return i.sent_bytes > 0 && i.micro_batch != parallel::kNone ? Work{.cpu_s = 0.25, .cores = 0} : computing(i);
   });
-  EXPECT_GE(slow, free + 0.5 * (std::get<1>(GetParam()) - 1) - 1e-6);  // forward and back
+  EXPECT_GE(slow, free + 0.5 * (std::get<1>(GetParam()) - 1) - 1e-6);  // activations go forward and gradients come back
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipeline, Simulated,

@@ -40,7 +40,7 @@ TEST_P(Faults, AnErrorAnywhereInAStepComesOut) {
   train(o);
   ASSERT_GT(all - at_load, 50);
   for (int error : {EIO, ENOSPC}) {
-    for (i64 part = 1; part <= 6; ++part) {  // spread over fetches, evictions and the optimizer's streams
+    for (i64 part = 1; part <= 6; ++part) {  // failures spread over fetches, evictions and the optimizer's streams
       const i64 fail_at = at_load + (all - at_load) * part / 7;
       o.batches = [&](i64 step, int) {
         if (step == 0) {

@@ -192,7 +192,7 @@ class ProgramCrash : public testing::Test {
   // Returns what is wrong with a restart from an image; empty if nothing is.
   std::string objection(const IoLog& log, size_t entries, offload::IoEngine& engine, const RunOptions* resume, Durability durability,
                         const char* boot) {
-    i64 asked = -1, reported = -1;  // numbers of steps
+    i64 asked = -1, reported = -1;  // the last step whose commit was requested, and the last one reported
     for (size_t i = 0; i < entries; ++i) {
       if (log.entries[i].kind != IoLog::Kind::mark) continue;
       const i64 mark = log.entries[i].mark;

@@ -76,7 +76,7 @@ RunResult run(RunOptions o) {
 
 // Results of eager execution: one forward and backward of each micro-batch of a step.
 struct Eager {
-  std::vector<std::vector<double>> statistics;  // by parameter: the mean over the micro-batches
+  std::vector<std::vector<double>> statistics;  // by parameter: statistics averaged over the micro-batches
   double norm = 0;                              // gradient norm without the running statistics
 
   Eager(const RunOptions& o, i64 step) {

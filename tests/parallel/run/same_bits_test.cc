@@ -26,7 +26,7 @@ RunOptions tiny(const char* preset) {
   RunOptions o;
   o.model = models::preset(preset);
   o.steps = kSteps;
-  o.max_bucket_elems = 4 * parallel::kTileElems;  // gives several buckets per group
+  o.max_bucket_elems = 4 * parallel::kTileElems;  // small buckets, so that a group has several
   return o;
 }
 

@@ -39,7 +39,7 @@ struct RunOptions {
   i64 stripes = 1;
   bool on_gpu = false;
   bool gpu_to_gpu = false;             // each rank has a GPU of its own; the GPUs talk over NCCL
-  double nccl_timeout_s = kPatienceS;  // with gpu_to_gpu
+  double nccl_timeout_s = kPatienceS;  // time-out of NCCL exchanges
   int ranks = 1, zero_stage = 0;       // number of data-parallel ranks, each a thread
   parallel::Pipeline pipeline;         // pipeline ranks for each data-parallel rank; train() sets `rank`
   parallel::Tier parameters = parallel::Tier::device, gradients = parallel::Tier::device, optimizer = parallel::Tier::device;
@@ -51,16 +51,16 @@ struct RunOptions {
   int deferred_sixteenths = 0;
   parallel::Order order = parallel::Order::micro_batch;
   offload::IoEngineKind engine = offload::IoEngineKind::automatic;
-  std::function<std::unique_ptr<offload::IoEngine>(std::unique_ptr<offload::IoEngine>)> wrap_engine;  // adds planted faults and delays
+  std::function<std::unique_ptr<offload::IoEngine>(std::unique_ptr<offload::IoEngine>)> wrap_engine;  // to plant faults and delays
   i64 max_bucket_elems = parallel::kMaxBucketElems;
   double gradient_clipping = 1, learning_rate = 1e-3;
   std::function<double(i64 step)> clipping;  // if set, replaces gradient_clipping
   optim::Isa isa = optim::Isa::best;
-  optim::LossScale loss_scale;  // for f16
+  optim::LossScale loss_scale;  // the initial loss scale, for f16
   i64 loss_scale_interval = optim::kLossScaleInterval;
-  bool detect_anomaly = false;                           // reports begin with "here"
+  bool detect_anomaly = false;                           // as --detect-anomaly; reports begin with "here"
   std::function<StepBatch(i64 step, int rank)> batches;  // of one data-parallel rank; default: random_batch
-  parallel::Rank::Source weights;                        // default: initial_values of seed 1
+  parallel::Rank::Source weights;                        // initial weights; default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
   /// Wraps the exchange through which a rank's GPU talks to the others. Called on the rank.
   std::function<std::unique_ptr<parallel::RankExchange>(std::unique_ptr<parallel::RankExchange>)> wrap_exchange;
@@ -91,7 +91,7 @@ struct RunResult {
   std::vector<std::vector<double>> average;  // the average of the weights, indexed as weights
   parallel::Plan plan;
   parallel::TierBytes moved;        // bytes that the steps moved
-  std::array<i64, 2> peak_bytes{};  // of the device pool and the host pool
+  std::array<i64, 2> peak_bytes{};  // peak bytes of the device pool and the host pool
   parallel::TierBytes planned;      // bytes planned for the steps that ran; redone and skipped steps count as such
   std::vector<parallel::Timing> head_timings;
   std::map<std::pair<u16, i64>, std::string> seen;  // stored weights by group and tile, also those that other ranks step

@@ -153,7 +153,8 @@ TEST_P(WeightParts, RunApartAndLater) {
   EXPECT_GT(apart, 0);
 }
 
-// What the weight parts need is kept in the activation slab, and the plan counts it to the page: with one page less the run does not fit.
+// The data that weight parts need is kept in the activation slab, and the plan counts it to the page: with one page less the run does not
+// fit.
 TEST_P(WeightParts, WaitInPlannedMemory) {
   RunOptions o = options();
   i64 together = 0, in_parts = 0;

@@ -207,7 +207,7 @@ TEST(ZeroFaults, OnOneRankReachAll) {
   }
 }
 
-// What the checker promises about several ranks: it finds each planted violation.
+// The checker finds each planted violation of what it promises about several ranks.
 class ZeroProgram : public testing::TestWithParam<std::tuple<int, OptimizerOverlap>> {
  protected:
   parallel::Plan plan(int rank = 0) const {

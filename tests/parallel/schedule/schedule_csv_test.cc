@@ -150,7 +150,7 @@ TEST(ScheduleCsv, FilesThatAreNoTables) {
   const test::TemporaryFolder folder;
   const std::filesystem::path large = folder / "large.csv";
   std::ofstream(large).close();
-  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // a sparse file
+  std::filesystem::resize_file(large, std::uintmax_t{1} << 40);  // a sparse file takes no disk space
   EXPECT_NE(data_error_of([&] { read_schedule_csv(large); }).find("got a file of 1099511627776 bytes"), std::string::npos);
 }
 

@@ -92,7 +92,7 @@ TEST(Reception, WhoAwaitsAnAnswerHearsThatThereIsNone) {
   Reception reception(listeners(door), 8);
   reception.await(other.connect(), "1");
   EXPECT_FALSE(reception.next(deadline_in(0.1)));
-  accept_from(other.listener);  // accepts and closes the connection
+  accept_from(other.listener);  // the other end accepts and closes the connection
   const auto visitor = reception.next(deadline_in(5));
   ASSERT_TRUE(visitor);
   EXPECT_EQ(visitor->memo, "1");

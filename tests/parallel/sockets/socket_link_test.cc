@@ -87,8 +87,8 @@ TEST(SocketLink, NothingIsSentBeforeThereIsRoom) {
   for (int k = 0; k < 10; ++k) pair.turn();
   EXPECT_FALSE(pair.a->is_done(1));
   Bytes other(1000), in(1000);
-  pair.b->receive(1, kMessage, other, 5);  // differs in the channel
-  pair.b->receive(2, kCollective, in, 6);  // differs in the tag
+  pair.b->receive(1, kMessage, other, 5);  // a receive on another channel does not match
+  pair.b->receive(2, kCollective, in, 6);  // a receive with another tag does not match
   for (int k = 0; k < 10; ++k) pair.turn();
   EXPECT_FALSE(pair.a->is_done(1));
   pair.b->receive(3, kCollective, in, 5);

@@ -1,4 +1,4 @@
-// What becomes of a committed state that the drive no longer returns intact, or that is no longer wanted.
+// Tests of a committed state that the drive no longer returns intact, or that a new start does not want.
 #include "parallel/state/model_state.h"
 
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@ namespace spillway::test {
 /// The bytes of one generation by group and tile, and how many tiles were delivered in all.
 struct StateBytes {
   struct Group {
-    std::map<i64, std::vector<std::byte>> weights, state;  // by tile
+    std::map<i64, std::vector<std::byte>> weights, state;  // bytes of each tile, by tile number
   };
   std::map<u16, Group> groups;
   i64 visits = 0;
