@@ -86,7 +86,7 @@ TEST_P(Crash, SomeInstantsRecover) {
     EXPECT_GE(verdict.images, 500);
     if (disaster == Disaster::process_death || GetParam() == Durability::step) {
       EXPECT_EQ(verdict.bad, 0) << "of " << verdict.images << ", the first " << verdict.first;
-    } else {  // everything is lost, and nothing pretends otherwise
+    } else {  // no generation survives, and the store does not claim that one does
       EXPECT_GT(verdict.bad, 0);
       EXPECT_EQ(verdict.wrong, 0);
     }
@@ -179,7 +179,7 @@ bool writes_superblock(const IoLog& log, const IoLog::Entry& entry) {
 
 TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
   IoLog log = record(1);
-  size_t report = 0;  // index behind the last report or behind the superblock moved there
+  size_t report = 0;  // index behind the last report, or behind the superblock that was moved there
   for (size_t i = 0; i < log.entries.size(); ++i) {
     if (log.entries[i].kind == IoLog::Kind::mark && log.entries[i].mark % 2 == 0) report = i + 1;
     if (!writes_superblock(log, log.entries[i])) continue;
@@ -191,7 +191,7 @@ TEST_P(FaultyStore, ASuperblockBeforeItsDataIsCaught) {
 }
 
 TEST_P(FaultyStore, FlushesLeftOutAreCaught) {
-  for (const int kept : {0, 1}) {  // none is kept, or only the last flush of each commit
+  for (const int kept : {0, 1}) {  // planted faults: no flush is kept, or only the last one of each commit
     IoLog log = record(1);
     std::vector<IoLog::Entry> entries;
     for (size_t i = 0; i < log.entries.size(); ++i) {

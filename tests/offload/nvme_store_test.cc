@@ -117,7 +117,7 @@ TEST_F(Store, AnInvalidatedOneHoldsNothing) {
   SmallStore store(engine_, describe());
   engine_.system().fail_at = 0;
   engine_.system().failures = 100;
-  store.store.invalidate();  // a failing drive makes invalidate() throw nothing
+  store.store.invalidate();  // must not throw, although the drive fails
 }
 
 TEST_F(Store, StampsAndCommitsAreHeldToTheirPromises) {

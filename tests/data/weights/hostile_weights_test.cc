@@ -58,7 +58,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
 TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0), one = kept(tensor(), 1);
   EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("it has two tensors \"nnnn"));
-  // Each tensor has a name of its own, which begins with a long prefix.
+  // Each tensor has a name of its own, which begins with a long prefix. Together the names would take too much memory.
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
   EXPECT_THAT(torch_refusal(name + dict({repeated(get(0) + none, 8000)})), HasSubstr(kTooOften));
@@ -67,7 +67,7 @@ TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
 }
 
 TEST(HostileTorchFile, OneTensorIsNotMadeWithoutEnd) {
-  // a tensor with 64 axes
+  // The shared tensor has 64 axes.
   const std::string one = kept(tensor({.sizes = std::vector<i64>(64, 1), .strides = std::vector<i64>(64, 1)}), 0);
   const auto names = [&](size_t count) { return dict(many(count, [](size_t i) { return text(std::to_string(i)) + get(0); })); };
   EXPECT_THAT(torch_refusal(one + names(20'000)), HasSubstr(kTooMuch));
@@ -187,7 +187,7 @@ TEST(HostileDistributedCheckpoint, RepeatedBlocksAreRefusedBeforeAFileIsOpened) 
 }
 
 TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
-  // A thousand tensors share one list of a thousand empty blocks.
+  // A thousand tensors share one list of a thousand empty blocks; reading stops at the first one.
   const std::string blocks = kept(list({repeated(chunk({0}, {0}), 1000)}), 0);
   const Saved lists(blocks,
                     metadata(dict(many(1000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, get(0)); })), two_places()));
@@ -195,11 +195,11 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0);
   const auto places = dict(many(3000, [](size_t i) { return place(get(0), {static_cast<i64>(i)}, "a", static_cast<i64>(i), 1); }));
   EXPECT_THAT(Saved(name, metadata(dict({}), places)).refusal(), HasSubstr(kTooOften));
-  // One object with thousands of attributes is shared by many tensors.
+  // One object with thousands of attributes is shared by thousands of tensors, which takes too many steps.
   const std::string object = kept(of_metadata("TensorStorageMetadata", {repeated(text("a") + none, 5000)}), 0);
   const Saved attributes(object, metadata(dict({repeated(text("w") + get(0), 5000)}), two_places()));
   EXPECT_THAT(attributes.refusal(), HasSubstr(kTooOften));
-  // One long path is shared by many names.
+  // One long path is shared by thousands of names, which takes too many steps.
   const std::string path = kept(tuple({repeated(text("a"), 5000)}), 0);
   const Saved paths(path, metadata(dict(many(5000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, list({})); })),
                                    two_places(), dict(many(5000, [](size_t i) { return text(std::to_string(i)) + get(0); }))));
@@ -238,7 +238,7 @@ TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), get(0)}), dict({get(0), get(0)}))).refusal(), "");
     EXPECT_NE(Saved(circle + "0", metadata(dict({text("w"), of_tensor({0}, list({get(0)}))}), two_places())).refusal(), "");
   }
-  // The size of a tensor is its own argument.
+  // The size of a tensor is its own argument. The file must be refused.
   const std::string size = global("torch", "Size") + "(]" + put(0) + "t" + "R" + put(1) + "0" + get(0) + get(1) + "a0";
   const Saved own(size, metadata(dict({text("w"), of_metadata("T", {text("size"), get(1), text("chunks"), list({})})}), two_places()));
   EXPECT_NE(own.refusal(), "");
@@ -315,11 +315,11 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)),
                 HasSubstr("have more elements than the file has bytes for"));
-  // One dictionary of shapes is listed as thousands of groups.
+  // One dictionary of shapes is listed as thousands of groups, which takes too much memory or too many steps.
   const std::string shapes = kept(dict({repeated(text("w") + torch_size({1}), 1000)}), 0);
   EXPECT_THAT(refusal(shapes + z.model({text(kShapes), list({repeated(get(0), 5000)})}), z.optimizer({})),
               testing::AnyOf(HasSubstr(kTooMuch), HasSubstr(kTooOften)));
-  // There are thousands of arrays of thousands of parameters.
+  // The optimizer has thousands of arrays of thousands of parameters, which would take too much memory.
   const auto arrays =
       dict({text("state"), dict({number(0), dict(many(3000, [](size_t i) { return text("a" + std::to_string(i)) + get(0); }))})});
   const std::string size = kept(torch_size({0}), 1);
@@ -327,7 +327,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_THAT(refusal(size + z.model({text(kShapes), list({dict({joined(names), text("w"), torch_size({1})})})}),
                       one + z.optimizer({text("base_optimizer_state"), arrays}, list({get(0)}))),
               HasSubstr(kTooMuch));
-  // One weight consists of many pieces and has many names.
+  // One weight consists of thousands of pieces and has thousands of names. This is accepted.
   const auto parts = list({repeated(kept(tensor({.sizes = {0}, .strides = {1}}), 2) + get(2), 1), repeated(get(2), 3000), get(0)});
   const auto second = many(3000, [](size_t i) { return text(std::to_string(i)) + text("w"); });
   const Zero fine;

@@ -43,7 +43,7 @@ void check(const ConvShape& s, DType dtype) {
 
 // Convolutions that read tiles of the image in place, with images cut into several tiles.
 const ConvShape kTiled[] = {
-    {1, 3, 10, 1, {31, 29}, {7, 2, 3}},  // lines of two phases in each direction
+    {1, 3, 10, 1, {31, 29}, {7, 2, 3}},  // strided lines, which have two phases in each direction
     {1, 40, 3, 1, {40, 33}, {3, 1, 1}},  // a tile holds only some rows of an image
     {5, 20, 17, 1, {8, 8}, {3, 1, 1}},   // several images in a chunk of the weight gradient's sum, parts of the channels
     {2, 3, 7, 1, {20, 19}, {5, 1, 4}},   // more padding than the window needs

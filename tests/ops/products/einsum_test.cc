@@ -22,8 +22,8 @@ const Form kForms[] = {{"ij,jk->ik", {3, 5}, {5, 7}, {3, 7}},
                        {"i,j->ij", {3}, {5}, {3, 5}},
                        {"i,i->", {5}, {5}, {}},
                        {"i,i->i", {5}, {5}, {5}},
-                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // a and b are summed first
-                       {"ab,cd->da", {2, 3}, {5, 7}, {7, 2}},  // no letter in common
+                       {"abc,cd->d", {2, 3, 5}, {5, 7}, {7}},  // indices a and b are summed over first
+                       {"ab,cd->da", {2, 3}, {5, 7}, {7, 2}},  // the operands have no letter in common
                        {",ij->ji", {}, {3, 5}, {5, 3}},        // the first operand is a scalar
                        {"Ab,bA->A", {3, 5}, {5, 3}, {3}},
                        {"abcd,dcbe->eab", {2, 3, 4, 5}, {5, 4, 3, 2}, {2, 2, 3}}};

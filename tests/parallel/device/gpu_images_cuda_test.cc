@@ -19,7 +19,7 @@ class GpuImages : public test::GpuTest {
  protected:
   struct Learnt {
     std::vector<double> losses;
-    std::vector<Tensor> gradients, weights;  // by parameter, in host memory; gradients of the first step, weights after the last
+    std::vector<Tensor> gradients, weights;  // by parameter, in host memory: gradients of the first step, weights after the last
   };
 
   // Takes some steps of SGD on one batch, on the device of the current stream.

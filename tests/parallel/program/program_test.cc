@@ -182,7 +182,7 @@ TEST_F(Spilled, CountsTheBytesItMoves) {
   EXPECT_EQ(tail.read[2], 3 * all);  // the bytes of weights, m and v
   EXPECT_EQ(tail.written[2], 3 * all);
   EXPECT_EQ(tail.read[1], all);                // the bytes of all gradients
-  EXPECT_EQ(head.written[1], 2 * all + tied);  // by each micro-batch; on the last, a tied weight's second use waits in its slot
+  EXPECT_EQ(head.written[1], 2 * all + tied);  // written by each micro-batch; on the last, a tied weight's second use waits in its slot
   EXPECT_EQ(head.read[1], all + tied);         // gradients that the second micro-batch fetches
 }
 
@@ -248,8 +248,8 @@ TEST_P(LastGradient, StaysInItsSlotForItsSteps) {
     const bool final = i.op == Op::Evict && reduced.count(i.group);
     EXPECT_FALSE(final && last(i.group));
   }
-  // The lists that contain Steps, by overlap: none: the commit; backward: the head, the head after clipping and the list that settles all;
-  // forward: the head and the list that settles it.
+  // Which lists contain Steps depends on the overlap. With none it is the commit. With backward it is the head, the head after clipping and
+  // the list that settles all. With forward it is the head and the list that settles it.
   constexpr size_t kListsWithSteps[] = {1, 3, 2};
   EXPECT_EQ(stepping(program).size(), kListsWithSteps[static_cast<size_t>(GetParam().overlap)]);
   for (const auto list : stepping(program)) {

@@ -59,7 +59,7 @@ struct RunOptions {
   optim::LossScale loss_scale;  // the initial loss scale, for f16
   i64 loss_scale_interval = optim::kLossScaleInterval;
   bool detect_anomaly = false;                           // as --detect-anomaly; reports begin with "here"
-  std::function<StepBatch(i64 step, int rank)> batches;  // of one data-parallel rank; default: random_batch
+  std::function<StepBatch(i64 step, int rank)> batches;  // batches of one data-parallel rank; default: random_batch
   parallel::Rank::Source weights;                        // initial weights; default: initial_values of seed 1
   std::function<void(parallel::Plan&)> change_plan;
   /// Wraps the exchange through which a rank's GPU talks to the others. Called on the rank.
@@ -85,7 +85,7 @@ const std::vector<Way>& common_ways();
 struct RunResult {
   std::vector<double> losses, norms;
   std::vector<parallel::StepResult> steps;
-  std::vector<std::vector<double>> weights;  // by parameter id, after the last step, widened to double
+  std::vector<std::vector<double>> weights;  // weights by parameter id, after the last step, as doubles
   std::vector<std::vector<double>> m, v;     // the rule's first and second array of optimizer state, indexed as weights
   std::vector<std::vector<double>> third;    // the rule's third array, indexed as weights
   std::vector<std::vector<double>> average;  // the average of the weights, indexed as weights

@@ -128,7 +128,7 @@ TEST_P(WeightParts, InAnotherOrderAreRefused) {
       EXPECT_NE(refusal(p), "") << "block " << block << ", micro-batches " << m << " and the next";
       p.train.head = all;
     }
-    // The weight part stands before its input part.
+    // A planted fault: the weight part stands before its input part.
     const size_t input = find(all, Op::BackwardInput, block, 1), weight = find(all, Op::BackwardWeight, block, 1);
     std::swap(p.train.head[input].op, p.train.head[weight].op);
     EXPECT_NE(refusal(p), "");

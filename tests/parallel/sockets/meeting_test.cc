@@ -467,7 +467,7 @@ TEST(Meeting, PortInUseIsNamed) {
   const Outcome outcome = attend(ranks(2, place, kLong_s)[0]);
   EXPECT_EQ(outcome.code, ErrorCode::usage);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 to open " + place + ", got \"Address already in use\""));
-  // Other ranks reach the program that holds the port; it says nothing.
+  // The other ranks reach the program that holds the port. It does not answer, and they must say so.
   auto guest = ranks(2, place, kShort_s)[1];
   guest.first_answer_s = 0.1;
   const Outcome other = attend(guest);

@@ -189,7 +189,7 @@ TEST(SnapshotMore, ReadsNothingThatTheStepsDoNotRead) {
       o.steps = 4;
       RunResult got;
       const auto all = train_with_saves(o, {1, 3}, Pace::quick, got);
-      // These are read before the end, at which the second save may be drained.
+      // The counters are compared before the end, since the second save may only be drained there.
       for (size_t t = 0; t < offload::kTiers; ++t) {
         EXPECT_EQ(got.moved.read[t], got.planned.read[t]) << "tier " << t;
         EXPECT_EQ(got.moved.written[t], got.planned.written[t]) << "tier " << t;
