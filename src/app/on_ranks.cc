@@ -25,7 +25,8 @@ std::vector<std::string> gpus_for(const RanksConfig& config, int local_ranks) {
 
 }  // namespace
 
-int on_ranks(const RanksConfig& given, Console& console, const Host& host, const RankWork& work, const std::function<int()>& start) {
+int on_ranks(const RanksConfig& given, Console& console, const Host& host, const RankWork& work, const std::function<int()>& start,
+             bool may_exit) {
   const Launcher launcher = detect_launcher(host);
   const auto ranks = static_cast<int>(given.ranks);
   const auto timeout_s = static_cast<double>(given.timeout_s);
@@ -33,7 +34,7 @@ int on_ranks(const RanksConfig& given, Console& console, const Host& host, const
   if (starts_ranks && given.communicator != "local") return start();
   if (starts_ranks) {
     const std::vector<std::string> gpus = gpus_for(given, ranks);
-    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s}, console, [&](int rank, auto end) {
+    return run_rank_threads({.ranks = ranks, .timeout_s = timeout_s, .may_exit = may_exit}, console, [&](int rank, auto end) {
       bind_to_share(given.bind, own_launcher(rank, ranks), host, gpus);
       return work(console, Peers(std::move(end)));
     });

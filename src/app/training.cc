@@ -39,7 +39,7 @@ TrainingResult Training::run(std::ostream& results, std::ostream& log) {
   const auto start = []() -> int {
     throw Error(ErrorCode::usage, "[training] expected a launcher (srun, mpirun, torchrun) for several ranks, or --communicator local");
   };
-  const int status = on_ranks(config, console, Host{}, train, start);
+  const int status = on_ranks(config, console, Host{}, train, start, false);
   TrainingResult result{status == 0, config.out, {}};
   if (newest_step(result.run) >= 0) result.checkpoint = find_checkpoint(result.run, "last");
   return result;

@@ -10,8 +10,8 @@ struct PeerReport {
   int gpus = 0;
   int reached = 0;      // ordered pairs of GPUs for which the driver allows copies and the data arrived
   std::string problem;  // what went wrong and between which GPUs, or that the driver hangs (then gpus is 0); empty: nothing
-  // True if there are linked pairs and no copy between linked GPUs failed. Linked means by NVLink, recognised by native peer atomics, which
-  // PCIe lacks.
+  // True if data arrived between two linked GPUs at least, and no copy between linked GPUs hung or lost its bytes. Linked means by NVLink,
+  // recognised by native peer atomics, which PCIe lacks.
   bool links_work = false;
 };
 

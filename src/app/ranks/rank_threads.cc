@@ -67,15 +67,13 @@ class Group {
     std::unique_lock lock(mutex_);
     const auto all_ended = [&] { return running_.empty(); };
     changed_.wait(lock, [&] { return all_ended() || !failures_.empty(); });
-    if (!changed_.wait_for(lock, std::chrono::duration<double>(given_.grace_s), all_ended)) leave();
-  }
-
-  // Ends the process without running destructors: the threads that still run would use the objects that they destroy.
-  [[noreturn]] void leave() {
+    if (changed_.wait_for(lock, std::chrono::duration<double>(given_.grace_s), all_ended)) return;
     const Failure failure = failure_of(first_failure());
-    console_.warn(fmt::format("{}; rank{} {} did not end within {} s of it", failure.text, running_.size() > 1 ? "s" : "",
-                              fmt::join(running_, ", "), given_.grace_s));
-    ::_exit(static_cast<int>(failure.code));
+    console_.warn(fmt::format("{}; rank{} {} did not end within {} s of it{}", failure.text, running_.size() > 1 ? "s" : "",
+                              fmt::join(running_, ", "), given_.grace_s, given_.may_exit ? "" : " and is waited for"));
+    // Without running destructors: the threads that still run would use the objects that they destroy.
+    if (given_.may_exit) ::_exit(static_cast<int>(failure.code));
+    changed_.wait(lock, all_ended);
   }
 
   // Returns the exception of the first rank that failed by itself, not because another rank was gone.

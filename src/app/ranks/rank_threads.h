@@ -1,6 +1,6 @@
 // --communicator local: several ranks run as threads of this process and communicate through its memory. As with ranks that are processes
 // (supervise.h), a failure of any rank is reported as one error. A thread cannot be killed alone: what kills one kills all, and if one
-// hangs, the process ends without waiting for it.
+// hangs, the process ends without waiting for it, unless it is another program's.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,6 +14,7 @@ struct RankThreads {
   int ranks = 2;
   double timeout_s = 60;  // how long a rank waits for a peer
   double grace_s = 15;    // how long the other ranks may take to end after one has failed
+  bool may_exit = true;   // the process may end when they take longer: it runs this command alone
 };
 
 /// The work of one rank, which returns its exit status. `end` is the rank's communicator for the group of all ranks; null for one rank.
@@ -21,7 +22,7 @@ using RankBody = std::function<int(int rank, std::unique_ptr<parallel::Communica
 
 /// Runs `body` for each rank on a thread of its own and waits until all have ended. Returns the largest of their exit statuses. Throws the
 /// exception of the first rank that failed by itself, not because of another rank. If ranks do not end within the grace period, prints a
-/// warning that names them and ends the process.
+/// warning that names them, and ends the process or goes on waiting, as `may_exit` says.
 int run_rank_threads(const RankThreads& threads, Console& console, const RankBody& body);
 
 }  // namespace spillway::app

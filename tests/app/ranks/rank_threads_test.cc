@@ -70,6 +70,22 @@ TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   EXPECT_EXIT(hang(), testing::ExitedWithCode(6), "rank 1 .*; rank 1 did not end within 0.1 s of it");
 }
 
+// A process that is another program's goes on: the call returns with the first failure once the rank that was named has ended.
+TEST_F(RankThreadsTest, AHangingOneIsWaitedForInAProcessThatMayNotExit) {
+  std::ostringstream said;
+  Console to_text(said, said);
+  std::atomic<bool> slow_ended = false;
+  const auto work = [&](int rank, const auto& end) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (rank == 1) return slow_ended = true, 0;
+    end->barrier().wait();
+    return 0;
+  };
+  EXPECT_THROW(run_rank_threads({.ranks = 2, .timeout_s = 0.2, .grace_s = 0.1, .may_exit = false}, to_text, work), Error);
+  EXPECT_TRUE(slow_ended);
+  EXPECT_NE(said.str().find("rank 1 did not end within 0.1 s of it and is waited for"), std::string::npos) << said.str();
+}
+
 struct LocalRanks : testing::Test {
   TemporaryFolder folder;
   std::string run = (folder.path() / "run").string();
