@@ -96,9 +96,8 @@ std::vector<Option> model() {
        .range = above(0)},
       {.name = "lora-targets",
        .group = kModel,
-       .help =
-           "modules that get one, by name or its last part, with commas between: q_proj,v_proj; all-linear: all layers of products but the "
-           "head",
+       .help = "modules that get one, by name or its last part, with commas between: q_proj,v_proj; all-linear: every linear layer except "
+               "the head, routers and experts",
        .field = text(&TrainConfig::lora_targets),
        .commands = kTrain,
        .changes_numbers = true,
