@@ -169,11 +169,17 @@ TEST_F(DamagedCheckpoint, AForeignManifestSaysNothingOfAModel) {
   EXPECT_EQ(f.status, 0) << f.err;
 }
 
+// Also where nothing is left to train, since the process may have died in its last save.
 TEST_F(DamagedCheckpoint, AHalfPrunedOneGoesAtTheNextStart) {
   ASSERT_EQ(at.spillway(to_step(4, "run")).status, 0);
-  fs::rename(at / kFirst, at / (std::string(kFirst) + ".removed"));
+  const std::string half = std::string(kFirst) + ".removed";
+  fs::rename(at / kFirst, at / half);
   ASSERT_EQ(at.spillway(to_step(6, "run")).status, 0);
-  EXPECT_FALSE(fs::exists(at / (std::string(kFirst) + ".removed")));
+  EXPECT_FALSE(fs::exists(at / half));
+  fs::rename(at / kBefore, at / half);
+  ASSERT_EQ(at.spillway(to_step(6, "run")).status, 0);
+  EXPECT_FALSE(fs::exists(at / half));
+  EXPECT_TRUE(fs::exists(at / kNewest));
 }
 
 TEST_F(DamagedCheckpoint, WhoMayReadTheRunMayReadItsCheckpoints) {

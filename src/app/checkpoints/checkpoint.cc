@@ -16,6 +16,7 @@
 #include "app/node/host.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "data/beside.h"
 #include "data/safetensors.h"
 
 namespace spillway::app {
@@ -282,7 +283,8 @@ fs::path set_checkpoint_aside(const fs::path& checkpoint, const std::string& why
   return aside;
 }
 
-void remove_half_pruned(const fs::path& run) {
+void remove_rests(const fs::path& run) {
+  data::Beside::remove_left(run / "checkpoints");
   std::error_code ignored;
   std::vector<fs::path> doomed;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", ignored)) {

@@ -110,7 +110,8 @@ std::vector<std::filesystem::path> not_before(const std::filesystem::path& run, 
 /// Renames a checkpoint to `<name>.<why>`, so that it no longer counts as one of the run but its bytes are kept. Returns the new path.
 /// Throws Error(io).
 std::filesystem::path set_checkpoint_aside(const std::filesystem::path& checkpoint, const std::string& why);
-/// Finishes removals that a process began in prune_checkpoints() before it died. The caller must hold the run folder's lock.
-void remove_half_pruned(const std::filesystem::path& run);
+/// Removes what processes that died left among the run's checkpoints: those they were writing, and those that prune_checkpoints() was
+/// removing. The caller must hold the run folder's lock.
+void remove_rests(const std::filesystem::path& run);
 
 }  // namespace spillway::app

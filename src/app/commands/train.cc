@@ -32,7 +32,6 @@
 #include "app/run/trainer.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "data/atomic_folder.h"
 #include "parallel/sockets/build_id.h"
 
 namespace spillway::app {
@@ -101,6 +100,7 @@ class Training {
     check_same_flags(peers_, to_json(config_), facts());
     const bool owes_validation = progress_.standing.owes_validation && data_->held_out;
     if (start_.checkpoint && progress_.step >= *config_.steps && !owes_validation) {
+      if (peers_.first()) tidy_finished(config_.out);
       tell_of_end();
       return 0;
     }
@@ -206,8 +206,7 @@ class Training {
                                parallel::build_id(), Peers::host_name(), format_bytes(grant.bytes), grant.bounded));
       report_log_file(fs::absolute(folder_->path() / "log.txt").string());
       console_.record([this](std::string_view line) { folder_->log(line); });
-      data::Beside::remove_left(folder_->path() / "checkpoints");
-      remove_half_pruned(folder_->path());
+      remove_rests(folder_->path());
     }
     session_->open(config_.trace ? &watch_ : nullptr, &ends_);
   }

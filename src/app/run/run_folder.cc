@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "app/checkpoints/checkpoint.h"
 #include "app/events/lines_backward.h"
 #include "app/events/scalars.h"
 #include "app/node/host.h"
@@ -66,6 +67,12 @@ std::optional<std::string> run_owner(const fs::path& run) {
   ::close(descriptor);
   if (!held) return {};
   return FileLock::holder(run / "lock");
+}
+
+void tidy_finished(const fs::path& run) try {
+  const RunFolder lock(run);
+  remove_rests(run);
+} catch (const Error&) {  // another process has it, or it is not ours to write to: the run is complete all the same
 }
 
 RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {

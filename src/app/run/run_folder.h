@@ -66,6 +66,10 @@ class RunFolder {
   std::ofstream log_;
 };
 
+/// Removes what processes that died left among the checkpoints of a run that is complete (remove_rests). Does nothing if the run is in use
+/// or its folder cannot be written to.
+void tidy_finished(const std::filesystem::path& run);
+
 /// Returns who holds the lock of a run's folder ("host h, process p"); empty if nobody does. Only reads.
 std::optional<std::string> run_owner(const std::filesystem::path& run);
 
