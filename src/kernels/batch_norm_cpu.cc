@@ -47,22 +47,6 @@ namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 
 template <class T>
-struct Itself {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V x) const {
-    return x;
-  }
-};
-template <class T>
-struct SquareAround {
-  T mean;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    const V centred = hn::Sub(x, hn::Set(d, mean));
-    return hn::Mul(centred, centred);
-  }
-};
-template <class T>
 struct OnLine {
   Line<T> line;
   template <class D, class V>

@@ -61,23 +61,6 @@ HWY_ATTR void normalise(const NormRows<S>& r, const S* x, T mean, T factor, S* y
   }
 }
 
-template <class T>
-struct Itself {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V x) const {
-    return x;
-  }
-};
-template <class T>
-struct SquareAround {
-  T mean;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    const V centred = hn::Sub(x, hn::Set(d, mean));
-    return hn::Mul(centred, centred);
-  }
-};
-
 template <class S>
 HWY_ATTR void norm_rows(const NormRows<S>& r) {
   using T = Wide<S>;

@@ -70,6 +70,24 @@ HWY_INLINE T fold_sum(V v) {
   return lanes[0];
 }
 
+/// Terms of sum_row(): x, and (x - mean)^2.
+template <class T>
+struct Itself {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x) const {
+    return x;
+  }
+};
+template <class T>
+struct SquareAround {
+  T mean;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V centred = hn::Sub(x, hn::Set(d, mean));
+    return hn::Mul(centred, centred);
+  }
+};
+
 /// Returns the sum over i of f(x[i]); f(pad) must be zero.
 template <class S, class F>
 HWY_INLINE Wide<S> sum_row(const S* x, i64 n, Wide<S> pad, F f) {
