@@ -143,7 +143,7 @@ GivenMap read_config_file(Command command, const std::string& path) {
 std::string to_json(Command command, const Settings& settings) {
   Json object = Json::object();
   for (const Option* option : options_of(command)) {
-    if (!option->built || !option->field.get) continue;
+    if (!option->field.get) continue;
     Json value = value_of(*option, settings);
     object[option->key()] = is_unsaid(value) ? Json() : std::move(value);
   }
@@ -156,7 +156,7 @@ std::vector<NumberKey> number_keys(const TrainConfig& config) {
   const Settings settings = config;
   std::vector<NumberKey> keys;
   for (const Option* option : options_of(Command::train)) {
-    if (!option->built || !option->field.get || !option->changes_numbers) continue;
+    if (!option->field.get || !option->changes_numbers) continue;
     if (option->name == "gradient-accumulation-steps") continue;
     const Json value = number_value(*option, config, settings);
     keys.push_back({option->key(), value.dump(), option->absent_when_unset && (value.is_null() || value.empty())});

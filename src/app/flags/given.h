@@ -33,8 +33,8 @@ std::vector<std::string> train_words(const GivenMap& given);
 /// Returns the given flags of `train` as words for the runs of --rehearse, with --ranks, but without flags that the rehearsal sets itself.
 std::vector<std::string> rehearsal_words(const GivenMap& given);
 
-/// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if an option is not built, not one of the
-/// choices, out of range, given twice or excluded by another, or if a required one is missing (which `partial` allows).
+/// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if a value is not one
+/// of the choices, out of range, given twice or excluded by another, or if a required one is missing (which `partial` allows).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
 /// Returns every option of the command with its value as JSON, one key per line. Unset options are null, or "auto" if the flag accepts it.

@@ -53,8 +53,6 @@ std::string wrapped(const std::string& text) {
 
 std::string description(const Option& option) {
   std::string text = option.help;
-  if (!option.built) return text + " (not built yet)";
-  if (!option.later.empty()) text += " (not built yet: " + spaced(option.later) + ")";
   if (option.range) text += "; " + option.range->text();
   return text;
 }

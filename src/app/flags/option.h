@@ -78,7 +78,7 @@ struct Option {
   std::string name;   // without dashes: "learning-rate"
   std::string group;  // heading in --help
   std::string help;
-  Field field;                     // has no get and set if the program itself reads the option (--config), or if it is not built
+  Field field;                     // has no get and set if the program itself reads the option (--config)
   unsigned commands = 0;           // set of the commands that take the option; bit i stands for the Command of value i
   bool changes_numbers = false;    // the option changes the numbers that a run computes
   bool absent_when_unset = false;  // newer than existing runs: left out of the run hash while unset, so that they keep their folders
@@ -88,9 +88,6 @@ struct Option {
   std::optional<Range> range;
   bool required = false, positional = false;
   std::string exclusive;  // name of another option that may not be given together with this one
-  std::string instead;    // advice for users who ask for a feature that is not built
-  bool built = true;
-  std::vector<std::string> later;  // choices that are planned but not built
 
   bool belongs_to(Command command) const { return commands >> static_cast<unsigned>(command) & 1u; }
   std::string key() const;  // the option's JSON key: its name with underscores for dashes

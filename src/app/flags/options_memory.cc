@@ -121,14 +121,8 @@ std::vector<Option> speed() {
   };
 }
 
-Option rank_option(const char* name, const char* help, Field field, unsigned commands, std::vector<std::string> later = {}) {
-  return {.name = name,
-          .group = kRanks,
-          .help = help,
-          .field = std::move(field),
-          .commands = commands,
-          .instead = "one stage works",
-          .later = std::move(later)};
+Option rank_option(const char* name, const char* help, Field field, unsigned commands) {
+  return {.name = name, .group = kRanks, .help = help, .field = std::move(field), .commands = commands};
 }
 
 std::vector<Option> ranks() {

@@ -9,18 +9,6 @@ const unsigned kAll = on(Command::train, Command::plan, Command::generate, Comma
                          Command::inspect, Command::status, Command::doctor, Command::bench, Command::schedule, Command::slurm,
                          Command::selftest, Command::evaluate, Command::classify, Command::report, Command::top, Command::import_model);
 
-Option unbuilt(const char* name, const char* group, Kind kind, const char* metavar, const char* help, const char* instead) {
-  return {.name = name,
-          .group = group,
-          .help = help,
-          .field = no_field(kind),
-          .commands = kTrain,
-          .metavar = metavar,
-          .default_text = kind == Kind::flag ? "" : "off",
-          .instead = instead,
-          .built = false};
-}
-
 std::vector<Option> run_folder() {
   return {
       {.name = "out",
@@ -65,7 +53,6 @@ std::vector<Option> run_folder() {
        .field = integer(&TrainConfig::keep),
        .commands = kTrain,
        .range = at_least(1)},
-      unbuilt("keep-weights-every", kRun, Kind::integer, "STEPS", "weights alone kept for good", "export RUN --checkpoint N writes them"),
       {.name = "time-limit",
        .group = kRun,
        .help = "stop where the next step and two saves would not end before it, save and exit 75",

@@ -6,14 +6,10 @@
 namespace spillway::app {
 namespace {
 
-bool is_later(const Option& option, const std::string& text) { return std::ranges::find(option.later, text) != option.later.end(); }
-
 void check_choice(const Option& option, const std::string& text, const std::string& what) {
-  if (is_later(option, text)) refuse("[" + what + "] not built yet: \"" + text + "\"; " + option.instead);
   if (std::ranges::find(option.field.choices, text) != option.field.choices.end()) return;
-  const std::string later = option.later.empty() ? "" : " (not built yet: " + spaced(option.later) + ")";
   const std::string unset = option.unset_word.empty() ? "" : " " + option.unset_word;
-  refuse("[" + what + "] expected one of: " + spaced(option.field.choices) + unset + later + ", got \"" + text + "\"");
+  refuse("[" + what + "] expected one of: " + spaced(option.field.choices) + unset + ", got \"" + text + "\"");
 }
 
 void check_range(const Option& option, const std::string& text, const std::string& what) {
@@ -46,7 +42,6 @@ void set(Settings& settings, const Option& option, const std::string& text, cons
 }
 
 void apply(Settings& settings, const Option& option, const Given& given) {
-  if (!option.built) refuse("[" + given.what + "] not built yet: --" + option.name + "; " + option.instead);
   if (!option.field.repeatable && given.texts.size() > 1) {
     refuse("[" + given.what + "] given " + std::to_string(given.texts.size()) + " times, it takes one value: keep one of them");
   }
