@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "device/memory_pool.h"
+#include "device/stream.h"
 #include "device/transfer.h"
 
 namespace spillway {
@@ -130,7 +131,11 @@ Tensor empty(const Shape& shape, DType dtype, const char* what) {
 
 Tensor zeros(const Shape& shape, DType dtype, const char* what) {
   Tensor t = empty(shape, dtype, what);
-  if (t.raw()) fill_zeros(t.raw(), t.bytes());
+  // The first write to fresh host memory costs a page fault for each page, so several threads share it.
+  constexpr i64 kPieceBytes = 4 * kMiB;
+  const auto fill = [&](i64 begin, i64 end) { fill_zeros(t.raw() + begin, end - begin); };
+  if (!t.raw()) return t;
+  t.device().is_cuda() || t.bytes() <= kPieceBytes ? fill(0, t.bytes()) : Stream::current().for_ranges(t.bytes(), kPieceBytes, fill);
   return t;
 }
 
