@@ -5,9 +5,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <deque>
 #include <limits>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <unordered_map>
@@ -16,11 +14,10 @@
 #include "base/error.h"
 #include "data/file.h"
 #include "data/safetensors_header.h"
+#include "data/write_behind.h"
 
 namespace spillway::data {
 namespace {
-
-constexpr i64 kSendBytes = kMiB, kWriteBehindBytes = 16 * kMiB;
 
 i64 header_bytes(const CheckedFile& file) {
   if (file.size_bytes() < kSafetensorsLengthBytes) {
@@ -103,10 +100,6 @@ std::string SafetensorsReader::describe(i64 begin, i64 end) const {
 }
 
 struct SafetensorsWriter::State {
-  struct Range {
-    i64 begin = 0, end = 0;
-    i64 bytes() const { return end - begin; }
-  };
   State(File opened, i64 begin, std::vector<TensorInfo> infos, bool joined)
       : file(std::move(opened)), data_begin(begin), tensors(std::move(infos)), finished(joined), checksums(file_bytes()) {}
   i64 data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
@@ -118,42 +111,14 @@ struct SafetensorsWriter::State {
   std::atomic<i64> written_bytes{0};
   bool finished;  // set when the file is complete, or not ours to remove
   ChecksumSums checksums;
-  std::mutex mutex;
-  Range collected;
-  std::deque<Range> on_the_way;
-  i64 on_the_way_bytes = 0;
+  WriteBehind behind{file};
 
   void write(i64 offset, std::span<const std::byte> from);
-  void write_behind(Range range);
 };
 
 void SafetensorsWriter::State::write(i64 offset, std::span<const std::byte> from) {
   checksums.add(offset, from);
   file.write(offset, from);
-}
-
-// Sends runs of adjacent writes to the disk together and waits for them a little later. So the page cache holds little of a large file, and
-// closing the file has little left to write.
-void SafetensorsWriter::State::write_behind(Range range) {
-  Range next;
-  std::vector<Range> oldest;
-  {
-    std::lock_guard lock(mutex);
-    if (range.begin == collected.end && collected.bytes() < kSendBytes) {
-      collected.end = range.end;
-      return;
-    }
-    next = std::exchange(collected, range);
-    on_the_way.push_back(next);
-    on_the_way_bytes += next.bytes();
-    while (on_the_way_bytes > kWriteBehindBytes) {
-      oldest.push_back(on_the_way.front());
-      on_the_way_bytes -= oldest.back().bytes();
-      on_the_way.pop_front();
-    }
-  }
-  if (next.bytes() > 0) file.send(next.begin, next.bytes());
-  for (const Range& r : oldest) file.send_and_drop(r.begin, r.bytes());
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
@@ -200,7 +165,7 @@ void SafetensorsWriter::write(const TensorInfo& tensor, i64 offset, std::span<co
   check_range(state_->file.path(), tensor, offset, from.size());
   const i64 begin = state_->data_begin + tensor.begin + offset;
   state_->write(begin, from);
-  state_->write_behind({begin, begin + static_cast<i64>(from.size())});
+  state_->behind.wrote(begin, begin + std::ssize(from));
   state_->written_bytes += static_cast<i64>(from.size());
 }
 

@@ -57,8 +57,8 @@ GgufExport export_gguf(const PlainModel& model, const std::string& name, const G
   const std::vector<float> factors = gguf_rope_factors(config);
   if (!factors.empty()) tensors.push_back({"rope_freqs.weight", GgufType::f32, {static_cast<i64>(factors.size())}});
   GgufWriter writer(file, metadata, tensors);
-  for (size_t i = 0; i < parts.size(); ++i) write_gguf_tensor(parts[i], tensors[i].type, config.head_dim, model.weights(), writer);
-  if (!factors.empty()) writer.write(std::as_bytes(std::span(factors)));
+  for (size_t i = 0; i < parts.size(); ++i) write_gguf_tensor(parts[i], tensors[i].type, config.head_dim, model.weights(), writer, i);
+  if (!factors.empty()) writer.write(parts.size(), 0, std::as_bytes(std::span(factors)));
   writer.finish();
   done.tensors = static_cast<i64>(tensors.size());
   return done;

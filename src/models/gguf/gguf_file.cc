@@ -9,8 +9,6 @@ namespace spillway::models {
 namespace {
 
 constexpr i64 kAlignment = 32;  // the default for files without general.alignment
-constexpr size_t kMostWaiting = size_t{1} << 20;
-constexpr i64 kMostBehind = 64 * kMiB;
 constexpr u32 kVersion = 3;
 
 // The type numbers of metadata values.
@@ -111,63 +109,38 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& me
   append(header, kVersion);
   append(header, static_cast<u64>(tensors.size()));
   append(header, static_cast<u64>(metadata.count()));
-  put(bytes_of(header));
-  put(bytes_of(metadata.bytes()));
-  std::string infos;
+  header += metadata.bytes();
   i64 offset = 0;
   for (const GgufTensor& t : tensors) {
-    append_text(infos, t.name);
-    append(infos, static_cast<u32>(t.extents.size()));
-    for (const i64 extent : t.extents) append(infos, static_cast<u64>(extent));
-    append(infos, static_cast<u32>(t.type));
-    append(infos, static_cast<u64>(offset));
-    left_.push_back(t.bytes());
-    offset += (t.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    append_text(header, t.name);
+    append(header, static_cast<u32>(t.extents.size()));
+    for (const i64 extent : t.extents) append(header, static_cast<u64>(extent));
+    append(header, static_cast<u32>(t.type));
+    append(header, static_cast<u64>(offset));
+    places_.push_back({offset, t.bytes()});
+    offset += round_up(t.bytes(), kAlignment);
+    missing_bytes_ += t.bytes();
   }
-  put(bytes_of(infos));
-  pad();
-  file_.reserve(end_ + offset);
+  const i64 data_begin = round_up(std::ssize(header), kAlignment);
+  for (Place& place : places_) place.begin += data_begin;
+  file_bytes_ = data_begin + offset;
+  file_.reserve(file_bytes_);  // what nothing is written to, the padding, is zero
+  file_.write(0, bytes_of(header));
 }
 
-void GgufWriter::write(std::span<const std::byte> bytes) {
-  const auto count = static_cast<i64>(bytes.size());
-  require(tensor_ < left_.size() && count <= left_[tensor_], "[gguf] more bytes than the tensor has");
-  put(bytes);
-  if ((left_[tensor_] -= count) > 0) return;
-  pad();
-  ++tensor_;
+void GgufWriter::write(size_t tensor, i64 offset, std::span<const std::byte> bytes) {
+  const i64 count = std::ssize(bytes);
+  require(tensor < places_.size() && offset >= 0 && count <= places_[tensor].bytes - offset, "[gguf] more bytes than the tensor has");
+  const i64 begin = places_[tensor].begin + offset;
+  file_.write(begin, bytes);
+  behind_.wrote(begin, begin + count);
+  missing_bytes_ -= count;
 }
 
 void GgufWriter::finish() {
-  require(tensor_ == left_.size(), "[gguf] a tensor's bytes are missing");
-  flush();
+  require(missing_bytes_ == 0, "[gguf] a tensor's bytes are missing");
   file_.sync();
   file_.close();
-}
-
-void GgufWriter::put(std::span<const std::byte> bytes) {
-  waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
-  end_ += static_cast<i64>(bytes.size());
-  if (waiting_.size() >= kMostWaiting) flush();
-}
-
-void GgufWriter::pad() {
-  static constexpr std::byte kZeros[kAlignment] = {};
-  put(std::span(kZeros).first(static_cast<size_t>((kAlignment - end_ % kAlignment) % kAlignment)));
-}
-
-// Writes the waiting bytes and starts their transfer to the disk. Some way behind, written pages are dropped from the page cache, where a
-// large model would displace the pages of other programs.
-void GgufWriter::flush() {
-  const auto bytes = static_cast<i64>(waiting_.size());
-  if (bytes == 0) return;
-  file_.write(at_, waiting_);
-  file_.send(at_, bytes);
-  at_ += bytes;
-  waiting_.clear();
-  if (at_ - sent_ < kMostBehind) return;
-  file_.send_and_drop(sent_, kMostBehind / 2);
-  sent_ += kMostBehind / 2;
 }
 
 }  // namespace spillway::models

@@ -1,12 +1,14 @@
 // Writes GGUF version 3, the file format of llama.cpp's models (ggml's docs/gguf.md): metadata by key, then names, extents and types of the
 // tensors, then their bytes one after the other. The file is streamed, whatever its size. Used by one thread.
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/file.h"
+#include "data/write_behind.h"
 
 namespace spillway::models {
 
@@ -48,23 +50,23 @@ struct GgufTensor {
 class GgufWriter {
  public:
   GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
-  /// Writes the next bytes of the tensors, which follow in the order given to the constructor. One call must not cross the end of a tensor.
-  /// Throws Error(io).
-  void write(std::span<const std::byte> bytes);
+  /// Writes bytes of a tensor, counted in the order given to the constructor, from `offset` within the tensor on. Each byte is written
+  /// once, in any order. Thread-safe. Throws Error(io).
+  void write(size_t tensor, i64 offset, std::span<const std::byte> bytes);
   /// Finishes the file; on return it is on stable storage. Throws Error(bug) unless every byte was written.
   void finish();
-  i64 file_bytes() const { return end_; }
+  i64 file_bytes() const { return file_bytes_; }
 
  private:
-  void put(std::span<const std::byte> bytes);
-  void pad();
-  void flush();
+  struct Place {
+    i64 begin, bytes;  // in the file
+  };
 
   data::File file_;
-  std::vector<i64> left_;  // bytes of each tensor that are still to be written
-  size_t tensor_ = 0;
-  std::vector<std::byte> waiting_;
-  i64 sent_ = 0, at_ = 0, end_ = 0;  // file offsets: dropped from the page cache up to here; written; end including the waiting bytes
+  data::WriteBehind behind_{file_};
+  std::vector<Place> places_;  // of the tensors
+  i64 file_bytes_ = 0;
+  std::atomic<i64> missing_bytes_ = 0;  // still to be written
 };
 
 }  // namespace spillway::models

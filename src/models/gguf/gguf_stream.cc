@@ -19,34 +19,50 @@ namespace {
 constexpr i64 kPieceElems = 1 << 18;  // encoded by a thread at once; a multiple of the Q8_0 block
 constexpr i64 kHeldElems = 1 << 24;   // limit of the elements held in memory, unless one piece is larger
 
-// Encodes the values of a tensor in its type. The threads of the current stream encode pieces in parallel; the pieces are written in order.
+// Elements [begin, begin + count) of a tensor as they are made: values to be encoded, or, where nothing has to be encoded, its bytes.
+struct Piece {
+  std::vector<float> values;
+  std::vector<std::byte> bytes;
+};
+
+// Encodes a tensor in its type. The threads of the current stream make and write pieces of it in parallel.
 class Encoder {
  public:
-  /// Produces the values of a piece; called on any thread.
-  using Values = std::function<void(i64 piece, std::vector<float>& values)>;
+  /// Fills a piece of `elems` elements; called on any thread.
+  using Fill = std::function<void(i64 number, Piece& piece)>;
 
-  Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer)
-      : part_(part), type_(type), source_(source), writer_(writer) {}
+  Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer, size_t tensor)
+      : part_(part), type_(type), source_(source), writer_(writer), tensor_(tensor) {}
 
-  /// Encodes and writes `pieces` pieces of at most `elems` elements each.
-  void put(i64 pieces, i64 elems, const Values& values) {
+  /// Writes a parameter, which follows those written before, in pieces of `piece_elems` elements; the last may be shorter.
+  void put(const nn::Parameter& p, i64 piece_elems, const Fill& fill) {
     const Stream& stream = Stream::current();
-    const i64 at_once = std::clamp<i64>(kHeldElems / elems, 1, 2 * stream.thread_count());
-    slots_.resize(static_cast<size_t>(at_once));
+    const i64 pieces = ceil_div(p.elems(), piece_elems), threads = stream.thread_count();
+    const i64 at_once = kHeldElems / piece_elems >= threads ? pieces : std::max<i64>(1, kHeldElems / piece_elems);
+    std::vector<Piece> of_thread(static_cast<size_t>(threads));
     for (i64 first = 0; first < pieces; first += at_once) {
-      const i64 count = std::min(at_once, pieces - first);
-      stream.run(count, [&](i64 n, int) {
-        Slot& slot = slots_[static_cast<size_t>(n)];
-        values(first + n, slot.values);
-        encode(slot.values, slot.bytes);
+      stream.run(std::min(at_once, pieces - first), [&](i64 n, int thread) {
+        Piece& piece = of_thread[static_cast<size_t>(thread)];
+        const i64 begin = (first + n) * piece_elems, elems = std::min(piece_elems, p.elems() - begin);
+        is_straight(p) ? piece.bytes.resize(static_cast<size_t>(gguf_bytes(type_, elems)))
+                       : piece.values.resize(static_cast<size_t>(elems));
+        fill(first + n, piece);
+        if (!is_straight(p)) encode(piece.values, piece.bytes);
+        writer_.write(tensor_, gguf_bytes(type_, done_elems_ + begin), piece.bytes);
       });
-      for (i64 n = 0; n < count; ++n) writer_.write(slots_[static_cast<size_t>(n)].bytes);
     }
+    done_elems_ += p.elems();
   }
 
-  /// Reads elements [begin, begin + out.size()) of the parameter, with offset and factor applied.
-  void read(const nn::Parameter& p, i64 begin, std::span<float> out) const {
-    if (part_.added == 0 && part_.factor == 1) return source_.read_as(p, begin, DType::f32, std::as_writable_bytes(out));
+  /// Reads `count` elements of the parameter from `begin` on into the piece from its element `at` on, with offset and factor applied.
+  void read(const nn::Parameter& p, i64 begin, i64 count, Piece& piece, i64 at) const {
+    if (is_straight(p)) {
+      const i64 width = gguf_bytes(type_, 1);
+      const auto out = std::span(piece.bytes).subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+      return source_.read_as(p, begin, stored_as(), out);
+    }
+    const auto out = std::span(piece.values).subspan(static_cast<size_t>(at), static_cast<size_t>(count));
+    if (is_plain()) return source_.read_as(p, begin, DType::f32, std::as_writable_bytes(out));
     std::vector<double> wide(out.size());
     source_.read(p, begin, wide);
     std::ranges::transform(wide, out.begin(), [&](double x) { return static_cast<float>((x + part_.added) * part_.factor); });
@@ -58,10 +74,13 @@ class Encoder {
   }
 
  private:
-  struct Slot {
-    std::vector<float> values;
-    std::vector<std::byte> bytes;
-  };
+  bool is_plain() const { return part_.added == 0 && part_.factor == 1; }
+  DType stored_as() const { return type_ == GgufType::bf16 ? DType::bf16 : type_ == GgufType::f16 ? DType::f16 : DType::f32; }
+  // Whether the bytes need no encoding here. Numbers too large for f16 have to be seen before they are rounded to it.
+  bool is_straight(const nn::Parameter& p) const {
+    if (!is_plain() || type_ == GgufType::q8_0 || part_.order == GgufPart::Order::transposed) return false;
+    return type_ != GgufType::f16 || source_.is_stored_as(p, DType::f16);
+  }
 
   void encode(std::span<const float> values, std::vector<std::byte>& bytes) const {
     bytes.resize(static_cast<size_t>(gguf_bytes(type_, std::ssize(values))));
@@ -89,14 +108,14 @@ class Encoder {
   const GgufType type_;
   const WeightSource& source_;
   GgufWriter& writer_;
-  std::vector<Slot> slots_;
+  const size_t tensor_;
+  i64 done_elems_ = 0;  // of the parameters written before
 };
 
 void put_range(const nn::Parameter& p, Encoder& encoder) {
-  encoder.put(ceil_div(p.elems(), kPieceElems), kPieceElems, [&](i64 piece, std::vector<float>& values) {
-    const i64 begin = piece * kPieceElems;
-    values.resize(static_cast<size_t>(std::min(kPieceElems, p.elems() - begin)));
-    encoder.read(p, begin, values);
+  encoder.put(p, kPieceElems, [&](i64 number, Piece& piece) {
+    const i64 begin = number * kPieceElems;
+    encoder.read(p, begin, std::min(kPieceElems, p.elems() - begin), piece, 0);
   });
 }
 
@@ -107,29 +126,24 @@ i64 interleaved(i64 i, i64 head_dim) { return i / head_dim * head_dim + i % 2 * 
 void put_interleaved(const nn::Parameter& p, i64 head_dim, Encoder& encoder) {
   const i64 rows = p.shape[0], columns = p.elems() / rows;
   const i64 rows_at_once = columns == 1 ? rows : std::max<i64>(1, kPieceElems / columns);
-  encoder.put(ceil_div(rows, rows_at_once), rows_at_once * columns, [&](i64 piece, std::vector<float>& values) {
-    const i64 first = piece * rows_at_once, count = std::min(rows_at_once, rows - first);
-    values.resize(static_cast<size_t>(count * columns));
-    for (i64 row = 0; row < count; ++row) {
-      const i64 from = interleaved(first + row, head_dim) * columns;
-      encoder.read(p, from, std::span(values).subspan(static_cast<size_t>(row * columns), static_cast<size_t>(columns)));
-    }
+  encoder.put(p, rows_at_once * columns, [&](i64 number, Piece& piece) {
+    const i64 first = number * rows_at_once, count = std::min(rows_at_once, rows - first);
+    for (i64 row = 0; row < count; ++row) encoder.read(p, interleaved(first + row, head_dim) * columns, columns, piece, row * columns);
   });
 }
 
 void put_transposed(const nn::Parameter& p, Encoder& encoder) {
   const i64 rows = p.shape[0], columns = p.shape[1], band = data::transposed_band(rows);
-  encoder.put(ceil_div(columns, band), band * rows, [&](i64 piece, std::vector<float>& values) {
-    const i64 first = piece * band, count = std::min(band, columns - first);
-    values.resize(static_cast<size_t>(count * rows));
-    encoder.read_transposed(p, first, count, values);
+  encoder.put(p, band * rows, [&](i64 number, Piece& piece) {
+    const i64 first = number * band;
+    encoder.read_transposed(p, first, std::min(band, columns - first), piece.values);
   });
 }
 
 }  // namespace
 
-void write_gguf_tensor(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source, GgufWriter& writer) {
-  Encoder encoder(part, type, source, writer);
+void write_gguf_tensor(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source, GgufWriter& writer, size_t tensor) {
+  Encoder encoder(part, type, source, writer, tensor);
   for (const nn::Parameter* p : part.parts) {
     switch (part.order) {
       case GgufPart::Order::as_it_is:

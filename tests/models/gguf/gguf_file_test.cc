@@ -64,7 +64,7 @@ TEST(Gguf, ATokenizerIsTheMetadataThatGgmlWrites) {
     EXPECT_THAT(notes, testing::IsEmpty()) << c.style;
     const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
     GgufWriter writer(folder.path() / "x.gguf", metadata, {{"x.weight", GgufType::f32, {8}}});
-    writer.write(std::as_bytes(std::span(values)));
+    writer.write(0, 0, std::as_bytes(std::span(values)));
     writer.finish();
     const std::string want = bytes_of(test::data(fs::path("gguf") / (std::string(c.style) + ".gguf")));
     EXPECT_EQ(difference(bytes_of(folder.path() / "x.gguf"), want), "") << c.style;
@@ -190,7 +190,7 @@ class Numbers final : public WeightSource {
 std::vector<float> written(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source) {
   const TemporaryFolder folder;
   GgufWriter writer(folder.path() / "x.gguf", {}, {{part.name, type, part.extents()}});
-  write_gguf_tensor(part, type, head_dim, source, writer);
+  write_gguf_tensor(part, type, head_dim, source, writer, 0);
   writer.finish();
   const std::string bytes = bytes_of(folder.path() / "x.gguf");
   std::vector<float> values(static_cast<size_t>(part.parts.front()->elems()));
