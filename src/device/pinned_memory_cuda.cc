@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/thread.h"
 #include "base/units.h"
 #include "device/cuda_handle.h"
