@@ -3,6 +3,8 @@
 // proportion to its bytes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "data/weights/torch_archive.h"
 #include "data/weights/weight_folder.h"
 #include "tests/data/support_files.h"
