@@ -12,7 +12,7 @@ import pytest
 
 KILLS = 200
 
-# Of each door: what is prepared, and the call that writes. Two files, from two seeds, tell old from new.
+# Each function that writes has two pieces of code: what it needs, and the call itself. Two seeds give two files, so that old and new differ.
 DOORS = {
     "model": ("model = spillway.Model('gpt2-tiny', seed=seed)", "model.save(out)"),
     "optimizer": (
