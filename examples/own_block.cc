@@ -1,14 +1,17 @@
-// Lesson: write a block of your own. A model is a list of blocks; a block lists the parameters it reads and computes its forward pass from
-// ops. Such a block can be trained eagerly, as below, or passed to the trainer, because a block knows nothing of memory, ranks or
-// schedules. The two-layer network here learns exclusive or.
-#include <array>
-#include <cstdio>
+// Lesson: a model of your own blocks, trained with everything that `spillway train` has. A model is a list of blocks; a block lists the
+// parameters it reads and computes its forward pass from ops. It knows nothing of memory, ranks or schedules, so its weights, gradients and
+// optimizer state may lie on the device, in host memory or on nvme, on one rank or several. The two-layer network here learns exclusive or.
+// Usage: example_own_block [RUN [NVME [RANKS STAGES]]]: the run folder (the same one resumes the run), a scratch folder in which weights and
+// optimizer state then lie, and the number of ranks, which are threads of this process, and of pipeline stages.
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
 
-#include "eager/optimizer.h"
-#include "models/weights.h"
+#include "base/error.h"
+#include "data/own_samples.h"
 #include "nn/layers.h"
 #include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "trainer/trainer.h"
 
 using namespace spillway;
 using nn::Context;
@@ -16,51 +19,83 @@ using nn::Variable;
 
 namespace {
 
+// The first block reads input 0 of the batch, a tensor [B, 2].
 class Hidden final : public nn::Module {
  public:
-  explicit Hidden(Tensor questions) : questions_(std::move(questions)), layer_("hidden", 2, 8, DType::f32, {.std = 1}) {}
-  Variable forward(const Variable&, const Context& context) const override { return ops::tanh(layer_(questions_, context)); }
-  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
-
- private:
-  Tensor questions_;
-  nn::Linear layer_;
-};
-
-class Answer final : public nn::Module {
- public:
-  explicit Answer(Tensor answers) : answers_(std::move(answers)), layer_("answer", 8, 1, DType::f32, {.std = 1}) {}
-  Variable forward(const Variable& x, const Context& context) const override {
-    const Variable error = ops::sub(layer_(x, context), answers_);
-    return ops::sum(ops::mul(error, error));
+  explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}
+  Variable forward(const Variable&, const Context& context) const override {
+    return ops::tanh(layer_(context.batch->inputs[0], context));
   }
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
 
  private:
-  Tensor answers_;
   nn::Linear layer_;
+};
+
+// The last block compares with input 1, a tensor [B, 1], and returns the loss of the batch.
+class Answer final : public nn::Module {
+ public:
+  explicit Answer(DType dtype) : layer_("answer", 8, 1, dtype, {.std = 1}) {}
+  Variable forward(const Variable& x, const Context& context) const override {
+    const Variable error = ops::sub(layer_(x, context), context.batch->inputs[1]);
+    return context.loss(ops::mul(error, error));
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
+
+ private:
+  nn::Linear layer_;
+};
+
+nn::Sequential build(DType dtype) {
+  nn::Sequential model;
+  model.inputs = {{"question", {2}, DType::f32}, {"answer", {1}, DType::f32}};
+  model.push(std::make_unique<Hidden>(dtype));
+  model.push(std::make_unique<Answer>(dtype));
+  return model;
+}
+
+class ExclusiveOr final : public data::TensorSource {
+ public:
+  i64 samples() const override { return 4; }
+  void read(i64 index, std::span<const Tensor> out) const override {
+    const bool a = index & 1, b = index & 2;
+    out[0].span<float>()[0] = a;
+    out[0].span<float>()[1] = b;
+    out[1].span<float>()[0] = a != b;
+  }
 };
 
 }  // namespace
 
-int main() {
-  const std::array<float, 8> questions{0, 0, 0, 1, 1, 0, 1, 1};
-  const std::array<float, 4> answers{0, 1, 1, 0};
-  nn::Sequential model;
-  model.push(std::make_unique<Hidden>(tensor_of<float>(questions, {4, 2})));
-  model.push(std::make_unique<Answer>(tensor_of<float>(answers, {4, 1})));
-
-  nn::EagerParameters weights(model);  // allocates memory for every parameter and stores the gradients
-  models::fill(model, models::ScratchWeights(1));
-  eager::Optimizer optimizer(weights, optim::SgdSettings{.lr = 0.02});
-  for (int step = 0; step <= 200; ++step) {
-    autograd::Tape tape(&weights);
-    Context context;
-    context.tape = &tape;
-    const Variable loss = nn::run(model, context);
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.step();
-    if (step % 40 == 0) std::printf("step %3d  loss %.6f\n", step, loss.value.item());
+int main(int argc, char** argv) try {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "spillway_example_own_block";
+  if (argc < 2) std::filesystem::remove_all(folder);
+  app::TrainConfig settings;
+  settings.out = argc > 1 ? argv[1] : folder.string();
+  settings.steps = 200;
+  settings.micro_batch_size = 1;
+  settings.global_batch_size = 4;
+  settings.learning_rate = 0.05;
+  settings.weight_decay = 0;
+  settings.precision = app::Precision::fp32;
+  settings.device = "cpu";
+  if (argc > 2) {
+    settings.nvme = {{.path = argv[2], .bytes = {}}};
+    settings.place_parameters = settings.place_gradients = settings.place_optimizer = app::PlacementWish::whole(app::Tier::nvme);
   }
+  if (argc > 4) {
+    settings.ranks = std::atoi(argv[3]);
+    settings.pipeline_stages = std::atoi(argv[4]);
+    settings.communicator = "local";
+  }
+  Trainer trainer("exclusive-or", build, settings);
+  trainer.callbacks.on_step = [](const app::StepEvent& e) {
+    if (e.step % 40 == 0) std::cout << "step " << e.step << "  loss " << e.loss << "\n";
+  };
+  const auto samples = [] { return data::samples_of(std::make_shared<ExclusiveOr>(), build(DType::f32).inputs); };
+  const app::TrainingResult result = trainer.fit({.training = samples, .validation = {}});
+  std::cout << (result.finished ? "finished: " : "stopped: ") << result.checkpoint.string() << "\n";
+} catch (const Error& error) {
+  std::cerr << error.what() << "\n";
+  return error.exit_status();
 }

@@ -70,7 +70,7 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
 }
 
 // Text is generated one row at a time.
-i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && !r.model->reads_images() ? 1 : r.micro_batch_size; }
+i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
 // Returns a key of everything that decides the peak of a dry run. Offsets of slots do not matter and are left out.
@@ -239,7 +239,7 @@ i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
   // Generation runs for samples of text, and for the logits that decide whether an image is classified correctly.
-  if (r.training || r.model->reads_images()) peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
+  if ((r.training && r.model->inputs.empty()) || r.model->reads_images()) peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
 }
 
@@ -449,7 +449,7 @@ Plan size_plan(const PlanRequest& request) {
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
   add_row(plan, "key/value cache", only_in(plan.placement.cache, plan.cache_bytes));
   add_spilled_rows(plan);
-  add_row(plan, r.model->reads_images() ? "images" : "tokens", {plan.input_bytes, plan.on_gpu() ? plan.input_bytes : 0, 0});
+  add_row(plan, r.model->reads_images() ? "images" : r.model->reads_tokens() ? "tokens" : "inputs", {plan.input_bytes, plan.on_gpu() ? plan.input_bytes : 0, 0});
   size_norm(plan);
   size_gpu(plan);
   size_chunks(plan);

@@ -9,16 +9,19 @@
 namespace spillway::app {
 namespace {
 
+void check_run_settings(const TrainConfig& config) {
+  if (config.out.empty()) throw Error(ErrorCode::usage, "[training] expected --out FOLDER, where the run is written");
+  if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse is the command's");
+}
+
 // Parses and checks the flags. `notes` receives remarks on the DeepSpeed configuration file, if --deepspeed names one.
 TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
   const GivenMap given = parse_flags(Command::train, flags);
   if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help is the command's");
   Settings settings = make_settings(Command::train, with_files(Command::train, given, notes));
   check_settings(settings, Host{});
-  const TrainConfig& config = std::get<TrainConfig>(settings);
-  if (config.out.empty()) throw Error(ErrorCode::usage, "[training] expected --out FOLDER, where the run is written");
-  if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse is the command's");
-  return config;
+  check_run_settings(std::get<TrainConfig>(settings));
+  return std::get<TrainConfig>(settings);
 }
 
 }  // namespace
@@ -33,9 +36,21 @@ TrainingResult Training::run(std::ostream& results, std::ostream& log) {
   const TrainConfig config = config_of(flags_, notes);
   Console console(results, log);
   console.set_quiet(config.quiet);
-  console.set_json(config.json);
   for (const std::string& note : notes) console.log("--deepspeed: " + note);
-  const auto train = [&](Console& own, const Peers& peers) { return run_train(config, own, peers, callbacks); };
+  return train(config, {}, callbacks, results, log);
+}
+
+void check_training(TrainConfig& config) {
+  check_own_settings(config, Host{});
+  check_run_settings(config);
+}
+
+TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, std::ostream& results,
+                     std::ostream& log) {
+  Console console(results, log);
+  console.set_quiet(config.quiet);
+  console.set_json(config.json);
+  const auto train = [&](Console& rank_console, const Peers& peers) { return run_train(config, rank_console, peers, callbacks, own); };
   const auto start = []() -> int {
     throw Error(ErrorCode::usage, "[training] expected a launcher (srun, mpirun, torchrun) for several ranks, or --communicator local");
   };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/events/callbacks.h"
+#include "app/run/data_sources.h"
 
 namespace spillway::app {
 
@@ -20,6 +21,13 @@ struct TrainingResult {
   std::filesystem::path run;         // the run folder
   std::filesystem::path checkpoint;  // the newest checkpoint; empty if none was saved
 };
+
+/// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
+/// follows from them. Throws Error(usage).
+void check_training(TrainConfig& config);
+/// Trains with checked settings, as Training::run() does.
+TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, std::ostream& results,
+                     std::ostream& log);
 
 class Training {
  public:

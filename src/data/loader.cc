@@ -220,6 +220,7 @@ std::string Loader::fingerprint() const {
     for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {
       if (t->defined() && read > 0) sum = sum * 31 + crc32c(std::as_bytes(std::span(t->data<i32>(), static_cast<size_t>(t->elems()))));
     }
+    for (const Tensor& t : batch.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(read > 0 ? t.bytes() : 0)});
     all += fmt::format("{}{}:{:08x}", source == 0 ? "" : " ", counts[source], sum);
   }
   return all;

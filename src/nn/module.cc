@@ -6,6 +6,7 @@
 
 #include "autograd/anomaly.h"
 #include "base/error.h"
+#include "ops/losses/row_loss.h"
 
 namespace spillway::nn {
 namespace {
@@ -35,6 +36,8 @@ Variable Context::use(const Parameter& parameter, u8 use) const {
   if (!tape || parameter.frozen) return autograd::Tape::frozen(parameter.value());
   return tape->parameter(parameter.value(), parameter.id, use);
 }
+
+Variable Context::loss(const Variable& losses) const { return ops::sum_of_rows(losses, batch->row_mask_B, loss_factor); }
 
 void Sequential::push(std::unique_ptr<Module> block) {
   require(block != nullptr, "[sequential] expected a block, got a null pointer");
@@ -91,6 +94,10 @@ MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions) {
     batch.images_NCHW = empty({rows, image[0], image[1], image[2]}, model.parameters.front()->dtype, "images");
     batch.targets_BT = empty({rows}, DType::int32, "targets");
     return batch;
+  }
+  if (!model.inputs.empty()) {
+    require(positions == 1, "[sequential] expected one position for each sample of a model with inputs of its own");
+    return empty_batch(model.inputs, rows);
   }
   for (Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) *t = empty({rows, positions}, DType::int32, "tokens");
   return batch;

@@ -39,6 +39,9 @@ struct Context {
   /// Returns the parameter as a variable: a leaf of the tape, or a constant if it is frozen or there is no tape. `use` numbers the blocks
   /// that share a parameter.
   Variable use(const Parameter& parameter, u8 use = 0) const;
+  /// Returns what the last block of a model with inputs of its own returns in modes train and evaluate: the sum of losses[B, ...] over the
+  /// rows that hold a sample, as one f64, with the gradient that Module::forward asks for.
+  Variable loss(const Variable& losses) const;
 };
 
 struct ParameterUse {
@@ -49,7 +52,7 @@ struct ParameterUse {
 class Module {
  public:
   virtual ~Module() = default;
-  /// Computes the block's output. For the first block `x` is undefined; it reads batch->tokens_BT. In modes train and evaluate the last
+  /// Computes the block's output. For the first block `x` is undefined; it reads the batch. In modes train and evaluate the last
   /// block returns the sum of token losses as one f64, whose gradient is that of loss_factor times the sum.
   virtual Variable forward(const Variable& x, const Context& context) const = 0;
   /// Returns every parameter that forward() reads, in a fixed order.
@@ -70,7 +73,8 @@ struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
   i64 router_loss_experts = 0;  // above 0: number of experts per layer whose load a router loss balances
-  Shape image_CHW;              // shape of an input image in the first parameter's type; rank 0: the model reads tokens
+  Shape image_CHW;                 // shape of an input image in the first parameter's type; rank 0: the model reads no images
+  std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty: tokens or images
 
   /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when a parameter's uses
   /// are not 0, 1, 2 … in block order (one use per block) or when two parameters have the same name.
@@ -83,10 +87,11 @@ struct Sequential {
   /// there is none.
   size_t first_trained_block() const;
   bool reads_images() const { return image_CHW.rank() > 0; }
+  bool reads_tokens() const { return !reads_images() && inputs.empty(); }
 };
 
-/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For images `positions` is 1,
-/// the position of the class.
+/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For images and for inputs of
+/// the model's own `positions` is 1: a sample has one target.
 MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions);
 
 }  // namespace spillway::nn

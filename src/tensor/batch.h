@@ -2,7 +2,7 @@
 // pipeline stage, so only activations travel between blocks. Shape letters: B = rows, T = positions; for images N = images, C = channels, H
 // x W.
 #pragma once
-#include <array>
+#include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -15,6 +15,13 @@ constexpr i32 kIgnoredTarget = -100;
 /// leaves the position out.
 constexpr i32 kPaddingTarget = -101;
 
+/// One of the tensors that a model of a program's own reads for each sample, in place of tokens or an image.
+struct InputShape {
+  std::string name;
+  Shape shape;  // of one sample; a micro-batch holds [B, ...]
+  DType dtype = DType::f32;
+};
+
 struct MicroBatch {
   Tensor tokens_BT, targets_BT, positions_BT;  // i32, contiguous
   i64 first_sample = 0;                        // number of row 0 counted over the whole run; it is part of the dropout key
@@ -24,10 +31,20 @@ struct MicroBatch {
   Tensor images_NCHW;                          // input of image models, whose targets are [N]; floating, contiguous
   bool packed = false;                         // rows hold several documents, each with positions that begin at 0
   Tensor key_positions_BT;                     // positions of all keys, for packed rows that continue from a cache; i32, contiguous
+  std::vector<Tensor> inputs;                  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
+  Tensor row_mask_B;                           // beside `inputs`: 1 for a row that holds a sample, 0 for padding; u8, contiguous
 
   /// Returns all tensors of the micro-batch. Those that the model does not read are undefined.
-  std::array<Tensor*, 5> tensors() { return {&tokens_BT, &targets_BT, &positions_BT, &images_NCHW, &key_positions_BT}; }
+  std::vector<Tensor*> tensors() {
+    std::vector<Tensor*> all{&tokens_BT, &targets_BT, &positions_BT, &images_NCHW, &key_positions_BT, &row_mask_B};
+    for (Tensor& input : inputs) all.push_back(&input);
+    return all;
+  }
 };
+
+/// Creates an uninitialised micro-batch of `rows` samples of a model with inputs of its own, in memory of the current stream. Throws
+/// Error(usage) for a shape of more than Shape::kMaxRank - 1 dimensions.
+MicroBatch empty_batch(const std::vector<InputShape>& inputs, i64 rows);
 
 struct StepBatch {
   i64 cursor = 0;           // windows consumed by the run before this step

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/checkpoints/checkpoint.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -52,12 +53,6 @@ void check_targets(const ModelSource& source) {
     throw Error(ErrorCode::usage, fmt::format("[--lora-targets] expected modules of {}, among them {}, got `{}`", source.name,
                                               fmt::join(names, ", "), target));
   }
-}
-
-std::string manifest_text(const fs::path& folder, const char* key) {
-  if (!fs::exists(folder / data::kManifestName)) return "";
-  const auto manifest = parse_json(data::read_checked_text({}, folder / data::kManifestName));
-  return manifest.is_object() && manifest.contains(key) && manifest[key].is_string() ? manifest[key].get<std::string>() : "";
 }
 
 // Returns whether all weights of the folder are bf16. Such a base can be stored in bf16, in half the bytes of fp32 and with the same

@@ -212,6 +212,12 @@ Progress read_progress(const fs::path& checkpoint) {
           mixture_of(manifest)};
 }
 
+std::string manifest_text(const fs::path& folder, const char* key) {
+  if (!fs::exists(folder / data::kManifestName)) return "";
+  const auto manifest = parse_json(data::read_checked_text({}, folder / data::kManifestName));
+  return manifest.is_object() && manifest.contains(key) && manifest[key].is_string() ? manifest[key].get<std::string>() : "";
+}
+
 bool has_checksums(const fs::path& checkpoint) { return data::FolderChecksums::of(checkpoint).any(); }
 
 std::vector<std::string> damage_of_checkpoint(const fs::path& checkpoint) try {

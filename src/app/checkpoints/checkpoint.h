@@ -93,6 +93,9 @@ i64 newest_step(const std::filesystem::path& run);
 std::filesystem::path find_checkpoint(const std::filesystem::path& run, const std::string& which);
 /// Reads the Progress of a checkpoint. Throws Error(data) if the checkpoint is unreadable, damaged, or of a newer format.
 Progress read_progress(const std::filesystem::path& checkpoint);
+/// Returns the text of a key in a folder's manifest.json; empty if either is missing or the value is no text. Throws Error(data) for a
+/// damaged manifest.
+std::string manifest_text(const std::filesystem::path& folder, const char* key);
 /// Returns whether the checkpoint has checksums, which format 1 did not.
 bool has_checksums(const std::filesystem::path& checkpoint);
 /// Reads a whole checkpoint and returns a description of each damaged place. Empty if no damage is found.

@@ -269,7 +269,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
   if (adapters) {
     state_->texts.emplace_back(models::kAdapterConfigName,
                                models::adapter_json(source.config, models::adapted_modules(model), source.reference));
-  } else {
+  } else if (!source.own) {
     state_->texts.emplace_back(kConfigName, models::to_json(source.config, dtype));
   }
   nlohmann::json manifest = {{"format", kCheckpointFormat},     {"step", progress.step},
@@ -285,6 +285,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, const Progress& progress
     manifest[kBaseFingerprint] = fingerprint_of(*source.folder);
     if (source.config.base_weights != kernels::WeightFormat::plain) manifest[kBaseWeights] = to_string(source.config.base_weights);
   }
+  if (source.own) manifest[kOwnModel] = source.name;
   state_->manifest = manifest.dump();
   state_->run = run;
   state_->folder = state_->whole.emplace(checkpoint_path(run, progress.step), data::Existing::replace).path();

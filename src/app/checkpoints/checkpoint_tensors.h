@@ -11,6 +11,7 @@
 namespace spillway::app {
 
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
+constexpr const char* kOwnModel = "own_model";  // key in manifest.json: the name of a model that a program built itself
 constexpr const char* kStanding = "standing";  // key of Standing in manifest.json and in the record of a commit
 
 struct StateTensor {

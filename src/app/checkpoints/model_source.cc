@@ -13,6 +13,7 @@
 #include "data/folder_checksums.h"
 #include "data/weights/weight_folder.h"
 #include "models/folder_model.h"
+#include "models/model.h"
 #include "models/presets.h"
 
 namespace spillway::app {
@@ -63,8 +64,19 @@ void check_manifest(const fs::path& folder) {
                                           data::kManifestName));
 }
 
+// Refuses a checkpoint of a model that a program built itself, because only that program knows its blocks.
+void refuse_own_model(const fs::path& folder) {
+  if (!fs::exists(folder / kStateName)) return;
+  const std::string name = manifest_text(folder, kOwnModel);
+  if (name.empty()) return;
+  throw Error(ErrorCode::usage, fmt::format("[model] expected a model that this program knows, got {}, a checkpoint of `{}`, whose blocks the "
+                                            "program that trained it built: use that program; the weights are in {}",
+                                            folder.string(), name, (folder / kWeightsName).string()));
+}
+
 ModelSource from_folder(const fs::path& folder, std::string name) {
   check_manifest(folder);
+  refuse_own_model(folder);
   if (is_adapter_folder(folder)) return find_adapted(folder, std::move(name));
   models::FolderModel model = models::read_folder_model(folder);
   ModelSource source{std::move(name), std::move(model.config), folder, false};
@@ -81,6 +93,21 @@ std::string last_component(const fs::path& path) {
 }
 
 }  // namespace
+
+nn::Sequential ModelSource::build(DType dtype) const { return own ? own(dtype) : models::build(config, dtype); }
+
+ModelSource own_model(std::string name, std::function<nn::Sequential(DType)> build) {
+  if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name == "." || name == "..")
+    throw Error(ErrorCode::usage, fmt::format("[model] expected a name for the program's own model that can be part of a file name, got "
+                                              "\"{}\"",
+                                              name));
+  if (models::is_preset(name))
+    throw Error(ErrorCode::usage, fmt::format("[model] expected a name of its own for the program's model, got the preset {}", name));
+  ModelSource source;
+  source.name = std::move(name);
+  source.own = std::move(build);
+  return source;
+}
 
 ModelSource find_model(const std::string& model, const std::string& revision) {
   if (models::is_preset(model)) return {model, models::preset(model), {}, false};

@@ -2,10 +2,12 @@
 // export) a run folder or one of its checkpoints. Nothing is downloaded.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "models/config.h"
+#include "nn/module.h"
 
 namespace spillway::app {
 
@@ -20,7 +22,14 @@ struct ModelSource {
   std::string reference = {};                           // how other programs find the model: org/name, or the folder's absolute path
   std::optional<std::filesystem::path> adapter = {};  // a PEFT folder or a checkpoint of adapters, whose weights are added to the folder's
   std::vector<std::string> notes = {};                // notes on the folder, to be printed once (models/folder_model.h)
+  std::function<nn::Sequential(DType)> own = {};      // builds a program's own model, of which `config` says nothing; empty: none
+
+  /// Returns the blocks of the model with weights of type `dtype`, without memory.
+  nn::Sequential build(DType dtype) const;
 };
+
+/// Returns the source of a program's own model. Throws Error(usage) if the name cannot be part of a file name.
+ModelSource own_model(std::string name, std::function<nn::Sequential(DType)> build);
 
 /// Finds a preset, a folder, or org/name in the cache. `revision` is a branch, tag or commit of org/name. Throws Error(usage) if there is
 /// no such model (naming the known presets if `model` could be one), and Error(data) for a bad config.json.

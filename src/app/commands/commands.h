@@ -6,6 +6,7 @@
 #include "app/node/console.h"
 #include "app/node/host.h"
 #include "app/ranks/peers.h"
+#include "app/run/data_sources.h"
 
 namespace spillway::app {
 
@@ -14,8 +15,8 @@ constexpr int kInterrupted = 130;  // exit status of a command that was interrup
 /// These commands run as one of several ranks; all ranks call them. Only the first rank prints. An error common to all ranks is thrown by
 /// the first one only; the others return its exit status.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers);
-/// As above; `callbacks` tell a calling program about the run.
-int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks);
+/// As above; `callbacks` tell a calling program about the run, whose model and data may be the program's own.
+int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own = {});
 /// train --rehearse. It starts the processes that it needs. Returns the exit status of what failed, or 0.
 int run_rehearsal(const TrainConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);

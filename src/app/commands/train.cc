@@ -9,6 +9,7 @@
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/checkpoints/number_rules.h"
 #include "app/commands/commands.h"
+#include "app/commands/train_checks.h"
 #include "app/commands/train_notes.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/weighted_path.h"
@@ -39,40 +40,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_disk(const TrainConfig& config, const Session& session) {
-  fs::path at = fs::absolute(config.out);
-  while (!fs::exists(at)) at = at.parent_path();
-  const i64 each = checkpoint_bytes(session.model(), session.format());
-  const i64 more = std::max<i64>(1, config.keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
-  const i64 tier_bytes = session.scratch_bytes_beside(at.string());
-  const i64 free_bytes = static_cast<i64>(fs::space(at).available) - tier_bytes;
-  const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
-  if (free_bytes >= wanted) return;
-  throw Error(
-      ErrorCode::refused,
-      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free{}: free some, give another --out, or a "
-                  "smaller --keep",
-                  more, format_bytes(each), at.string(), format_bytes(std::max<i64>(0, free_bytes)),
-                  tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
-}
-
-// A folder without weights has nothing to load, so new weights must be requested explicitly.
-void check_weights(const TrainConfig& config, const ModelSource& source) {
-  if (!source.folder || source.has_weights || config.from_scratch || config.resume.kind == Resume::Kind::path) return;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format(
-          "[model] {} has a config.json but neither model.safetensors, pytorch_model.bin nor a checkpoint of DeepSpeed's or FSDP's: give "
-          "--from-scratch to start from new weights",
-          config.model));
-}
-
 // Takes one rank from its flags to its last step. Whatever can be refused is refused before the first byte is written, on all ranks
 // together.
 class Training {
  public:
-  Training(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks)
-      : config_(config), console_(console), peers_(peers), callbacks_(callbacks) {
+  Training(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own)
+      : config_(config), console_(console), peers_(peers), callbacks_(callbacks), own_(own) {
     config_.ranks = peers.ranks();
   }
 
@@ -126,6 +99,7 @@ class Training {
     introduce();
     if (stops()) return stop();
     if (!recovery_.record) load();
+    peers_.together([&] { check_padding(*session_, config_, *data_); });
     if (stops()) return stop();
     peers_.together([&] { begin_run(); });
     const int status = train();
@@ -154,15 +128,16 @@ class Training {
   void read_all() {
     check_stages(config_);
     resolve_device(config_, look_at_gpus(config_, peers_.place().local_rank));
-    source_ = find_model(config_.model);
+    source_ = own_.model ? own_model(config_.model, own_.model) : find_model(config_.model);
     check_weights(config_, source_);
     resolve_model(config_, source_);
     source_.tokenizer = tokenizer_place(config_, source_);
     if (config_.chat_template) source_.chat_template = chat_template_of(config_.chat_template, chat_folder(source_))->source();
     ranks_before_ = keep_global_batch(config_);
     const parallel::Mesh mesh{static_cast<int>(config_.data_ranks()), static_cast<int>(config_.pipeline_stages)};
-    data_ = std::make_unique<const RunData>(config_, mesh.data_rank(peers_.rank()), loader_workers(config_, peers_.place()), source_,
-                                            &preparation_);
+    const int rank = mesh.data_rank(peers_.rank()), workers = loader_workers(config_, peers_.place());
+    data_ = own_.data.training ? std::make_unique<const RunData>(config_, rank, workers, own_.data, source_)
+                               : std::make_unique<const RunData>(config_, rank, workers, source_, &preparation_);
     resolve_steps(config_, *data_->training);
     if (peers_.first()) contents_ = contents_now(config_, source_, *data_);
   }
@@ -459,6 +434,7 @@ class Training {
   Console& console_;
   const Peers& peers_;
   const TrainCallbacks& callbacks_;
+  const OwnParts& own_;
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
@@ -484,15 +460,15 @@ class Training {
 
 int run_train(const TrainConfig& config, Console& console, const Peers& peers) { return run_train(config, console, peers, {}); }
 
-int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks) {
-  return run_on_ranks(peers, console, [&](Console& own) {
+int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own) {
+  return run_on_ranks(peers, console, [&](Console& rank_console) {
     std::optional<TrainConfig> first;
-    const int status = Training(config, own, peers, callbacks).run(&first);
+    const int status = Training(config, rank_console, peers, callbacks, own).run(&first);
     if (!first) return status;
     std::ostringstream unsaid;
     Console silent(unsaid, unsaid);
-    const int saved = Training(*first, silent, peers, {}).run();
-    return saved == 0 ? Training(config, own, peers, callbacks).run() : saved;
+    const int saved = Training(*first, silent, peers, {}, own).run();
+    return saved == 0 ? Training(config, rank_console, peers, callbacks, own).run() : saved;
   });
 }
 

@@ -267,6 +267,13 @@ void take_cluster(PlanConfig& config) {
 
 }  // namespace
 
+void check_own_settings(TrainConfig& config, const Host& host) {
+  check_values(Command::train, config);
+  check_launcher(config, host);
+  check_bare_start(host);
+  check(config, host);
+}
+
 void check_settings(Settings& settings, const Host& host) {
   if (auto* train = std::get_if<TrainConfig>(&settings)) {
     if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");

@@ -37,6 +37,9 @@ std::vector<std::string> rehearsal_words(const GivenMap& given);
 /// of the choices, out of range, given twice or excluded by another, or if a required one is missing (which `partial` allows).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
+/// Checks every value in `settings` as make_settings() checks given texts. Throws Error(usage) that names the option.
+void check_values(Command command, const Settings& settings);
+
 /// Returns every option of the command with its value as JSON, one key per line. Unset options are null, or "auto" if the flag accepts it.
 std::string to_json(Command command, const Settings& settings);
 
@@ -44,5 +47,7 @@ std::string to_json(Command command, const Settings& settings);
 /// another one, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
 /// $SLURM_TMPDIR is filled in.
 void check_settings(Settings& settings, const Host& host);
+/// Runs the same checks on the settings of a program that brings its own data, and checks each value as if it had been given as text.
+void check_own_settings(TrainConfig& config, const Host& host);
 
 }  // namespace spillway::app

@@ -68,6 +68,16 @@ void check_required(Command command, const GivenMap& given) {
 
 }  // namespace
 
+void check_values(Command command, const Settings& settings) {
+  for (const Option* option : options_of(command)) {
+    if (!option->field.get) continue;
+    for (const std::string& text : option->field.get(settings).value_or(std::vector<std::string>())) {
+      if (option->field.kind == Kind::choice) check_choice(*option, text, option->key());
+      if (option->range) check_range(*option, text, option->key());
+    }
+  }
+}
+
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file) {
   GivenMap all = flags;
   for (const auto& [name, value] : file) {

@@ -260,7 +260,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
 BlockFlops block_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
   BlockFlops all;
   for (const parallel::GroupUse& use : layout.blocks[block]) {
-    if (block == 0 && !model.reads_images()) continue;  // an embedding lookup, no product
+    if (block == 0 && model.reads_tokens()) continue;  // an embedding lookup, no product
     for (const parallel::Segment& s : layout.groups[use.group].segments) {
       const nn::Parameter& p = *model.parameters[s.parameter];
       if (p.shape.rank() < 2) continue;

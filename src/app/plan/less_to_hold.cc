@@ -52,7 +52,7 @@ std::optional<Asked> with_moments(Asked asked, optim::Moments moments) {
 
 std::optional<Asked> with_half_the_positions(Asked asked) {
   PlanRequest& r = asked.request;
-  if (r.model->reads_images() || r.sequence_length / 2 < kFewestPositions) return {};
+  if (!r.model->reads_tokens() || r.sequence_length / 2 < kFewestPositions) return {};
   r.sequence_length /= 2;
   return asked;
 }

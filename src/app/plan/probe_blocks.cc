@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <typeinfo>
 
 #include "app/node/forget.h"
 #include "app/plan/cost_model.h"
@@ -31,8 +32,9 @@ constexpr int kLeastPasses = 3;
 constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least this long
 constexpr double kExpectedShare = 0.5;  // the share of the machine's rate that is expected for one row
 
-// The first block of each kind, ascending, and the kind of each block. Blocks of one kind have the same shapes (for images also of their
-// inputs and outputs), train the same parameters, and agree on whether they pass a gradient on.
+// The first block of each kind, ascending, and the kind of each block. Blocks of one kind have the same class and the same shapes of
+// parameters, input and output, train the same parameters, and agree on whether they pass a gradient on. Only blocks whose output has the
+// shape of their input share a kind, so that the first blocks of all kinds can run one after the other.
 struct Kinds {
   std::vector<u16> first;
   std::vector<size_t> of_block;
@@ -41,8 +43,7 @@ struct Kinds {
 Kinds kinds_of(const PlanRequest& r) {
   Kinds kinds;
   std::map<std::string, size_t> known;
-  std::vector<parallel::BlockOutput> outputs;
-  if (r.model->reads_images()) outputs = block_outputs(r);
+  const std::vector<parallel::BlockOutput> outputs = block_outputs(r);
   for (u16 b = 0; b < r.layout.blocks.size(); ++b) {
     std::string kind = b < r.layout.first_trained_block ? "forward" : b == r.layout.first_trained_block ? "first" : "";
     for (const parallel::GroupUse& use : r.layout.blocks[b]) {
@@ -50,7 +51,9 @@ Kinds kinds_of(const PlanRequest& r) {
       for (const parallel::Segment& s : g.segments)
         kind += to_string(r.model->parameters[s.parameter]->value().shape()) + (g.frozen ? "frozen" : "");
     }
-    if (!outputs.empty()) kind += (b > 0 ? to_string(outputs[b - 1u].shape) : "image") + to_string(outputs[b].shape);
+    const nn::Module& block = *r.model->blocks[b];
+    kind += typeid(block).name() + to_string(outputs[b].shape);
+    if (b == 0 || !(outputs[b - 1u].shape == outputs[b].shape)) kind += " alone " + std::to_string(b);
     const auto [at, isnew] = known.try_emplace(std::move(kind), kinds.first.size());
     if (isnew) kinds.first.push_back(b);
     kinds.of_block.push_back(at->second);
@@ -175,6 +178,26 @@ class Chain {
   }
   Storage& storage(const parallel::Segment& s) const { return *r_.model->parameters[s.parameter]->storage; }
 
+  // Returns a number of ids for which every table of tokens, positions or classes has a row.
+  i64 fewest_ids() const {
+    std::optional<i64> fewest;
+    for (const auto& p : r_.model->parameters) {
+      if (p->of_ids && p->shape.rank() > 0) fewest = std::min(fewest.value_or(p->shape[0]), p->shape[0]);
+    }
+    return fewest.value_or(1);
+  }
+
+  // Fills floating inputs with numbers. Other inputs get zeros, which are valid as indices whatever they select.
+  static void fill_inputs(MicroBatch& b) {
+    for (Tensor* t : b.tensors()) {
+      if (!t->defined() || !t->raw()) continue;
+      const bool is_mask = t == &b.row_mask_B;
+      const std::vector<std::byte> values =
+          is_floating(t->dtype()) ? numbers(t->bytes()) : std::vector<std::byte>(static_cast<size_t>(t->bytes()), std::byte{is_mask});
+      transfer(t->raw(), values.data(), t->bytes());
+    }
+  }
+
   MicroBatch batch() const {
     MicroBatch b = nn::empty_batch(*r_.model, rows_, r_.sequence_length);
     const auto fill = [](const Tensor& t, i64 times, i64 below) {
@@ -183,15 +206,17 @@ class Chain {
       if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), t.bytes());
     };
     const bool images = r_.model->reads_images();
-    // Classes or token ids: the last matrix gives a logit for each, or the first one looks them up.
-    const i64 vocabulary = images ? r_.model->parameters.back()->shape[0] : r_.model->parameters[0]->shape[0];
-    fill(b.targets_BT, 104729, vocabulary);
     b.counted_targets = b.targets_BT.elems();
+    if (!r_.model->inputs.empty()) {
+      fill_inputs(b);
+      return b;
+    }
+    fill(b.targets_BT, 104729, fewest_ids());
     if (images) {
       const std::vector<std::byte> pixels = numbers(b.images_NCHW.bytes());
       if (b.images_NCHW.raw()) transfer(b.images_NCHW.raw(), pixels.data(), b.images_NCHW.bytes());
     } else {
-      fill(b.tokens_BT, 7919, vocabulary);
+      fill(b.tokens_BT, 7919, fewest_ids());
       fill(b.positions_BT, 1, r_.sequence_length);
     }
     return b;

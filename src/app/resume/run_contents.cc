@@ -49,8 +49,14 @@ std::string ends_of(const fs::path& path) {
   return fmt::format("{}:{:08x}", file.size_bytes(), crc32c(std::as_bytes(std::span(text))));
 }
 
-// Returns a checksum of a model folder; empty for a preset, which its name identifies.
+// Returns a checksum of a model folder, or of the parameters of a program's own model; empty for a preset, which its name identifies.
 std::string model_text(const TrainConfig& config, const ModelSource& source) {
+  if (source.own) {
+    std::string shapes;
+    for (const auto& p : source.build(weight_dtype(*config.precision)).parameters)
+      shapes += fmt::format("{} {} {} {}\n", p->name, to_string(p->shape), static_cast<int>(p->init.kind), p->init.std);
+    return checksum(shapes);
+  }
   if (!source.folder) return "";
   const std::string shape = checksum(read_whole(*source.folder / "config.json").value_or(""));
   if (config.from_scratch) return shape;

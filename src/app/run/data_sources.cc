@@ -309,6 +309,21 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   }
 }
 
+RunData::RunData(const TrainConfig& config, int rank, int workers, const OwnData& own, const ModelSource& source) {
+  if (!config.data.empty() || !config.validation_data.empty())
+    throw Error(ErrorCode::usage, "[data] expected no paths beside a program's own data, got some: leave them out");
+  data::LoaderOptions options = loader_options(config, rank);
+  options.workers = workers;
+  options.drop_last |= source.own ? source.build(DType::f32).reads_images() : source.config.reads_images();
+  training = std::make_unique<data::Loader>(own.training(), options);
+  if (own.validation) {
+    options.validation_fraction = 1;
+    held_out = std::make_unique<const data::Loader>(own.validation(), options);
+  } else if (training->validation_windows() > 0) {
+    held_out = std::make_unique<const data::Loader>(own.training(), options);
+  }
+}
+
 std::vector<std::string> RunData::mixture_notes(const TrainConfig& config, i64 rows) const {
   std::vector<std::string> notes;
   const std::vector<std::string> paths = weighted_paths(config.data).paths;

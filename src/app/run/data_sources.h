@@ -100,11 +100,25 @@ class DataSources {
   mutable std::vector<std::string> notes_;
 };
 
+/// The data that a program brings itself, in place of the files of --data and --validation-data. Each rank of the process calls the
+/// functions once. An empty `validation` means that validation data are those of TrainConfig::validation_fraction, if any.
+struct OwnData {
+  std::function<std::unique_ptr<data::Samples>()> training, validation;
+};
+
+/// What a program brings itself in place of a model's name and the paths of data files. Whatever is empty is found by TrainConfig.
+struct OwnParts {
+  std::function<nn::Sequential(DType)> model;  // builds the blocks with weights of this type; TrainConfig::model is its name
+  OwnData data;
+};
+
 /// The data of a run. `held_out` is the validation data, from --validation-data or from --validation-fraction of the training data.
 struct RunData {
   /// Opens the data of data-parallel rank `rank`. A preset image model takes its image shape and classes from the data; they are written to
   /// `source.config`. `workers` is the number of loader threads.
   RunData(const TrainConfig& config, int rank, int workers, ModelSource& source, PreparationProgress* progress = nullptr);
+  /// Takes a program's own data.
+  RunData(const TrainConfig& config, int rank, int workers, const OwnData& own, const ModelSource& source);
 
   /// Returns one line for each source of a mixture: its share of the run's rows up to `rows`, and how often the run passes over the source.
   std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;

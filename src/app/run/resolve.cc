@@ -67,7 +67,41 @@ kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 mi
   return {micro_batch_size, sequence_length, model.heads, model.kv_heads, model.head_dim, dtype, model.family == models::Family::gpt2};
 }
 
+namespace {
+
+// Resolves the settings of a program's own model. Refuses those that only models which this program knows have a use for.
+void resolve_own_model(TrainConfig& config, const ModelSource& source) {
+  const auto refuse_if = [&](bool given, const char* key) {
+    if (given)
+      throw Error(ErrorCode::usage, fmt::format("[{}] expected it unset for `{}`, a model that the program builds itself, which has no use "
+                                                "for it",
+                                                key, source.name));
+  };
+  refuse_if(config.adapter || config.lora, config.lora ? "lora" : "adapter");
+  refuse_if(config.base_weights.has_value(), "base_weights");
+  refuse_if(config.tokenizer.has_value(), "tokenizer");
+  refuse_if(config.chat_template.has_value(), "chat_template");
+  refuse_if(config.attention != Attention::own, "attention");
+  refuse_if(config.dropout.has_value(), "dropout");
+  refuse_if(config.augment != "none", "augment");
+  refuse_if(config.image_size.has_value(), "image_size");
+  refuse_if(config.sample_every > 0, "sample_every");
+  refuse_if(config.from_scratch, "from_scratch");
+  const nn::Sequential model = source.build(weight_dtype(*config.precision));
+  if (model.blocks.empty()) throw Error(ErrorCode::usage, fmt::format("[model] expected blocks of `{}`, got none", source.name));
+  if (model.parameters.empty()) throw Error(ErrorCode::usage, fmt::format("[model] expected parameters of `{}`, got none", source.name));
+  refuse_if(!model.reads_tokens() && config.sequence_length.value_or(1) != 1, "sequence_length");
+  if (model.reads_tokens() && !config.sequence_length)
+    throw Error(ErrorCode::usage, fmt::format("[sequence_length] expected the tokens of a row of `{}`, got nothing", source.name));
+  if (!config.learning_rate) config.learning_rate = 3e-4;
+  if (!config.sequence_length) config.sequence_length = 1;
+  if (!config.micro_batch_size) config.micro_batch_size = 1;
+}
+
+}  // namespace
+
 void resolve_model(TrainConfig& config, ModelSource& source) {
+  if (source.own) return resolve_own_model(config, source);
   source.config.reads_images() ? check_images(config, source) : check_text(config, source);
   if (config.image_size && source.folder)
     throw Error(ErrorCode::usage, fmt::format("[--image-size] expected no such flag for {}, whose config.json says it, got {}", source.name,

@@ -17,7 +17,6 @@
 #include "base/units.h"
 #include "device/gpu_places.h"
 #include "models/lora.h"
-#include "models/model.h"
 #include "parallel/exchange/nccl_exchange.h"
 
 namespace spillway::app {
@@ -34,7 +33,7 @@ Session::Session(const ResourceConfig& config, ChosenDevice device, ModelSource 
       pipeline_(pipeline),
       mesh_{place.ranks / pipeline.ranks, pipeline.ranks} {
   take_base_weights(config.base_weights, *config.precision, source_);
-  model_ = models::build(source_.config, format_.weight);
+  model_ = source_.build(format_.weight);
   if (source_.config.lora) {
     for (const auto& p : model_.parameters) p->frozen = !models::is_adapter(*p);
   }

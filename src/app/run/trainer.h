@@ -129,7 +129,8 @@ class Trainer {
   std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
   i64 positions_per_step() const;
-  bool reads_images() const { return session_.model().reads_images(); }
+  /// Returns the word for what the run counts.
+  const char* unit() const { return session_.model().reads_images() ? "images" : session_.model().reads_tokens() ? "tokens" : "samples"; }
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
   const TrainConfig& config_;

@@ -50,7 +50,8 @@ Trained Trainer::trained() const {
   if (saves_.saved_step() == progress_.step) {
     const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), progress_.step);
     made.checkpoint = checkpoint.string();
-    made.python = python_line(session_.source().config, session_.source().config.lora.has_value(), "hf", checkpoint);
+    if (!session_.source().own)
+      made.python = python_line(session_.source().config, session_.source().config.lora.has_value(), "hf", checkpoint);
   }
   return made;
 }
@@ -65,8 +66,8 @@ std::string Trainer::trained_text() const {
   }
   std::string text = fmt::format("  trained: {}, {} of {} parameters\n", what, o.trained, o.parameters);
   const char* plural = o.steps == 1 ? "" : "s";
-  if (reads_images()) {
-    text += fmt::format("  images: {} in {} step{}, {:.0f}/s", o.tokens, o.steps, plural, o.per_s(o.tokens));
+  if (!session_.model().reads_tokens()) {
+    text += fmt::format("  {}: {} in {} step{}, {:.0f}/s", unit(), o.tokens, o.steps, plural, o.per_s(o.tokens));
   } else {
     text +=
         fmt::format("  tokens: {} in {} step{} ({} of them counted), {:.0f}/s", o.tokens, o.steps, plural, o.counted, o.per_s(o.tokens));
