@@ -224,7 +224,7 @@ TEST_F(Adapters, WhatCannotBeIsOneLine) {
   for (const auto& [flags, says] : std::vector<Case>{
            {{"--lora-targets", "q_proj"}, "among them c_attn, c_proj, c_fc, got `q_proj`"},
            {{"--from-scratch"}, "expected a base with weights"},
-           {{"--adapter", "base"}, "expected it or --lora, got both"},
+           {{"--adapter", "base"}, "or --lora, got both"},
            {{"--lora-targets", ","}, "got nothing"},
            {{"--base-weights", "fp32", "--precision", "bf16"}, "expected weights that products in bf16 take as they are, got fp32"},
            {{"--base-weights", "4bit"}, "nf4"},

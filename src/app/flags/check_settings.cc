@@ -19,29 +19,34 @@ namespace {
 
 void check_tokenizer(const std::string& tokenizer) {
   if (tokenizer == "bytes" || std::filesystem::exists(tokenizer)) return;
-  refuse("[--tokenizer] expected bytes, or a tokenizer.json or the folder it lies in, got " + tokenizer + ", which is not there");
+  refuse("[--tokenizer] expected bytes, a tokenizer.json or the folder that contains one, got " + tokenizer + ", which does not exist");
 }
 
 void check_activations(const PlacementWish& wish) {
   if (wish.automatic || wish.one_tier()) return;
-  refuse("[--place-activations] not built yet: " + print_placement(wish) + "; expected one tier for all blocks, or auto");
+  refuse("[--place-activations] not built yet: a split of activations over tiers, " + print_placement(wish) +
+         "; expected one tier for all blocks, or auto");
 }
 
 // If a --place flag asks for nvme and no path was given, uses the batch system's scratch folder, or refuses if there is none.
 void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
   if (!wanted || !config.nvme.empty()) return;
   const auto scratch = host.env("SLURM_TMPDIR");
-  if (!scratch) refuse("[--nvme] expected a scratch path, for a --place flag wants nvme, got none and no $SLURM_TMPDIR: give --nvme PATH");
+  if (!scratch)
+    refuse(
+        "[--nvme] expected a scratch path, because a --place flag asks for nvme, got none, and $SLURM_TMPDIR is not set: give --nvme PATH");
   config.nvme.push_back({*scratch, std::nullopt});
 }
 
 void check_ranks(const TrainConfig& config) {
-  if (config.rehearse && config.communicator == "mpi") refuse("[--rehearse] expected ranks that spillway starts itself, got mpi");
+  if (config.rehearse && config.communicator == "mpi")
+    refuse("[--rehearse] expected ranks that spillway starts itself, got --communicator mpi: leave --communicator out");
   pipeline_of(config);
   if (config.ranks > 1) check_stages(config);
   if (config.reduce_each && (config.zero_stage == "0" || config.zero_stage == "1"))
     refuse(
-        "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, whose sums each rank keeps its part of alone, got " +
+        "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, because each rank then stores only its shard of the "
+        "gradients, got --zero-stage " +
         config.zero_stage);
 }
 
@@ -50,7 +55,8 @@ void check_validation(const TrainConfig& config) {
   for (const auto& [given, name] : {std::pair(config.validate_every.has_value(), "--validate-every"),
                                     std::pair(config.validation_steps.has_value(), "--validation-steps")}) {
     if (given)
-      refuse(std::string("[") + name + "] expected --validation-data or --validation-fraction beside it, got neither: nothing is held out");
+      refuse(std::string("[") + name +
+             "] expected --validation-data or --validation-fraction as well, got neither: there is no validation data");
   }
 }
 
@@ -58,7 +64,8 @@ void check_schedule(const TrainConfig& config) {
   using enum optim::Schedule::Kind;
   const auto of = [&](bool given, const char* flag, optim::Schedule::Kind kind, const char* name) {
     if (given && config.lr_schedule != kind)
-      refuse(std::string("[--") + flag + "] expected --lr-schedule " + name + " beside it, got another: leave it out");
+      refuse(std::string("[--") + flag + "] expected --lr-schedule " + name +
+             " as well, got another schedule: change the schedule or leave this flag out");
   };
   of(config.lr_step_size.has_value(), "lr-step-size", step, "step");
   of(config.lr_gamma.has_value(), "lr-gamma", step, "step");
@@ -66,9 +73,10 @@ void check_schedule(const TrainConfig& config) {
   of(config.lr_pct_start.has_value(), "lr-pct-start", onecycle, "onecycle");
   of(config.lr_decay_steps.has_value(), "lr-decay-steps", wsd, "wsd");
   if (config.lr_schedule == step && !config.lr_step_size)
-    refuse("[--lr-schedule] expected --lr-step-size N beside step, got none: every N steps the rate is multiplied by --lr-gamma");
+    refuse(
+        "[--lr-schedule] expected --lr-step-size N with the schedule step, got none: the rate is multiplied by --lr-gamma every N steps");
   if (config.lr_schedule == onecycle && config.warmup_steps.value_or(0) > 0)
-    refuse("[--warmup-steps] expected none with --lr-schedule onecycle, whose rise --lr-pct-start sets, got " +
+    refuse("[--warmup-steps] expected none with --lr-schedule onecycle, whose warm-up is set by --lr-pct-start, got " +
            std::to_string(*config.warmup_steps));
 }
 
@@ -79,9 +87,9 @@ void check_allowed(TrainConfig& config) {
     std::ranges::replace(name, '_', '-');
     std::ranges::replace(key, '-', '_');
     const Option* option = find_option(Command::train, name);
-    if (option == nullptr) refuse("[--allow-change] expected a key of train, got \"" + key + "\"");
+    if (option == nullptr) refuse("[--allow-change] expected the name of an option of train, got \"" + key + "\"");
     if (!option->changes_numbers)
-      refuse("[--allow-change] expected a key that changes numbers, got \"" + key + "\", which may change anyway");
+      refuse("[--allow-change] expected an option that changes numbers, got \"" + key + "\", which may always change: leave it out");
   }
 }
 
@@ -95,9 +103,11 @@ void check(TrainConfig& config, const Host& host) {
   check_allowed(config);
   config.micro_batches();
   if (!config.prompt.empty() && config.sample_every == 0)
-    refuse("[--prompt] expected --sample-every N beside it, got none: no samples are printed");
+    refuse("[--prompt] expected --sample-every N as well, got none: without it no samples are printed");
   if (config.histograms_every > 0 && !config.tensorboard)
-    refuse("[--histograms-every] expected it without --tensorboard off, got both: histograms lie in the event files alone; leave one out");
+    refuse(
+        "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
+        "the two flags out");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
   find_nvme(
       config,
@@ -111,20 +121,20 @@ void check_bare_start(const Host& host) {
   const Launcher launcher = detect_launcher(host);
   if (launcher.bare_slurm_tasks > 1) {
     refuse("[--ranks] expected srun to start the ranks of a Slurm allocation of " + std::to_string(launcher.bare_slurm_tasks) +
-           " tasks, got a bare start: use srun");
+           " tasks, got a start without srun: use srun");
   }
 }
 
 void check_launcher(const RanksConfig& config, const Host& host) {
   const Launcher launcher = detect_launcher(host);
   if (!launcher.name.empty() && config.ranks != 1 && config.ranks != launcher.ranks) {
-    refuse("[--ranks] expected as many as " + launcher.name + " started, " + std::to_string(launcher.ranks) + ", got " +
-           std::to_string(config.ranks) + ": leave it out");
+    refuse("[--ranks] expected the number of ranks that " + launcher.name + " started, " + std::to_string(launcher.ranks) + ", got " +
+           std::to_string(config.ranks) + ": leave --ranks out");
   }
   constexpr i64 kMostOfANode = 1024;
   if (launcher.name.empty() && config.ranks > kMostOfANode) {
     refuse("[--ranks] expected at most " + std::to_string(kMostOfANode) + " processes on one node, got " + std::to_string(config.ranks) +
-           ": more are for srun or mpirun to start on several");
+           ": start more of them with srun or mpirun on several nodes");
   }
   const bool has_place = config.rendezvous != "auto" && config.rendezvous != "env";
   if (has_place) parallel::MeetingPlace(config.rendezvous);
@@ -133,15 +143,16 @@ void check_launcher(const RanksConfig& config, const Host& host) {
       says_how ? "--rendezvous " + config.rendezvous : "ranks that " + (launcher.name.empty() ? "spillway" : launcher.name) + " starts";
   const bool own = launcher.shares_cores() || (launcher.name.empty() && config.ranks > 1) || says_how;
   if (config.communicator == "mpi" && own)
-    refuse("[--communicator] expected mpirun or srun to start the ranks of mpi, and no --rendezvous, got " + got +
+    refuse("[--communicator] expected ranks started by mpirun or srun, and no --rendezvous, for mpi, got " + got +
            ": leave --communicator out");
   if (config.communicator == "local" && (!launcher.name.empty() || says_how))
     refuse("[--communicator] expected no launcher and no --rendezvous with local, whose ranks are threads of one process, got " + got +
            ": leave --communicator out");
   if (config.communicator == "mpi" && launcher.name == "srun" && launcher.ranks > 1 && !came_with_mpi(launcher, host))
     refuse(
-        "[--communicator] expected srun to bring MPI for mpi, got neither PMIX_RANK nor PMI_RANK from it: srun --mpi=pmix where "
-        "srun --mpi=list names it, mpirun inside the job, or leave --communicator out: ranks then meet without MPI");
+        "[--communicator] expected srun to set up MPI for --communicator mpi, got neither PMIX_RANK nor PMI_RANK in its environment: use "
+        "srun --mpi=pmix if "
+        "srun --mpi=list names pmix, use mpirun inside the job, or leave --communicator out (the ranks then connect without MPI)");
 }
 
 void check_checkpoint(const std::string& which) {
@@ -161,7 +172,8 @@ void check_forward(RanksConfig& config, const Host& host) {
 
 void check(GenerateConfig& config, const Host& host) {
   check_forward(config, host);
-  if (!config.prompt && !config.prompts) refuse("[--prompt] expected a text to go on from, or --prompts FILE: generate needs it");
+  if (!config.prompt && !config.prompts)
+    refuse("[--prompt] expected a text to continue, or --prompts FILE, got neither: generate needs one of them");
 }
 void check(EvaluateConfig& config, const Host& host) { check_forward(config, host); }
 void check(ClassifyConfig& config, const Host& host) { check_forward(config, host); }
@@ -173,25 +185,27 @@ void check_one_process(const std::string& command, const std::string& why, const
 }
 
 void check(ChatConfig& config, const Host& host) {
-  check_one_process("chat", "a conversation has one; generate --prompts takes several", host);
+  check_one_process("chat", "chat runs in one process; generate --prompts can use several", host);
   check_forward(config, host);
-  if (config.ranks > 1) refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) + ": generate --prompts takes several");
+  if (config.ranks > 1)
+    refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) + ": generate --prompts can use several ranks");
 }
 
 void check(ExportConfig& config, const Host& host) {
-  check_one_process("export", "it reads checkpoints of any number of ranks; start it alone", host);
+  check_one_process("export", "export reads checkpoints of any number of ranks; start it without a launcher", host);
   check_checkpoint(config.checkpoint);
 }
 
-void check(ImportConfig&, const Host& host) { check_one_process("import", "it reads one file; start it alone", host); }
+void check(ImportConfig&, const Host& host) { check_one_process("import", "import reads one file; start it without a launcher", host); }
 
 void check(TokenizeConfig& config, const Host&) {
   check_tokenizer(config.tokenizer);
   const bool encode = !config.data.empty() || !config.out.empty();
   if (config.decode.empty() && (config.data.empty() || config.out.empty())) {
-    refuse("[tokenize] expected --data TEXT with --out X.bin, or --decode X.bin");
+    refuse("[tokenize] expected --data TEXT with --out X.bin, or --decode X.bin, got neither");
   }
-  if (!config.decode.empty() && encode) refuse("[--decode] expected it alone, got --data or --out too: do one after the other");
+  if (!config.decode.empty() && encode)
+    refuse("[--decode] expected no --data or --out with it, got one of them: encode and decode in two commands");
 }
 
 void check(InspectConfig& config, const Host&) {
@@ -205,7 +219,8 @@ void check_page(const std::optional<std::string>& file, const char* flag) {
 void check(ReportConfig& config, const Host&) { check_page(config.out, "--out"); }
 void check(DoctorConfig&, const Host&) {}
 void check(BenchConfig&, const Host& host) {
-  if (detect_launcher(host).name != "spillway") check_one_process("bench", "it starts the ranks that it needs; start it alone", host);
+  if (detect_launcher(host).name != "spillway")
+    check_one_process("bench", "bench starts the ranks that it needs; start it without a launcher", host);
 }
 void check(SelftestConfig&, const Host&) {}
 
@@ -214,20 +229,21 @@ void check_directive(const std::string& flag, const std::string& value) {
   const bool plain = std::ranges::all_of(value, [](unsigned char c) {
     return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
   });
-  if (!plain) refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/=, as Slurm has them, got " + data::in_quotes(value));
+  if (!plain)
+    refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/= only, as in Slurm's names, got " + data::in_quotes(value));
 }
 
 // Checks that a path exists. A path with a variable is not checked, because only the job can expand it.
 void check_there(const char* flag, const std::string& path) {
   std::error_code none;
   if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
-    refuse(std::string("[") + flag + "] expected " + path + " to be there, and it is not: the job would end at once");
+    refuse(std::string("[") + flag + "] expected " + path + " to exist, got no such file or folder: the job would fail at its start");
 }
 
 // The node that prints the script is not one that trains. So only the existence of model and data is checked on it, because a job should
 // not have to wait in the queue to find them missing.
 void check(SlurmConfig& config, const Host&) {
-  if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and the job's train needs it");
+  if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it in the job");
   for (const std::string& path : weighted_paths(config.data).paths) check_there("--data", path);
   for (const std::string& path : config.validation_data) check_there("--validation-data", path);
   if (config.model.starts_with("/") || config.model.starts_with("./") || config.model.starts_with("../"))
@@ -236,14 +252,14 @@ void check(SlurmConfig& config, const Host&) {
   check_directive("--partition", config.partition);
   const i64 ranks = config.gpus > 0 ? config.nodes * config.gpus : config.ranks;
   if (config.gpus > 0 && config.ranks != 1 && config.ranks != ranks) {
-    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no flag, got " + std::to_string(config.ranks));
+    refuse("[--ranks] expected " + std::to_string(ranks) + ", one for each GPU, or no --ranks, got " + std::to_string(config.ranks));
   }
   if (ranks % config.nodes != 0) {
     refuse("[--ranks] expected a multiple of --nodes " + std::to_string(config.nodes) + ", got " + std::to_string(config.ranks));
   }
   config.ranks = ranks;
   if (config.communicator == "local" && ranks > 1)
-    refuse("[--communicator] expected auto or mpi, for srun starts the ranks, got local, whose ranks are threads of one process");
+    refuse("[--communicator] expected auto or mpi, because srun starts the ranks, got local, whose ranks are threads of one process");
 }
 
 void check(ScheduleConfig& config, const Host&) {
@@ -260,7 +276,8 @@ void take_cluster(PlanConfig& config) {
                                                 {"--nvme", !config.nvme.empty()},
                                                 {"--ranks", config.ranks != 1}};
   for (const auto& [flag, too] : given) {
-    if (too) refuse(std::string("[--cluster] expected it without ") + flag + ", which it says itself, got both: leave one out");
+    if (too)
+      refuse(std::string("[--cluster] expected no ") + flag + " with it, because the cluster sets that value, got both: leave one out");
   }
   plan_for(config, parse_cluster(*config.cluster, "--cluster"));
 }

@@ -14,10 +14,10 @@ constexpr i64 kGpuReservedBytes = 512 * kMiB;
 constexpr i64 kMostOfEither = 65536;
 
 [[noreturn]] void reject_cluster(const std::string& text, const std::string& what, const std::string& why) {
-  refuse(
-      fmt::format("[{}] expected NODESxGPUSxNAME-MEMORY,MEMORY[,nvme=SIZE], the rest per node, such as \"2x8xH100-80GiB,1TiB,nvme=7TB\", "
-                  "got \"{}\": {}",
-                  what, text, why));
+  refuse(fmt::format(
+      "[{}] expected NODESxGPUSxNAME-MEMORY,MEMORY[,nvme=SIZE], with memory and nvme per node, such as \"2x8xH100-80GiB,1TiB,nvme=7TB\", "
+      "got \"{}\": {}",
+      what, text, why));
 }
 
 std::vector<std::string> parts_of(const std::string& text) {
@@ -36,7 +36,7 @@ class Reading {
 
   Cluster cluster() const {
     const std::vector<std::string> parts = parts_of(text_);
-    if (parts.size() < 2 || parts.size() > 3) reject_cluster(text_, what_, "one comma or two");
+    if (parts.size() < 2 || parts.size() > 3) reject_cluster(text_, what_, "it needs one comma or two");
     Cluster cluster;
     read_gpus(parts[0], cluster);
     cluster.host_bytes = bytes(parts[1], "the memory of a node");
@@ -51,14 +51,16 @@ class Reading {
   void read_gpus(const std::string& part, Cluster& cluster) const {
     const size_t first = part.find('x'), second = first == part.npos ? first : part.find('x', first + 1);
     const size_t dash = part.rfind('-');
-    if (second == part.npos || dash == part.npos || dash < second) reject_cluster(text_, what_, "\"" + part + "\" is not NODESxGPUSxNAME-MEMORY");
+    if (second == part.npos || dash == part.npos || dash < second)
+      reject_cluster(text_, what_, "\"" + part + "\" is not NODESxGPUSxNAME-MEMORY");
     cluster.nodes = count(part.substr(0, first), "nodes");
     cluster.gpus = count(part.substr(first + 1, second - first - 1), "GPUs of a node");
     cluster.gpu = part.substr(second + 1, dash - second - 1);
-    if (cluster.gpu.empty()) reject_cluster(text_, what_, "a GPU without a name");
-    if (cluster.gpu == "cpu") reject_cluster(text_, what_, "nodes without GPUs are planned with --device cpu and --ranks");
+    if (cluster.gpu.empty()) reject_cluster(text_, what_, "the GPU has no name");
+    if (cluster.gpu == "cpu") reject_cluster(text_, what_, "to plan nodes without GPUs, use --device cpu and --ranks");
     cluster.gpu_bytes = bytes(part.substr(dash + 1), "the memory of a GPU");
-    if (cluster.gpu_bytes <= kGpuReservedBytes) reject_cluster(text_, what_, "a GPU with 512MiB or less, which are kept for its driver");
+    if (cluster.gpu_bytes <= kGpuReservedBytes)
+      reject_cluster(text_, what_, "a GPU needs more than 512MiB, which are reserved for its driver");
   }
 
   i64 count(const std::string& digits, const char* of) const {
@@ -67,7 +69,7 @@ class Reading {
       if (value >= 1 && value <= kMostOfEither) return value;
     } catch (const Error&) {
     }
-    reject_cluster(text_, what_, fmt::format("\"{}\" is no number of {}", digits, of));
+    reject_cluster(text_, what_, fmt::format("\"{}\" is not a number of {}", digits, of));
   }
 
   i64 bytes(const std::string& size, const char* of) const {
@@ -75,7 +77,7 @@ class Reading {
       if (const i64 value = parse_size(size, what_); value > 0) return value;
     } catch (const Error&) {
     }
-    reject_cluster(text_, what_, fmt::format("\"{}\" is no size of {}", size, of));
+    reject_cluster(text_, what_, fmt::format("\"{}\" is not a size for {}", size, of));
   }
 
   const std::string &text_, &what_;

@@ -15,7 +15,7 @@ namespace {
                 "[" + word + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
   }
   throw Error(ErrorCode::usage,
-              "[" + word + "] a word that belongs to no flag; a flag that takes several values is repeated (--data A --data B)");
+              "[" + word + "] expected a flag, got a word that belongs to none: for several values repeat the flag (--data A --data B)");
 }
 
 // Returns the positional argument that takes the next word: the first that has no value yet or is repeatable. Null if there is none.
@@ -56,7 +56,7 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
       } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
         to.texts.push_back(args[++i]);
       } else {
-        throw Error(ErrorCode::usage, "[" + word + "] expected a value (" + option->shown_metavar() + ") behind it, got nothing");
+        throw Error(ErrorCode::usage, "[" + word + "] expected a value (" + option->shown_metavar() + ") after the flag, got nothing");
       }
     } else if (const Option* const option =
                    flags_end || !word.starts_with("-") || word == "-" ? next_positional(command, given) : nullptr) {

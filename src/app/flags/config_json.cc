@@ -34,7 +34,7 @@ std::string bytes_of(const std::string& digits, const std::string& what) {
     if (error != std::errc() || end != digits.data() + at + 2) break;
     text += static_cast<char>(byte);
   }
-  if (text.size() * 2 != digits.size()) refuse("[" + what + "] expected two hexadecimal digits a byte, got \"" + digits + "\"");
+  if (text.size() * 2 != digits.size()) refuse("[" + what + "] expected two hexadecimal digits per byte, got \"" + digits + "\"");
   return text;
 }
 
@@ -128,7 +128,7 @@ GivenMap read_config_text(Command command, const std::string& text, const std::s
     std::ranges::replace(name, '_', '-');
     const Option* option = find_option(command, name);
     if (option == nullptr || key != option->key()) refuse(unknown_option(command, key, false) + " (in " + where + ")");
-    if (name == "config") refuse("[config in " + where + "] expected no further configuration file inside one");
+    if (name == "config") refuse("[config in " + where + "] expected no configuration file named inside another one: leave this key out");
     if (!value.is_null()) given[name] = as_given(*option, value, key + " in " + where);
   }
   return given;

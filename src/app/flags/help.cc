@@ -79,7 +79,8 @@ std::vector<std::string> groups(const std::vector<const Option*>& all) {
 }  // namespace
 
 std::string program_help() {
-  std::string text = "spillway trains models that do not fit: what does not fit spills from device\nmemory to host memory to NVMe.\n\n";
+  std::string text =
+      "spillway trains models larger than GPU memory: it offloads what does not fit\nfrom device memory to host memory and NVMe.\n\n";
   text += "usage: spillway COMMAND [flags]\n\ncommands:\n";
   for (const CommandInfo& one : commands()) {
     text += "  " + std::string(one.name) + std::string(10 - one.name.size(), ' ') + std::string(one.summary);

@@ -31,9 +31,8 @@ bool is_in(const data::Regex& regex, const std::string& name) try {
   data::WorkBudget budget(kWhere, name.size());
   return data::Regex::Walk(regex, name, budget).next();
 } catch (const Error&) {
-  refuse(std::string("[") + kFlag +
-         "] expected a pattern that is found in a name, or is not, within some steps for each of its bytes, got \"" + regex.pattern() +
-         "\", which backtracks for too long in " + name + ": write it without repeats within repeats");
+  refuse(std::string("[") + kFlag + "] expected a pattern that matches, or fails to match, within a limited number of steps, got \"" +
+         regex.pattern() + "\", which backtracks for too long in " + name + ": avoid nested repeats such as (a*)*");
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ OptimizerGroup parse_optimizer_group(const std::string& text) {
     const std::string one = text.substr(begin, end - begin), key = one.substr(0, one.find('='));
     const auto member = key == "lr" ? &OptimizerGroup::learning_rate : key == "weight_decay" ? &OptimizerGroup::weight_decay : nullptr;
     if (!member || key == one)
-      refuse(std::string("[") + kFlag + "] expected lr=X or weight_decay=X behind the pattern \"" + group.pattern + "\", got \"" + one +
+      refuse(std::string("[") + kFlag + "] expected lr=X or weight_decay=X after the pattern \"" + group.pattern + "\", got \"" + one +
              "\"");
     if (group.*member) refuse(std::string("[") + kFlag + "] expected " + key + " once, got \"" + text + "\"");
     group.*member = setting(one.substr(key.size() + 1), key);
@@ -74,14 +73,14 @@ std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::sp
     }
     if (found) continue;
     if (!idle.empty()) {
-      refuse(std::string("[") + kFlag + "] expected a pattern found in the name of a parameter that the optimizer moves, but \"" +
-             groups[g].pattern + "\" is in names of batch norm's running statistics alone, such as " + idle +
-             ": a step moves those to its micro-batches' mean, whatever the optimizer is; leave the group out");
+      refuse(std::string("[") + kFlag + "] expected a pattern that matches a parameter which the optimizer updates, but \"" +
+             groups[g].pattern + "\" matches only running statistics of batch norm, such as " + idle +
+             ": a step sets these from its micro-batches, whatever the optimizer is; leave the group out");
     }
     std::string some;
     for (size_t n = 0; n < std::min<size_t>(3, names.size()); ++n) some += (n > 0 ? ", " : "") + names[n];
-    refuse(std::string("[") + kFlag + "] expected a pattern found in a parameter's name that no group before has, but \"" +
-           groups[g].pattern + "\" is in none of " + std::to_string(names.size()) + ", such as " + some);
+    refuse(std::string("[") + kFlag + "] expected a pattern that matches a parameter which no earlier group matches, but \"" +
+           groups[g].pattern + "\" matches none of " + std::to_string(names.size()) + " names, such as " + some);
   }
   return group_of;
 }

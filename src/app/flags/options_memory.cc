@@ -11,7 +11,7 @@ template <class C>
 Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {
   return {.name = name,
           .group = kMemory,
-          .help = std::string(help) + ": device host nvme auto, or bytes per tier such as device=2GiB,host=rest",
+          .help = std::string(help) + ": device, host (RAM), nvme or auto, or bytes per tier such as device=2GiB,host=rest",
           .field = composite(member, parse_placement, print_placement),
           .commands = commands,
           .metavar = "TIER"};
@@ -21,7 +21,7 @@ std::vector<Option> memory() {
   return {
       {.name = "device",
        .group = kMemory,
-       .help = "what computes; of several ranks each takes a GPU of its own, in turn where there are fewer",
+       .help = "processor that computes; with several ranks each takes its own GPU, and ranks share GPUs in turn if there are fewer",
        .field = composite(&ResourceConfig::device, parse_device, [](const std::string& text) { return text; }),
        .commands = kRuns,
        .changes_numbers = true,
@@ -30,43 +30,45 @@ std::vector<Option> memory() {
        .unset_word = "auto"},
       {.name = "device-memory",
        .group = kMemory,
-       .help = "hard budget of the device tier; with --device cpu it is host memory with a budget of its own",
+       .help = "hard budget of the device tier (GPU memory), per rank; with --device cpu this tier is host memory with its own budget",
        .field = size(&ResourceConfig::device_memory_bytes),
        .commands = kRuns,
-       .default_text = "a GPU's free memory - 512MiB; on the CPU the grant less --host-memory",
+       .default_text = "GPU: free memory - 512MiB; CPU: the grant less --host-memory",
        .range = above(0)},
       {.name = "host-memory",
        .group = kMemory,
-       .help = "hard budget of the host tier",
+       .help = "hard budget of the host tier, per rank; the grant is min(available RAM, cgroup limit, Slurm's memory) / ranks of the node "
+               "- 300MiB",
        .field = size(&ResourceConfig::host_memory_bytes),
        .commands = kRuns,
-       .default_text = "the grant; on the CPU less --device-memory, when that is given"},
+       .default_text = "the grant; on the CPU less --device-memory, if that is given"},
       {.name = "nvme",
        .group = kMemory,
-       .help = "scratch folder, with a ceiling for all ranks of a node; a missing last component is created",
+       .help = "repeatable: scratch folder on a local drive for offloaded data; SIZE limits what all ranks of a node together write there; "
+               "the folder's parent must exist",
        .field = composite(&ResourceConfig::nvme, parse_scratch, print_scratch),
        .commands = kRuns,
        .metavar = "PATH[:SIZE]",
        .default_text = "none; SIZE: free space - 5 %"},
       {.name = "allow-network-nvme",
        .group = kMemory,
-       .help = "take a network filesystem as nvme",
+       .help = "accept a network filesystem as --nvme (slow)",
        .field = flag(&ResourceConfig::allow_network_nvme),
        .commands = kRuns},
-      place("place-parameters", "weights", &ResourceConfig::place_parameters, kForward),
-      place("place-gradients", "gradients", &TrainConfig::place_gradients, kTrain),
-      place("place-optimizer", "optimizer state", &TrainConfig::place_optimizer, kTrain),
-      place("place-activations", "what blocks keep between forward and backward", &ResourceConfig::place_activations, kForward),
+      place("place-parameters", "where weights are stored", &ResourceConfig::place_parameters, kForward),
+      place("place-gradients", "where gradients are stored", &TrainConfig::place_gradients, kTrain),
+      place("place-optimizer", "where optimizer state is stored", &TrainConfig::place_optimizer, kTrain),
+      place("place-activations", "where activations wait for the backward pass", &ResourceConfig::place_activations, kForward),
       {.name = "io-engine",
        .group = kMemory,
-       .help = "how nvme is read and written",
+       .help = "interface that reads and writes the nvme files; auto: io_uring where the kernel allows it, else pread",
        .field = choice(&ResourceConfig::io_engine, {{"auto", offload::IoEngineKind::automatic},
                                                     {"io_uring", offload::IoEngineKind::io_uring},
                                                     {"pread", offload::IoEngineKind::pread}}),
        .commands = kRuns},
       {.name = "durability",
        .group = kMemory,
-       .help = "against power loss: sync nvme at checkpoints, or before each step's flip",
+       .help = "when nvme files are synced to survive a power loss: at each checkpoint, or before each optimizer step is committed",
        .field = choice(&TrainConfig::durability, {{"checkpoint", Durability::checkpoint}, {"step", Durability::step}}),
        .commands = kTrain},
   };
@@ -76,7 +78,7 @@ std::vector<Option> speed() {
   return {
       {.name = "prefetch",
        .group = kSpeed,
-       .help = "blocks whose weights and activations on nvme are fetched ahead",
+       .help = "number of blocks whose weights and activations are read from nvme before they are needed",
        .field = integer(&ResourceConfig::prefetch),
        .commands = kForward,
        .metavar = "BLOCKS",
@@ -84,14 +86,13 @@ std::vector<Option> speed() {
        .range = at_least(0)},
       {.name = "recompute",
        .group = kSpeed,
-       .help = "keep only a block's input and run it again in backward",
+       .help = "gradient checkpointing; block: keep only the input of each block and run the block again in the backward pass",
        .field = choice(&TrainConfig::recompute, {{"auto", Recompute::automatic}, {"none", Recompute::none}, {"block", Recompute::block}}),
        .commands = kTrain},
       {.name = "optimizer-overlap",
        .group = kSpeed,
-       .help =
-           "where the optimizer's step stands: after backward, inside it (speculative), inside the next forward, or (auto) partly here and "
-           "partly there",
+       .help = "when the optimizer steps: after the backward pass (none), speculatively during it (backward), during the next forward pass "
+               "(forward), or each where it fits best (auto)",
        .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic},
                                                          {"none", OptimizerOverlap::none},
                                                          {"backward", OptimizerOverlap::backward},
@@ -99,14 +100,15 @@ std::vector<Option> speed() {
        .commands = kTrain},
       {.name = "threads",
        .group = kSpeed,
-       .help = "compute threads of a rank",
+       .help = "compute threads per rank",
        .field = integer(&ResourceConfig::threads),
        .commands = kForward,
        .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
        .range = Range{.low = 1, .high = 4096}},
       {.name = "isa",
        .group = kSpeed,
-       .help = "pin the instruction set: of the optimizer, which has the same bits by each, and the most that the CPU's other kernels use",
+       .help = "pin the CPU instruction set: the optimizer uses it (same bits with each), the other CPU kernels use at most it (bits may "
+               "differ)",
        .field =
            choice(&ResourceConfig::isa,
                   {{"best", optim::Isa::best}, {"scalar", optim::Isa::scalar}, {"avx2", optim::Isa::avx2}, {"avx512", optim::Isa::avx512}}),
@@ -114,8 +116,8 @@ std::vector<Option> speed() {
        .changes_numbers = true},
       {.name = "bind",
        .group = kSpeed,
-       .help = "a rank's threads to its share of the cores near its GPU (cores), or to all of that NUMA node (numa); auto is cores where "
-               "spillway or torchrun started several, else none",
+       .help = "pin a rank's threads to its share of the cores near its GPU (cores) or to all of that NUMA node (numa); auto: cores if "
+               "spillway or torchrun started several ranks, else none",
        .field = word(&RanksConfig::bind, {"auto", "none", "cores", "numa"}),
        .commands = kForward},
   };
@@ -128,40 +130,42 @@ Option rank_option(const char* name, const char* help, Field field, unsigned com
 std::vector<Option> ranks() {
   Option schedule =
       rank_option("pipeline-schedule",
-                  "in which order stages take micro-batches: gpipe, 1f1b, interleaved, zb-h1, zb-v, vertical (all micro-batches of a block "
-                  "before the next block), or a CSV file; with one stage 1f1b is one micro-batch after the other",
+                  "order in which pipeline stages run micro-batches: gpipe, 1f1b, interleaved, zb-h1, zb-v, vertical (all micro-batches of "
+                  "a block before the next block), or a CSV file; with one stage, 1f1b runs one micro-batch after the other",
                   text(&TrainConfig::pipeline_schedule), kTrain);
   schedule.metavar = "NAME|X.csv";
-  schedule.default_text = "1f1b; with one stage what is faster";
-  Option split = rank_option("pipeline-split", "blocks of each stage", text(&TrainConfig::pipeline_split), kTrain);
+  schedule.default_text = "1f1b; with one stage the faster order";
+  Option split = rank_option("pipeline-split", "number of blocks in each pipeline stage", text(&TrainConfig::pipeline_split), kTrain);
   split.metavar = "N,N,..";
-  Option stages = rank_option("pipeline-stages", "ranks of a pipeline, each with its part of the blocks",
+  Option stages = rank_option("pipeline-stages", "pipeline parallelism: number of ranks over which the blocks of a model are split",
                               integer(&RanksConfig::pipeline_stages), kForward);
   stages.range = Range{.low = 1, .high = 65535};
-  Option chunks = rank_option("pipeline-chunks", "stages a rank holds, as model chunks", integer(&TrainConfig::pipeline_chunks), kTrain);
+  Option chunks =
+      rank_option("pipeline-chunks", "model chunks (virtual pipeline stages) per rank", integer(&TrainConfig::pipeline_chunks), kTrain);
   chunks.range = Range{.low = 1, .high = 65535};
   chunks.default_text = "2 for interleaved and zb-v, else 1";
-  const Option communicator =
-      rank_option("communicator",
-                  "how ranks talk; local: as threads of one process, which spillway starts; nccl: as with auto, and GPUs over NCCL, which "
-                  "auto takes where each rank has a GPU",
-                  word(&RanksConfig::communicator, {"auto", "local", "mpi", "nccl"}), kForward);
-  Option ranks =
-      rank_option("ranks", "processes on this node, which spillway starts where no launcher has", integer(&RanksConfig::ranks), kForward);
+  const Option communicator = rank_option("communicator",
+                                          "how ranks exchange data; local: ranks are threads of one process that spillway starts; nccl: "
+                                          "GPUs must use NCCL, the rest as with auto; auto uses NCCL if each rank has its own GPU",
+                                          word(&RanksConfig::communicator, {"auto", "local", "mpi", "nccl"}), kForward);
+  Option ranks = rank_option("ranks", "processes on this node; spillway starts them unless a launcher (srun, torchrun, mpirun) did",
+                             integer(&RanksConfig::ranks), kForward);
   ranks.default_text = "1, or the launcher's";
   ranks.range = Range{.low = 1, .high = 65536};
   Option rendezvous =
-      rank_option("rendezvous", "how ranks of different nodes meet: env (MASTER_ADDR, MASTER_PORT), tcp:HOST:PORT, file:PATH",
+      rank_option("rendezvous", "how ranks of different nodes find each other: env (MASTER_ADDR, MASTER_PORT), tcp:HOST:PORT or file:PATH",
                   text(&RanksConfig::rendezvous), kForward);
   rendezvous.metavar = "HOW";
-  Option timeout = rank_option("timeout", "how long to wait for a peer", duration(&RanksConfig::timeout_s), kForward);
+  Option timeout =
+      rank_option("timeout", "how long to wait for another rank before the run fails", duration(&RanksConfig::timeout_s), kForward);
   timeout.default_text = "60s";
   timeout.range = at_least(1);
   return {
       ranks,
-      rank_option("zero-stage", "what is sharded over data-parallel ranks", word(&RanksConfig::zero_stage, {"auto", "0", "1", "2", "3"}),
-                  kTrain),
-      rank_option("zero-stage", "what is sharded over data-parallel ranks: 0 nothing, 3 the weights",
+      rank_option("zero-stage",
+                  "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
+                  word(&RanksConfig::zero_stage, {"auto", "0", "1", "2", "3"}), kTrain),
+      rank_option("zero-stage", "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 3 weights",
                   word(&RanksConfig::zero_stage, {"auto", "0", "3"}),
                   on(Command::generate, Command::chat, Command::evaluate, Command::classify)),
       stages,

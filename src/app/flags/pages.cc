@@ -73,8 +73,8 @@ std::string markdown_page() {
 
 std::string man_page() {
   std::string text = std::string(".TH SPILLWAY 1 \"\" \"spillway ") + kVersion +
-                     "\" \"User Commands\"\n.SH NAME\nspillway \\- trains models that do " +
-                     "not fit\n.SH SYNOPSIS\n.B spillway\n.I COMMAND\n[flags]\n.SH DESCRIPTION\n" + as_it_is(program_help());
+                     "\" \"User Commands\"\n.SH NAME\nspillway \\- trains models larger " +
+                     "than GPU memory\n.SH SYNOPSIS\n.B spillway\n.I COMMAND\n[flags]\n.SH DESCRIPTION\n" + as_it_is(program_help());
   for (const CommandInfo& one : commands()) {
     std::string name(one.name);
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });

@@ -18,7 +18,7 @@ using parallel::Schedule;
 void read_table(parallel::Pipeline& pipeline, const TrainConfig& config) {
   auto table = std::make_shared<Schedule>(parallel::read_schedule_csv(config.pipeline_schedule));
   if (table->ranks() != config.pipeline_stages)
-    refuse(fmt::format("[--pipeline-stages] expected {}, as {} has, got {}", table->ranks(), config.pipeline_schedule,
+    refuse(fmt::format("[--pipeline-stages] expected {}, the number of ranks in {}, got {}", table->ranks(), config.pipeline_schedule,
                        config.pipeline_stages));
   pipeline.chunks = table->chunks();
   pipeline.table = std::move(table);
@@ -29,7 +29,7 @@ void read_table(parallel::Pipeline& pipeline, const TrainConfig& config) {
 void check_stages(const RanksConfig& config) {
   if (config.ranks % config.pipeline_stages == 0) return;
   const i64 nearest = std::max(config.pipeline_stages, config.ranks / config.pipeline_stages * config.pipeline_stages);
-  refuse(fmt::format("[--pipeline-stages] expected as many ranks for each of {} stages, got {} rank{}: give --ranks {}",
+  refuse(fmt::format("[--pipeline-stages] expected the number of ranks to be a multiple of {} stages, got {} rank{}: give --ranks {}",
                      config.pipeline_stages, config.ranks, config.ranks == 1 ? "" : "s", nearest));
 }
 
@@ -45,7 +45,9 @@ parallel::Pipeline pipeline_of(const TrainConfig& config) {
     refuse_schedule_name(name);
   }
   if (is_vertical(config) && (config.pipeline_split != "auto" || config.pipeline_chunks))
-    refuse("[--pipeline-split] expected none with --pipeline-schedule vertical, which deals block by block, nor --pipeline-chunks");
+    refuse(
+        "[--pipeline-split] expected neither this flag nor --pipeline-chunks with --pipeline-schedule vertical, which distributes single "
+        "blocks: leave it out");
   return pipeline;
 }
 

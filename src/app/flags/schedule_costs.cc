@@ -27,7 +27,8 @@ void set_times(ScheduleCosts& costs, double StageCosts::*time, const std::string
   const std::vector<std::string> values = pieces(text, ':');
   const size_t stages = std::max(costs.stages.size(), values.size());
   if (values.empty() || (values.size() != 1 && values.size() != stages) || (costs.stages.size() != 1 && costs.stages.size() != stages)) {
-    throw Error(ErrorCode::usage, "[" + what + "] expected one time for all stages, or as many in every list, got \"" + text + "\"");
+    throw Error(ErrorCode::usage,
+                "[" + what + "] expected one time for all stages, or the same number of times in every list, got \"" + text + "\"");
   }
   costs.stages.resize(stages, costs.stages.front());
   for (size_t s = 0; s < stages; ++s) costs.stages[s].*time = parse_number(values[values.size() == 1 ? 0 : s], what);

@@ -43,7 +43,7 @@ void set(Settings& settings, const Option& option, const std::string& text, cons
 
 void apply(Settings& settings, const Option& option, const Given& given) {
   if (!option.field.repeatable && given.texts.size() > 1) {
-    refuse("[" + given.what + "] given " + std::to_string(given.texts.size()) + " times, it takes one value: keep one of them");
+    refuse("[" + given.what + "] expected one value, got " + std::to_string(given.texts.size()) + ": keep one of them");
   }
   if (!option.field.set) return;
   for (const std::string& text : given.texts) set(settings, option, text, given.what);
@@ -54,7 +54,7 @@ void check_together(Command command, const GivenMap& given) {
     const Option* option = find_option(command, name);
     if (option == nullptr || option->exclusive.empty()) continue;
     const auto other = given.find(option->exclusive);
-    if (other != given.end()) refuse("[" + value.what + "] expected it or " + other->second.what + ", got both: leave one out");
+    if (other != given.end()) refuse("[" + value.what + "] expected this or " + other->second.what + ", got both: leave one out");
   }
 }
 

@@ -172,15 +172,16 @@ struct Advice {
   std::string_view theirs, words;
 };
 constexpr const char* kNodes =
-    "whoever starts the ranks says how many nodes there are: srun, torchrun or mpirun with the same flags on all of them; spillway slurm "
-    "--nodes N prints such a job, --ranks N starts N ranks on one node";
+    "the launcher sets the number of nodes: start the same command on all nodes with srun, torchrun or mpirun; spillway slurm --nodes N "
+    "prints such a job script, --ranks N starts N ranks on one node";
 constexpr const char* kVerbose =
-    "train --log-every 1 has a line a step, --profile a table at the end, --trace FILE everything; a run's log.txt keeps it all";
+    "train --log-every 1 prints one line per step, --profile prints a table at the end, --trace FILE writes a trace of some steps; a run's "
+    "log.txt keeps all lines";
 constexpr const char* kReports =
-    "--tensorboard on, the default, leaves event files in the run folder; metrics.jsonl there has a line a step, which "
-    "pandas.read_json(path, lines=True) reads";
+    "--tensorboard on, the default, writes event files into the run folder; metrics.jsonl there has one line per step and can be read by "
+    "pandas.read_json(path, lines=True)";
 constexpr const char* kAttention =
-    "--attention says whose it is: own, which never holds a square of the length on any device, or cudnn, NVIDIA's on a GPU";
+    "--attention chooses the kernels: own, whose memory never grows with the square of the length, or cudnn, NVIDIA's on a GPU";
 constexpr Advice kAdvice[] = {{"nnodes", kNodes},    {"num-nodes", kNodes},      {"node-rank", kNodes},
                               {"verbose", kVerbose}, {"debug", kVerbose},        {"report-to", kReports},
                               {"wandb", kReports},   {"flash-attn", kAttention}, {"attn-implementation", kAttention}};
@@ -227,21 +228,21 @@ std::string unknown_option(Command command, std::string_view name, bool flags) {
   const std::string given = flags ? "--" + std::string(name) : "\"" + std::string(name) + "\"";
   const std::string what = "[" + given + "] unknown " + (flags ? "flag" : "key") + " of " + own + ": ";
   if (const Option* own_option = find_option(command, wanted)) {
-    if (flags && own_option->positional) return what + "it stands without a flag: spillway " + own + " " + own_option->metavar;
+    if (flags && own_option->positional) return what + "give the value without a flag: spillway " + own + " " + own_option->metavar;
     return what + "write " + shown(wanted, flags);
   }
   const auto foreign = std::ranges::find(kForeign, wanted, &Foreign::theirs);
   if (foreign != std::end(kForeign) && find_option(command, foreign->ours.substr(0, foreign->ours.find(' '))))
-    return what + "here it is " + shown(foreign->ours, flags);
+    return what + "the name here is " + shown(foreign->ours, flags);
   const auto advice = std::ranges::find(kAdvice, wanted, &Advice::theirs);
   if (advice != std::end(kAdvice) && find_option(command, "model")) return what + std::string(advice->words);
-  if (const std::string others = owners(wanted); !others.empty()) return what + "it belongs to " + others;
+  if (const std::string others = owners(wanted); !others.empty()) return what + "it is an option of " + others;
   std::vector<std::string> known;
   for (const Option* option : options_of(command)) {
     if (!option->positional) known.push_back(option->name);
   }
   const std::string close = nearest(wanted, known);
-  const std::string help = "spillway " + own + " --help=all lists them all";
+  const std::string help = "spillway " + own + " --help=all lists all flags";
   return what + (close.empty() ? help : "did you mean " + shown(close, flags) + "? " + help);
 }
 
@@ -250,7 +251,7 @@ std::string unknown_command(std::string_view name) {
   for (const CommandInfo& one : commands()) known.emplace_back(one.name);
   const std::string close = nearest(name, known);
   return "[" + std::string(name) + "] unknown command: " + (close.empty() ? "" : "did you mean " + close + "? ") +
-         "spillway --help lists them all";
+         "spillway --help lists all commands";
 }
 
 }  // namespace spillway::app

@@ -135,7 +135,7 @@ StepRange parse_step_range(const std::string& text, const std::string& what) {
   const size_t colon = text.find(':');
   StepRange range{0, 0};
   if (colon != std::string::npos) range = {parse_integer(text.substr(0, colon), what), parse_integer(text.substr(colon + 1), what)};
-  if (range.first < 1 || range.last < range.first) reject(what, "first:last such as 3:6, from 1", text);
+  if (range.first < 1 || range.last < range.first) reject(what, "first:last such as 3:6, counted from 1", text);
   return range;
 }
 

@@ -66,7 +66,7 @@ void check_flag(const TrainConfig& config, const char* flag, std::optional<T> Tr
   for (const NamedRule& one : kNamedRules) {
     if (defaults_of(one.name).*member) owners += std::string(owners.empty() ? "" : ", ") + one.name;
   }
-  refuse(std::string("[--") + flag + "] expected no such flag with --optimizer " + config.optimizer + ": it is of " + owners +
+  refuse(std::string("[--") + flag + "] expected no such flag with --optimizer " + config.optimizer + ": it is an option of " + owners +
          "; leave it out");
 }
 

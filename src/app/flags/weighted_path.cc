@@ -45,8 +45,8 @@ WeightedPaths weighted_paths(const std::vector<std::string>& words) {
     if (colon) all.weights.push_back(weight_of(word.substr(*colon + 1), word));
   }
   if (!all.weights.empty() && all.weights.size() < all.paths.size())
-    refuse("[--data] expected a weight for each source or for none, got " + std::to_string(all.weights.size()) + " for " +
-           std::to_string(all.paths.size()) + ": write PATH:WEIGHT for all");
+    refuse("[--data] expected a weight for each source or for none, got " + std::to_string(all.weights.size()) + " weights for " +
+           std::to_string(all.paths.size()) + " sources: write PATH:WEIGHT for all");
   return all;
 }
 

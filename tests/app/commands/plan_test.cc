@@ -158,11 +158,11 @@ TEST(PlanForACluster, WhatDoesNotFitIsRefused) {
 TEST(PlanForACluster, BadWordsAreRefusedWithWhatWasExpected) {
   for (const auto& [spec, why] : {std::pair("2x8", "one comma or two"),
                                   {"2xH100-80GiB,1TiB", "is not NODESxGPUSxNAME-MEMORY"},
-                                  {"0x8xH100-80GiB,1TiB", "\"0\" is no number of nodes"},
-                                  {"2x-1xH100-80GiB,1TiB", "is no number of GPUs of a node"},
-                                  {"2x8x-80GiB,1TiB", "without a name"},
-                                  {"2x8xH100-many,1TiB", "\"many\" is no size of the memory of a GPU"},
-                                  {"2x8xH100-80GiB,", "is no size of the memory of a node"},
+                                  {"0x8xH100-80GiB,1TiB", "\"0\" is not a number of nodes"},
+                                  {"2x-1xH100-80GiB,1TiB", "is not a number of GPUs of a node"},
+                                  {"2x8x-80GiB,1TiB", "no name"},
+                                  {"2x8xH100-many,1TiB", "\"many\" is not a size for the memory of a GPU"},
+                                  {"2x8xH100-80GiB,", "is not a size for the memory of a node"},
                                   {"2x8xH100-80GiB,1TiB,7TB", "is not nvme=SIZE"},
                                   {"2x8xH100-80GiB,1TiB,nvme=7TB,x", "one comma or two"},
                                   {"2x1xcpu-64GiB,1TiB", "--device cpu and --ranks"}}) {
@@ -171,7 +171,7 @@ TEST(PlanForACluster, BadWordsAreRefusedWithWhatWasExpected) {
     EXPECT_NE(outcome.err.find("2x8xH100-80GiB,1TiB,nvme=7TB"), std::string::npos) << outcome.err;
     EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
   }
-  EXPECT_NE(on_cluster("2x8xH100-80GiB,1TiB", {"--ranks", "4"}).err.find("expected it without --ranks"), std::string::npos);
+  EXPECT_NE(on_cluster("2x8xH100-80GiB,1TiB", {"--ranks", "4"}).err.find("[--cluster] expected no --ranks"), std::string::npos);
 }
 
 }  // namespace

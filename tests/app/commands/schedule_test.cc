@@ -186,7 +186,7 @@ TEST(ScheduleCommand, Refusals) {
   const std::tuple<Words, int, const char*> cases[] = {
       {{"--pipeline-schedule", "/no/such.csv"}, 4, "/no/such.csv"},
       {{"--pipeline-schedule", broken}, 4, "broken.csv, row 2, column 2: expected an action such as 3F0"},
-      {{"--pipeline-schedule", table, "--pipeline-stages", "4"}, 2, "[--pipeline-stages] expected 2, as"},
+      {{"--pipeline-schedule", table, "--pipeline-stages", "4"}, 2, "[--pipeline-stages] expected 2, "},
       {{"--pipeline-schedule", table, "--pipeline-chunks", "2"}, 2, "[--pipeline-chunks] expected 1, as"},
       {{"--pipeline-schedule", table, "--gradient-accumulation-steps", "5"}, 2, "[--gradient-accumulation-steps] expected 4, as"},
       {{"--pipeline-stages", "0"}, 2, "at least 1"},
@@ -196,8 +196,8 @@ TEST(ScheduleCommand, Refusals) {
       {{"--out", "x.png"}, 2, "[--out] expected a name that ends in .svg"},
       {{"--csv", "x.txt"}, 2, "[--csv] expected a name that ends in .csv"},
       {{"--out", "/no/such/folder/x.svg"}, 5, "/no/such/folder/x.svg"},
-      {{"--pp", "4"}, 2, "here it is --pipeline-stages"},
-      {{"--num-microbatches", "4"}, 2, "here it is --gradient-accumulation-steps"},
+      {{"--pp", "4"}, 2, "is --pipeline-stages"},
+      {{"--num-microbatches", "4"}, 2, "is --gradient-accumulation-steps"},
       {{"--costs", "F"}, 2, "[--costs] expected KEY=TIME such as B=2, got \"F\""},
       {{"--costs", "F=1,F=2"}, 2, "each key once, got F twice"},
       {{"--costs", "X=1"}, 2, "expected F, B, I, W, transfer or kept, got \"X\""},
@@ -205,7 +205,7 @@ TEST(ScheduleCommand, Refusals) {
       {{"--costs", "F=nan"}, 2, "expected a number"},
       {{"--costs", "F="}, 2, "expected one time for all stages"},
       {{"--costs", "kept=2"}, 2, "[schedule costs] expected a kept share from 0 to 1, got 2"},
-      {{"--costs", "F=1:2,B=1:2:3"}, 2, "as many in every list"},
+      {{"--costs", "F=1:2,B=1:2:3"}, 2, "in every list"},
       {{"--pipeline-stages", "3", "--costs", "F=1:2"}, 2, "expected 1 cost for all stages or 3"}};
   for (const auto& [words, status, piece] : cases) {
     const Outcome outcome = schedule(words);

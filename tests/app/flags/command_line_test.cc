@@ -57,14 +57,14 @@ TEST(CommandLine, UnknownFlagsNameTheNearest) {
                   {train({"--weigth-decay=0"}), {"did you mean --weight-decay?"}},
                   {train({"--learning_rate", "1"}), {"write --learning-rate"}},
                   {train({"--Seed", "1"}), {"write --seed"}},
-                  {train({"--zzzzzzzzzzzzzzzz"}), {"spillway train --help=all lists them all"}},
-                  {train({"--temperature", "1"}), {"it belongs to generate"}},
+                  {train({"--zzzzzzzzzzzzzzzz"}), {"spillway train --help=all"}},
+                  {train({"--temperature", "1"}), {"of generate"}},
                   {train({"--report-to", "wandb"}), {"metrics.jsonl"}},
-                  {train({"--save_strategy", "steps"}), {"here it is --checkpoint-every"}},
-                  {{"slurm", "--nnodes", "2"}, {"here it is --nodes"}},
-                  {train({"--nnodes", "2"}), {"whoever starts the ranks"}},
-                  {{"generate", "--place-optimizer", "host"}, {"it belongs to train, plan"}},
-                  {{"export", "--model", "x"}, {"it stands without a flag: spillway export RUN"}},
+                  {train({"--save_strategy", "steps"}), {"--checkpoint-every"}},
+                  {{"slurm", "--nnodes", "2"}, {"is --nodes"}},
+                  {train({"--nnodes", "2"}), {"torchrun"}},
+                  {{"generate", "--place-optimizer", "host"}, {"of train, plan"}},
+                  {{"export", "--model", "x"}, {"spillway export RUN"}},
                   {train({"-s", "3"}), {"flags have two dashes"}}});
 }
 
@@ -88,8 +88,7 @@ TEST(CommandLine, ForeignSpellingsNameOurs) {
                                                                       {"gradient-checkpointing", "recompute"},
                                                                       {"deepspeed_config", "deepspeed"},
                                                                       {"max_grad_norm", "gradient-clipping"}};
-  for (const auto& [theirs, ours] : spellings)
-    expect_refused({{train({"--" + theirs, "1"}), {"[--" + theirs + "]", "here it is --" + ours}}});
+  for (const auto& [theirs, ours] : spellings) expect_refused({{train({"--" + theirs, "1"}), {"[--" + theirs + "]", " --" + ours}}});
   expect_refused({{train({"--nnodes", "2"}), {"[--nnodes]", "srun, torchrun or mpirun", "spillway slurm --nodes N"}},
                   {train({"--verbose"}), {"--log-every 1", "log.txt"}}});
 }
@@ -97,7 +96,7 @@ TEST(CommandLine, ForeignSpellingsNameOurs) {
 TEST(CommandLine, ValuesThatAreMissingOrTooMany) {
   expect_refused({{train({"--steps"}), {"[--steps] expected a value"}},
                   {train({"--steps", "--seed", "3"}), {"[--steps] expected a value"}},
-                  {train({"--steps", "3", "--steps", "4"}), {"[--steps] given 2 times"}},
+                  {train({"--steps", "3", "--steps", "4"}), {"[--steps]", "got 2"}},
                   {train({"more.txt"}), {"[more.txt]", "--data A --data B"}},
                   {train({"--data", ""}), {"[--data] expected a value"}},
                   {train({"--quiet=perhaps"}), {"[--quiet] expected true or false"}},
@@ -107,7 +106,7 @@ TEST(CommandLine, ValuesThatAreMissingOrTooMany) {
 TEST(CommandLine, RequiredFlags) {
   expect_refused({{{"train", "--data", "x"}, {"[--model]", "train needs it"}},
                   {{"train", "--model", "gpt2-tiny"}, {"[--data]", "train needs it"}},
-                  {{"generate", "--model", "x"}, {"[--prompt]", "generate needs it"}},
+                  {{"generate", "--model", "x"}, {"[--prompt]", "--prompts FILE"}},
                   {{"export", "--out", "x"}, {"[RUN]", "export needs it"}},
                   {{"export", "runs/x"}, {"[--out]", "export needs it"}},
                   {{"inspect"}, {"[PATH]", "inspect needs it"}},
@@ -148,11 +147,10 @@ TEST(CommandLine, ValuesOutOfRange) {
 }
 
 TEST(CommandLine, FlagsThatExcludeEachOther) {
-  expect_refused(
-      {{train({"--steps", "3", "--epochs", "1"}), {"--steps", "--epochs", "leave one out"}},
-       {train({"--gradient-accumulation-steps", "2", "--global-batch-size", "4"}), {"leave one out"}},
-       {train({"--histograms-every", "5", "--tensorboard", "off"}), {"[--histograms-every] expected it without --tensorboard off"}},
-       {{"tokenize", "--decode", "x.bin", "--data", "t.txt", "--out", "y.bin"}, {"[--decode] expected it alone"}}});
+  expect_refused({{train({"--steps", "3", "--epochs", "1"}), {"--steps", "--epochs", "leave one out"}},
+                  {train({"--gradient-accumulation-steps", "2", "--global-batch-size", "4"}), {"leave one out"}},
+                  {train({"--histograms-every", "5", "--tensorboard", "off"}), {"[--histograms-every]", "--tensorboard"}},
+                  {{"tokenize", "--decode", "x.bin", "--data", "t.txt", "--out", "y.bin"}, {"[--decode]", "--data"}}});
 }
 
 TEST(CommandLine, FlagsThatNeedAnother) {
@@ -162,19 +160,18 @@ TEST(CommandLine, FlagsThatNeedAnother) {
        {train({"--prompt", "In the"}), {"--sample-every"}},
        {train({"--gradient-reduction", "micro-batch", "--zero-stage", "1"}), {"[--gradient-reduction] expected --zero-stage 2, 3"}},
        {train({"--lr-schedule", "step"}), {"[--lr-schedule] expected --lr-step-size N"}},
-       {train({"--lr-gamma", "0.5"}), {"[--lr-gamma] expected --lr-schedule step beside it"}},
+       {train({"--lr-gamma", "0.5"}), {"[--lr-gamma] expected --lr-schedule step"}},
        {train({"--lr-decay-steps", "5", "--lr-schedule", "step", "--lr-step-size", "3"}),
         {"[--lr-decay-steps] expected --lr-schedule wsd"}},
        {train({"--lr-schedule", "onecycle", "--warmup-steps", "5"}), {"[--warmup-steps] expected none", "got 5"}},
        {train({"--place-optimizer", "nvme"}), {"[--nvme] expected a scratch path", "SLURM_TMPDIR"}},
-       {train({"--allow-change", "nonsense"}), {"[--allow-change] expected a key of train"}},
-       {train({"--allow-change", "device_memory"}), {"may change anyway"}}});
+       {train({"--allow-change", "nonsense"}), {"[--allow-change]", "nonsense"}},
+       {train({"--allow-change", "device_memory"}), {"[--allow-change]", "device_memory"}}});
 }
 
 TEST(CommandLine, AnOptimizerTakesItsOwnFlags) {
   expect_refused(
-      {{train({"--momentum", "0.9"}),
-        {"[--momentum] expected no such flag with --optimizer adamw", "it is of sgd, rmsprop, muon; leave it out"}},
+      {{train({"--momentum", "0.9"}), {"[--momentum] expected no such flag with --optimizer adamw", "of sgd, rmsprop, muon; leave it out"}},
        {train({"--optimizer", "sgd", "--betas", "0.9,0.9"}), {"[--betas]", "--optimizer sgd", "of adamw, adam, amsgrad, lion, muon"}},
        {train({"--optimizer", "lion", "--eps", "1e-8"}),
         {"[--eps]", "--optimizer lion", "of adamw, adam, amsgrad, adagrad, rmsprop, muon"}},
@@ -188,7 +185,7 @@ TEST(CommandLine, AnOptimizerTakesItsOwnFlags) {
        {train({"--optimizer", "rmsprop", "--momentum", "-1"}), {"[--momentum]", "at least 0"}},
        {train({"--optimizer", "rmsprop", "--alpha", "1"}), {"[--alpha]", "in [0, 1)"}},
        {train({"--optimizer", "adamax"}), {"[--optimizer] expected one of: adamw adam amsgrad sgd adagrad rmsprop lion muon adafactor"}},
-       {train({"--muon-scale", "original"}), {"[--muon-scale] expected no such flag with --optimizer adamw", "it is of muon"}}});
+       {train({"--muon-scale", "original"}), {"[--muon-scale] expected no such flag with --optimizer adamw", "of muon"}}});
 }
 
 TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
@@ -197,18 +194,17 @@ TEST(CommandLine, WhatIsNotBuiltIsRefusedWithWhatWorks) {
   for (const auto& [flags, works] : cases) expect_refused({{train(flags), {"[" + flags[0] + "] not built yet", works}}});
   expect_refused({{{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "worst"}, {"[--checkpoint]", "worst"}},
                   {{"generate", "--model", "x", "--prompt", "a", "--checkpoint", "newest"}, {"[--checkpoint]"}},
-                  {train({"--tokenizer", "none.json"}), {"[--tokenizer] expected bytes, or a tokenizer.json", "not there"}},
+                  {train({"--tokenizer", "none.json"}), {"[--tokenizer] expected bytes", "none.json"}},
                   {{"tokenize", "--train-vocab", "100", "--data", "x", "--out", "y"}, {"[--train-vocab]", "257"}},
                   {{"plan", "--model", "gpt2-tiny", "--cluster", "2x8"}, {"[--cluster] expected NODESxGPUSxNAME-MEMORY,MEMORY"}}});
 }
 
 TEST(CommandLine, WhatRunsOnOneRankIsRefusedRatherThanRunSeveralTimes) {
-  expect_refused(
-      {{{"export", "x", "--out", "y"}, {"[export] expected one process, got 4, which Open MPI started"}},
-       {{"generate", "--model", "x", "--prompt", "a", "--ranks", "3"}, {"[--ranks] expected as many as Open MPI started, 4, got 3"}}},
-      FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
+  expect_refused({{{"export", "x", "--out", "y"}, {"[export] expected one process, got 4, which Open MPI started"}},
+                  {{"generate", "--model", "x", "--prompt", "a", "--ranks", "3"}, {"[--ranks]", "Open MPI started, 4, got 3"}}},
+                 FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
   expect_refused({{train({}), {"use srun"}}, {train({"--ranks", "4"}), {"use srun"}}}, FakeHost().env("SLURM_NTASKS", "4").host());
-  expect_refused({{train({"--ranks", "3"}), {"[--ranks] expected as many as Open MPI started, 4, got 3"}}},
+  expect_refused({{train({"--ranks", "3"}), {"[--ranks]", "Open MPI started, 4, got 3"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
 }
 
@@ -227,7 +223,7 @@ TEST(CommandLine, WaysOfRanksToEachOther) {
   // This srun does not provide MPI.
   FakeHost srun;
   srun.env("SLURM_STEP_NUM_TASKS", "2").env("SLURM_PROCID", "0").env("SLURM_STEP_TASKS_PER_NODE", "2");
-  expect_refused({{train({"--communicator", "mpi"}), {"[--communicator] expected srun to bring MPI", "--mpi=pmix"}}}, srun.host());
+  expect_refused({{train({"--communicator", "mpi"}), {"[--communicator]", "PMIX_RANK", "--mpi=pmix"}}}, srun.host());
   const TrainConfig config = train_config({"--timeout", "2m", "--rendezvous", "tcp:[::1]:29500", "--bind", "none"});
   EXPECT_EQ(config.timeout_s, 120);
   EXPECT_EQ(config.rendezvous, "tcp:[::1]:29500");

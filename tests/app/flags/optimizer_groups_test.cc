@@ -33,7 +33,7 @@ TEST(OptimizerGroups, RefuseWhatIsNone) {
   EXPECT_TRUE(has(refusal("bias"), "expected PATTERN:key=value"));
   EXPECT_TRUE(has(refusal(":lr=1"), "expected PATTERN:key=value"));
   EXPECT_TRUE(has(refusal("bias:"), "expected lr=X or weight_decay=X"));
-  EXPECT_TRUE(has(refusal("bias:betas=1"), "expected lr=X or weight_decay=X behind the pattern \"bias\", got \"betas=1\""));
+  EXPECT_TRUE(has(refusal("bias:betas=1"), "expected lr=X or weight_decay=X after the pattern \"bias\", got \"betas=1\""));
   EXPECT_TRUE(has(refusal("bias:lr"), "got \"lr\""));
   EXPECT_TRUE(has(refusal("bias:lr=x"), "lr"));
   EXPECT_TRUE(has(refusal("bias:lr=-1"), "at least 0"));
@@ -51,8 +51,8 @@ TEST(OptimizerGroups, TheFirstPatternThatIsFoundHasTheName) {
 
 TEST(OptimizerGroups, APatternMustGetSomething) {
   const auto refused = [](const std::vector<OptimizerGroup>& groups) { return refusal([&] { groups_of_names(groups, kNames); }); };
-  EXPECT_TRUE(has(refused({{"attn", 1, {}}}), "\"attn\" is in none of 4, such as wte.weight, h.0.ln.bias, h.0.mlp.weight"));
-  EXPECT_TRUE(has(refused({{"bias", 1, {}}, {"ln.bias", 2, {}}}), "\"ln.bias\" is in none"));
+  EXPECT_TRUE(has(refused({{"attn", 1, {}}}), "none of 4 names, such as wte.weight, h.0.ln.bias, h.0.mlp.weight"));
+  EXPECT_TRUE(has(refused({{"bias", 1, {}}, {"ln.bias", 2, {}}}), "\"ln.bias\""));
 }
 
 TEST(OptimizerGroups, APatternOfRunningStatisticsAloneIsRefused) {
@@ -61,8 +61,7 @@ TEST(OptimizerGroups, APatternOfRunningStatisticsAloneIsRefused) {
   const auto refused = [&](const char* pattern) {
     return refusal([&] { groups_of_names(std::vector<OptimizerGroup>{{pattern, 1, {}}}, names, statistic); });
   };
-  EXPECT_TRUE(has(refused("running_"),
-                  "\"running_\" is in names of batch norm's running statistics alone, such as bn1.running_var: a step moves those to its"));
+  EXPECT_TRUE(has(refused("running_"), "running statistics of batch norm, such as bn1.running_var"));
   EXPECT_EQ(refused("bn1"), "none");
 }
 
