@@ -55,13 +55,13 @@ Whole Whole::read(const nb::handle& given) noexcept {
   if (!whole.is_valid()) return read;
   int beyond = 0;
   read.value_ = PyLong_AsLongLongAndOverflow(whole.ptr(), &beyond);
-  if (beyond != 0) read.problem_ = {"expected a whole number of at most 64 bits, got one beyond them", false};
+  if (beyond != 0) read.problem_ = {"expected a whole number that fits 64 bits, got a larger one", false};
   return read;
 }
 
 int Whole::small() const {
   const i64 value = *this;
-  if (!std::in_range<int>(value)) throw WrongValue("expected a whole number of at most 32 bits, got " + std::to_string(value));
+  if (!std::in_range<int>(value)) throw WrongValue("expected a whole number that fits 32 bits, got " + std::to_string(value));
   return static_cast<int>(value);
 }
 
@@ -72,7 +72,7 @@ Seed Seed::read(const nb::handle& given) noexcept {
   read.value_ = PyLong_AsUnsignedLongLong(whole.ptr());
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    read.problem_ = {"expected a whole number from 0 to 2^64 - 1, got another", false};
+    read.problem_ = {"expected a whole number from 0 to 2^64 - 1, got one outside of this range", false};
   }
   return read;
 }
@@ -90,8 +90,9 @@ Real Real::read(const nb::handle& given) noexcept {
   const bool beyond = PyErr_Occurred() != nullptr;
   if (beyond) PyErr_Clear();
   if (beyond || !is_exactly(whole, read.value_))
-    read.problem_ = {"expected a whole number that a double holds exactly (all up to 2^53 are), got another: give a float to round it",
-                     false};
+    read.problem_ = {
+        "expected a whole number that a double can hold exactly (such as all up to 2^53), got another one: pass a float to round it",
+        false};
   return read;
 }
 
@@ -134,11 +135,11 @@ Word Word::read(const nb::handle& given) noexcept {
   const char* const text = PyUnicode_AsUTF8AndSize(given.ptr(), &size);
   if (text == nullptr) {
     PyErr_Clear();
-    read.problem_ = {"expected text, got one with half of a character (a lone surrogate)", false};
+    read.problem_ = {"expected text that can be encoded, got text with a lone surrogate (half of a character)", false};
     return read;
   }
   read.text_.assign(text, static_cast<size_t>(size));
-  if (read.text_.find('\0') != std::string::npos) read.problem_ = {"expected text without null characters, got one with some", false};
+  if (read.text_.find('\0') != std::string::npos) read.problem_ = {"expected text without null characters, got text with some", false};
   return read;
 }
 

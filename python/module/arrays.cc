@@ -61,9 +61,9 @@ nb::object exported(const Tensor& t) {
 
 nb::object to_numpy(const Array& self) {
   if (self.value().device().is_cuda())
-    throw WrongType("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": .cpu() first");
+    throw WrongType("numpy: expected a tensor in host memory, got one on " + to_string(self.value().device()) + ": call .cpu() first");
   if (self.value().dtype() == DType::bf16)
-    throw WrongType("numpy: expected a type that NumPy has, got bf16: .to(\"f32\") first, or torch.from_dlpack(tensor)");
+    throw WrongType("numpy: expected a type that NumPy has, got bf16: call .to(\"f32\") first, or use torch.from_dlpack(tensor)");
   return exported<nb::numpy>(self.value());
 }
 
@@ -115,11 +115,13 @@ void backward(const Array& self, const std::optional<Given>& given) {
   const Running running(y.value().device(), true);
   if (!y.graph || y.graph->over()) {
     throw Error(ErrorCode::usage,
-                y.graph ? "[backward] expected a graph that was not gone over yet, got one that was: compute the loss again"
-                        : "[backward] expected a tensor computed of some that want a gradient (requires_grad), got a constant");
+                y.graph
+                    ? "[backward] expected a graph on which backward() was not called yet, got one on which it was: compute the loss again"
+                    : "[backward] expected a tensor computed from others with requires_grad, got a constant");
   }
   if (!given && y.value().elems() != 1)
-    throw Error(ErrorCode::usage, "[backward] expected one number, or its gradient as the argument, got " + to_string(y.value().shape()));
+    throw Error(ErrorCode::usage,
+                "[backward] expected a tensor of one number, or a gradient as the argument, got shape " + to_string(y.value().shape()));
   if (given && (gradient.shape() != y.value().shape() || gradient.dtype() != y.value().dtype())) {
     throw Error(ErrorCode::usage, "[backward] expected a gradient of " + std::string(to_string(y.value().dtype())) + " " +
                                       to_string(y.value().shape()) + ", got " + std::string(to_string(gradient.dtype())) + " " +
@@ -137,12 +139,13 @@ std::vector<i64> extents_of(const Array& self) {
 void check_unrecorded(const Array& self, const nb::object& from) {
   if (!recording()) return;
   if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
-    throw Error(ErrorCode::usage,
-                "[copy_] expected a source that wants no gradient, which copy_ does not record: detach() it, or write under no_grad()");
+    throw Error(
+        ErrorCode::usage,
+        "[copy_] expected a source without requires_grad, because copy_() is not recorded: detach() the source, or write under no_grad()");
   if (self.graph && !self.graph->over())
     throw Error(ErrorCode::usage,
-                "[copy_] expected a tensor that was not computed from others that want a gradient, whose history would stay as it was: "
-                "detach() it first, or write under no_grad()");
+                "[copy_] expected a tensor that was not computed from others with requires_grad, because copy_() would not change the "
+                "recorded graph: detach() the tensor first, or write under no_grad()");
 }
 
 void copy_into(const Array& self, const nb::object& from) {
@@ -151,7 +154,7 @@ void copy_into(const Array& self, const nb::object& from) {
   const Tensor values = nb::isinstance<Array>(from) ? nb::cast<const Array&>(from).value() : copy_of(from, "copy_");
   if (values.shape() != to.shape())
     throw WrongValue("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape()));
-  if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into");
+  if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into, got one with other strides");
   const bool long_enough = to.bytes() >= kLongBytes;
   // `from` is copied first, since the two may overlap.
   const Tensor same = [&] {
@@ -176,8 +179,9 @@ Variable recorded_cast(const Variable& x, DType wanted) {
 Array to_device(const Array& self, Device device) {
   if (self.value().device() == device) return self;
   if (self.needs_gradient())
-    throw Error(ErrorCode::usage, "[to] expected a tensor that wants no gradient, which would not come back from " + to_string(device) +
-                                      ": detach() it first, and requires_grad_() it there (a model moves as a whole)");
+    throw Error(ErrorCode::usage, "[to] expected a tensor without requires_grad, because its gradient would not come back from " +
+                                      to_string(device) +
+                                      ": call detach() first, and requires_grad_() on the result (a Model moves as a whole)");
   return constant(moved(self.value(), device));
 }
 
@@ -208,7 +212,7 @@ Shape shape_of(const std::vector<i64>& extents) {
   if (extents.size() > Shape::kMaxRank) throw WrongValue("shape: expected at most 6 axes, got " + std::to_string(extents.size()));
   i64 elems = 1;
   for (const i64 extent : extents) {
-    if (extent < 0) throw WrongValue("shape: expected extents of 0 and above, got " + std::to_string(extent));
+    if (extent < 0) throw WrongValue("shape: expected extents of at least 0, got " + std::to_string(extent));
     if (__builtin_mul_overflow(elems, extent, &elems) || elems > most)
       throw Error(ErrorCode::refused, "[shape] expected at most 2^59 elements, got the shape " + to_string(Shape(extents)));
   }
@@ -231,14 +235,16 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
           "\"f32\", \"f64\", \"bf16\", \"f16\", \"i32\", \"i64\", \"u8\" or \"bool\".")
       .def_prop_ro("ndim", [](const Array& self) { return self.value().rank(); })
       .def_prop_ro(
-          "size", [](const Array& self) { return self.value().elems(); }, "Elements.")
+          "size", [](const Array& self) { return self.value().elems(); }, "The number of elements.")
       .def_prop_ro("nbytes", [](const Array& self) { return self.value().bytes(); })
       .def_prop_ro(
           "device", [](const Array& self) { return to_string(self.value().device()); }, "\"cpu\", \"cuda:0\".")
       .def_prop_ro(
-          "name", [](const Array& self) { return self.leaf ? self.leaf->name : std::string(); }, "A parameter's; else empty.")
+          "name", [](const Array& self) { return self.leaf ? self.leaf->name : std::string(); },
+          "The name of a parameter; empty for other tensors.")
       .def(
-          "data_ptr", [](const Array& self) { return reinterpret_cast<uintptr_t>(self.value().raw()); }, "The first element's address.")
+          "data_ptr", [](const Array& self) { return reinterpret_cast<uintptr_t>(self.value().raw()); },
+          "The address of the first element.")
       .def("numpy", to_numpy, nb::sig("def numpy(self) -> \"numpy.ndarray\""), "The same memory as a NumPy array.")
       .def("__dlpack__", to_dlpack, nb::sig("def __dlpack__(self, **kwargs: object) -> object"), "The same memory as a DLPack capsule.")
       .def(
@@ -258,7 +264,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             return array;
           },
           nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> object"))
-      .def("item", item, nb::sig("def item(self) -> float | int | bool"), "The one element of a tensor that has one.")
+      .def("item", item, nb::sig("def item(self) -> float | int | bool"), "The value of a tensor with one element, as a Python number.")
       .def(
           "tolist",
           [](const Array& self) {
@@ -292,7 +298,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def_prop_rw(
           "requires_grad", [](const Array& self) { return self.needs_gradient(); },
           [](Array& self, const Flag& wanted) { set_wanted(self, wanted); },
-          "Whether operations on it are recorded. Set it of a tensor that was made, not computed.")
+          "Whether operations on this tensor are recorded. It can be set only on a tensor that was not computed from others.")
       .def(
           "requires_grad_", [](Array& self, const Flag& wanted) -> Array& { return set_wanted(self, wanted), self; },
           nb::arg("requires_grad") = true, nb::rv_policy::reference)
@@ -307,17 +313,19 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             return gradient.defined() ? std::optional(constant(std::move(gradient))) : std::nullopt;
           },
           [](Array& self, const nb::object& none) {
-            if (!none.is_none()) throw WrongValue("grad: expected None, which forgets the gradient");
+            if (!none.is_none()) throw WrongValue("grad: expected None, which clears the gradient");
             const Array kept = self;
             const Turn turn(false);
             kept.forget_gradient();
           },
           nb::for_setter(nb::arg("gradient").none()),
-          "The sum of the gradients of all backward() since it was last forgotten; f32 of a bf16 or f16 parameter. None: there is none.")
+          "The gradient, summed over all backward() calls since it was last cleared; f32 for bf16 and f16 parameters. None if there is "
+          "none.")
       .def("backward", backward, nb::arg("gradient") = nb::none(),
-           "Gradients of this one number (or of its product with `gradient`) to all tensors that want one. A graph is gone over once.")
+           "Computes the gradients of this one number (or of its product with `gradient`) for all tensors with requires_grad. A graph can "
+           "be used once.")
       .def(
-          "detach", [](const Array& self) { return constant(self.value()); }, "The same memory, without a history.")
+          "detach", [](const Array& self) { return constant(self.value()); }, "A tensor on the same memory that belongs to no graph.")
       .def(
           "clone",
           [](const Array& self) {
@@ -325,7 +333,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             const Running running(value.device(), value.bytes() >= kLongBytes);
             return constant(converted(value, value.dtype()));
           },
-          "A copy, without a history.")
+          "A copy that belongs to no graph.")
       .def("to", to, nb::arg("dtype_or_device"), nb::sig("def to(self, dtype_or_device: object) -> Tensor"),
            "A copy of another type (\"bf16\"), each element rounded to the nearest; or on another device (\"cuda:0\", \"cpu\").")
       .def(
@@ -336,9 +344,8 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       .def(
           "copy_", [](Array& self, const nb::object& from) -> Array& { return copy_into(self, from), self; }, nb::arg("source"),
           nb::rv_policy::reference,
-          "Writes the values of an array of the same shape into this one's memory. Not recorded; backward() of what needs the old values "
-          "then\n"
-          "raises, as PyTorch's does.");
+          "Writes the values of an array of the same shape into this tensor's memory. The write is not recorded; a backward() that needs "
+          "the old values raises an error, as in PyTorch.");
   tensor.attr("__array_priority__") = 1000;
   tensor.attr("__array_ufunc__") = nb::none();
   return tensor;
@@ -382,15 +389,17 @@ Array range(const Real& begin, const std::optional<Real>& end, const Real& step,
 
 void bind_creation(nb::module_& module) {
   const auto where = nb::arg("device") = "cpu";
-  module.def(
-      "tensor", tensor_from, nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false,
-      nb::arg("device") = nb::none(),
-      nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False, device: object = None) -> Tensor"),
-      "A copy of an array (of any strides) or of nested lists of numbers: f32, of whole numbers i64, of bools bool. By default where the\n"
-      "array is. Whole numbers that the dtype does not hold exactly are refused; floats are rounded to it.");
+  module.def("tensor", tensor_from, nb::arg("values"), nb::arg("dtype") = nb::none(), nb::arg("requires_grad") = false,
+             nb::arg("device") = nb::none(),
+             nb::sig("def tensor(values: object, dtype: str | None = None, requires_grad: bool = False, device: object = None) -> Tensor"),
+             "A copy of an array (with any strides) or of nested lists of numbers. By default the dtype is that of the array, for lists "
+             "f32, i64 if\n"
+             "all numbers are whole, bool if all are bools; the device is that of the array. Whole numbers that the dtype cannot hold "
+             "exactly are\n"
+             "refused; floats are rounded.");
   module.def(
       "from_dlpack", [](const nb::object& array) { return constant(borrow(array, "array")); }, nb::arg("array"),
-      "A view of the array's memory, as Tensor(array).");
+      "A view of the array's memory, like Tensor(array).");
   module.def(
       "zeros",
       [](const Wholes& shape, const Word& dtype, const nb::object& device) {
@@ -419,7 +428,7 @@ void bind_creation(nb::module_& module) {
         return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return randn(s, key, t); });
       },
       nb::arg("shape"), nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
-      "Standard normal numbers, a function of the seed and of an element's place alone: there is no global generator.");
+      "Standard normal numbers that depend only on the seed and on an element's index: there is no global random generator.");
   module.def(
       "uniform",
       [](const Wholes& shape, const Real& lowest, const Real& highest, const Seed& seed, const Word& dtype, const nb::object& device) {
@@ -428,7 +437,7 @@ void bind_creation(nb::module_& module) {
         return fresh(shape, dtype, device, [=](const Shape& s, DType t) { return uniform(s, key, from, to, t); });
       },
       nb::arg("shape"), nb::arg("lowest") = 0.0, nb::arg("highest") = 1.0, nb::kw_only(), nb::arg("seed"), nb::arg("dtype") = "f32", where,
-      "Uniform in [lowest, highest), a function of the seed and of an element's place alone.");
+      "Numbers uniform in [lowest, highest) that depend only on the seed and on an element's index.");
 }
 
 }  // namespace spillway::python

@@ -40,8 +40,7 @@ Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
   throw WrongType(std::string(argument) +
-                  ": expected an array with DLPack's protocol (NumPy, PyTorch, ...) or a capsule of it that nobody has used, got " +
-                  kind_of(array));
+                  ": expected an array with DLPack's protocol (NumPy, PyTorch, ...) or an unused DLPack capsule, got " + kind_of(array));
 }
 
 // Imports an array that must be writable. Only if it is not, asks a second time to find out what is wrong.
@@ -49,8 +48,7 @@ nb::ndarray<> import_writable(const nb::object& array, const char* argument) {
   nb::ndarray<> found;
   if (nb::try_cast(array, found)) return found;
   static_cast<void>(import(array, argument));
-  throw WrongValue(std::string(argument) +
-                   ": expected an array that may be written to, got a read-only one: copy it (spillway.tensor does)");
+  throw WrongValue(std::string(argument) + ": expected a writable array, got a read-only one: copy it with spillway.tensor()");
 }
 
 DType dtype_in(const Any& array, const char* argument) {
@@ -90,8 +88,8 @@ Device device_in(const Any& array, const char* argument) {
   const int type = array.device_type();
   if (type == nb::device::cpu::value || type == nb::device::cuda_host::value) return Device::cpu();
   if (type == nb::device::cuda::value) return Device::cuda(array.device_id());
-  throw WrongType(std::string(argument) + ": expected an array in host memory or on an NVIDIA GPU, got one on DLPack's device " +
-                  std::to_string(type) + ": bring it to the CPU first");
+  throw WrongType(std::string(argument) + ": expected an array in host memory or on an NVIDIA GPU, got one on DLPack device type " +
+                  std::to_string(type) + ": copy it to the CPU first");
 }
 
 const std::byte* data_of(const Any& array) { return static_cast<const std::byte*>(array.data_handle()) + array.byte_offset(); }
@@ -122,8 +120,7 @@ Tensor view_of(const Any& array, Device device, const char* argument) {
 
 Tensor gathered(const Any& array, const char* argument) {
   if (const Device device = device_in(array, argument); device.is_cuda()) {
-    if (!is_contiguous(array))
-      throw WrongValue(std::string(argument) + ": expected a contiguous array of a GPU, got one with other strides");
+    if (!is_contiguous(array)) throw WrongValue(std::string(argument) + ": expected a contiguous GPU array, got one with other strides");
     const Tensor there = view_of(array, device, argument);
     const Running running(device, there.bytes() >= kLongBytes);
     wait_for_gpu(device);
@@ -210,11 +207,12 @@ void read_number(const nb::handle& value, Nested& found) {
 void flatten(const nb::handle& value, size_t depth, Nested& found) {
   std::vector<i64>& extents = found.extents;
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
-    if (depth == Shape::kMaxRank) throw WrongValue("expected nested lists of at most 6 levels, got more (or a list within itself)");
+    if (depth == Shape::kMaxRank)
+      throw WrongValue("expected nested lists of at most 6 levels, got more levels (or a list that contains itself)");
     const auto size = static_cast<i64>(nb::len(value));
     if (extents.size() == depth && found.all.empty()) extents.push_back(size);
     if (extents.size() == depth) throw WrongValue("expected nested lists of one depth, got a list among numbers");
-    if (extents[depth] != size) throw WrongValue("expected nested lists of one length each, got some of others");
+    if (extents[depth] != size) throw WrongValue("expected nested lists of one length per level, got lists of different lengths");
     for (const nb::handle one : value) flatten(one, depth + 1, found);
     return;
   }
@@ -227,7 +225,7 @@ void check_exact(const Nested& found) {
   for (const i64 whole : found.whole) {
     const auto wide = static_cast<double>(whole);
     if (!(wide < 0x1p63) || static_cast<i64>(wide) != whole)
-      throw WrongValue("expected whole numbers that a double holds exactly (all up to 2^53 are) beside fractions, got " +
+      throw WrongValue("expected whole numbers that a double can hold exactly (such as all up to 2^53) in a list with fractions, got " +
                        std::to_string(whole));
   }
 }
@@ -236,7 +234,8 @@ Tensor of_lists(const nb::object& lists) {
   Nested found;
   flatten(lists, 0, found);
   const Shape shape = shape_of(found.extents);
-  if (shape.elems() != std::ssize(found.all)) throw WrongValue("expected nested lists that nobody changes meanwhile");
+  if (shape.elems() != std::ssize(found.all))
+    throw WrongValue("expected nested lists that stay unchanged while they are read, got lists that changed");
   const bool whole = found.whole.size() == found.all.size();
   if (!whole) check_exact(found);
   const Running running(Device::cpu(), std::ssize(found.all) * 8 >= kLongBytes);
@@ -251,7 +250,7 @@ Tensor borrow(const nb::object& array, const char* argument) {
   if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value();
   if (nb::hasattr(array, "requires_grad") && array.attr("requires_grad").is(nb::bool_(true))) {
     throw WrongType(std::string(argument) +
-                    ": expected an array without a history, got one whose gradient would be lost here: detach() it first");
+                    ": expected an array without requires_grad, because its gradient would be lost here: detach() it first");
   }
   const nb::ndarray<> writable = import_writable(array, argument);
   Any found(writable);
@@ -259,9 +258,11 @@ Tensor borrow(const nb::object& array, const char* argument) {
   const DType dtype = dtype_in(found, argument);
   if (!is_contiguous(found))
     throw WrongValue(std::string(argument) +
-                     ": expected a contiguous array, got one with other strides: make it contiguous, or copy it (spillway.tensor does)");
+                     ": expected a contiguous array, got one with other strides: make it contiguous, or copy it with spillway.tensor()");
   if (reinterpret_cast<uintptr_t>(data_of(found)) % static_cast<uintptr_t>(size_of(dtype)) != 0)
-    throw WrongValue(std::string(argument) + ": expected elements at multiples of their size, got others: copy it (spillway.tensor does)");
+    throw WrongValue(
+        std::string(argument) +
+        ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
   if (device.is_cuda()) {
     const Running running(device);  // throws if this process has no such GPU
     wait_for_gpu(device);           // the array may have been computed on any of its queues
@@ -277,7 +278,8 @@ Device device_of_array(const nb::object& array) {
   if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value().device();
   if (!nb::hasattr(array, "__dlpack_device__")) return Device::cpu();
   const nb::object device = array.attr("__dlpack_device__")();
-  if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2) throw WrongType("__dlpack_device__: expected a pair, got another");
+  if (!nb::isinstance<nb::tuple>(device) || nb::len(device) != 2)
+    throw WrongType("__dlpack_device__: expected a pair of numbers, got something else");
   const int kind = Whole::read(nb::int_(device[0])).small(), index = Whole::read(nb::int_(device[1])).small();
   return kind == nb::device::cuda::value ? Device::cuda(index) : Device::cpu();
 }

@@ -45,20 +45,20 @@ Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
 template <class From, class To>
 To number_as(From from, Keep keep) {
   const auto refused = [&](const char* what) {
-    throw WrongValue(std::string("to: expected numbers that ") + std::string(to_string(DTypeOf<To>::value)) + " holds, got " +
+    throw WrongValue(std::string("to: expected numbers that ") + std::string(to_string(DTypeOf<To>::value)) + " can hold, got " +
                      std::to_string(widen(from)) + ", " + what);
   };
   if constexpr (std::is_same_v<From, bool> || std::is_same_v<To, bool>) {
     return static_cast<To>(widen(from) != 0 ? narrow<To>(1) : narrow<To>(0));
   } else if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) {
-    if (!std::in_range<To>(from)) refused("which is beyond them");
+    if (!std::in_range<To>(from)) refused("which is out of its range");
     return static_cast<To>(from);
   } else if constexpr (std::is_integral_v<To>) {
     const double wide = widen(from), whole = std::trunc(wide);
     const bool fits = whole >= static_cast<double>(std::numeric_limits<To>::min()) && whole < 0x1p63 &&
                       whole <= static_cast<double>(std::numeric_limits<To>::max());
-    if (!fits) refused("which is beyond them");
-    if (keep == Keep::whole && whole != wide) refused("which is no whole number: to() cuts it off");
+    if (!fits) refused("which is out of its range");
+    if (keep == Keep::whole && whole != wide) refused("which is not a whole number: to() truncates it");
     return static_cast<To>(whole);
   } else if constexpr (std::is_integral_v<From>) {
     const To to = narrow<To>(static_cast<Wide<To>>(from));

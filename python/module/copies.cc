@@ -10,15 +10,15 @@ namespace spillway::python {
 namespace {
 
 constexpr std::pair<const char*, const char*> kInstead[] = {
-    {"Tensor", "clone() is a copy in memory, numpy() an array that can be pickled"},
-    {"Model", "save(folder) writes it, Model(folder) reads it"},
-    {"Optimizer", "save(file) writes its state, load(file) reads it"},
-    {"Training", "make another Trainer with the same flags: it goes on with the run"},
-    {"no_grad", "make another"},
-    {"StepEvent", "take its numbers"},
-    {"ValidationEvent", "take its numbers"},
-    {"SaveEvent", "take its numbers"},
-    {"TrainingResult", "take its paths"},
+    {"Tensor", "use clone() for a copy in memory, or numpy() for an array that can be pickled"},
+    {"Model", "use save(folder) to write it and Model(folder) to read it"},
+    {"Optimizer", "use save(file) to write its state and load(file) to read it"},
+    {"Training", "make another Trainer with the same flags, which continues the run"},
+    {"no_grad", "make another one"},
+    {"StepEvent", "copy its numbers instead"},
+    {"ValidationEvent", "copy its numbers instead"},
+    {"SaveEvent", "copy its numbers instead"},
+    {"TrainingResult", "copy its paths instead"},
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ void translate(const std::exception_ptr& exception, void*) {
   } catch (const std::bad_alloc&) {
     raise(ErrorCode::refused, "[memory] the system has no memory left for this call");
   } catch (const std::length_error& e) {
-    raise(ErrorCode::refused, std::string("[memory] expected a size that memory can have, got more: ") + e.what());
+    raise(ErrorCode::refused, std::string("[memory] expected a size that memory can hold, got a larger one: ") + e.what());
   } catch (const std::system_error& e) {  // other failures of the operating system
     raise(ErrorCode::io, std::string("[system] ") + e.what());
   } catch (const nb::cast_error&) {

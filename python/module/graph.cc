@@ -39,7 +39,9 @@ class NoGrad {
   }
   void leave() {
     if (held_.empty() || held_.back().thread != std::this_thread::get_id())
-      throw Error(ErrorCode::usage, "[no_grad] expected to be left on the thread that entered it, and after that");
+      throw Error(
+          ErrorCode::usage,
+          "[no_grad] expected the thread that entered the with block to leave it, got another thread, or a block that was not entered");
     drop();
   }
 
@@ -110,7 +112,8 @@ Graph::Place Graph::place_of(u32 parameter) const {
 
 void Graph::run_model(const std::shared_ptr<Weights>& weights) {
   if (!may_run(weights))
-    throw Error(ErrorCode::usage, "[model] expected the model of this graph, got another: call backward() of one before the other runs");
+    throw Error(ErrorCode::usage,
+                "[model] expected one model per graph, got a second one: call backward() on the loss of the first before the second runs");
   model_ = weights;
 }
 
@@ -168,9 +171,11 @@ void Array::check_wanted(bool wanted) const {
   if (wanted && graph && !graph->over())
     throw Error(ErrorCode::usage, "[requires_grad] expected a tensor that was not computed from others: detach() it first");
   if (wanted && !is_floating(value().dtype()))
-    throw Error(ErrorCode::usage, "[requires_grad] expected a tensor of floating numbers, got " + std::string(to_string(value().dtype())));
+    throw Error(ErrorCode::usage,
+                "[requires_grad] expected a tensor of floating-point numbers, got " + std::string(to_string(value().dtype())));
   if (!wanted && leaf && leaf->weights)
-    throw Error(ErrorCode::usage, "[requires_grad] expected a tensor that no model or optimizer holds: freeze(names) a model's");
+    throw Error(ErrorCode::usage,
+                "[requires_grad] expected a tensor that no model or optimizer holds: use Model.freeze(name) for a parameter of a model");
 }
 
 void set_wanted(Array& array, bool wanted) {
@@ -192,7 +197,7 @@ std::shared_ptr<Graph> current_graph() {
 bool recording() { return silences == 0; }
 
 void bind_no_grad(nb::module_& module) {
-  nb::class_<NoGrad>(module, "no_grad", "While one is entered nothing is recorded on this thread: `with spillway.no_grad(): ...`")
+  nb::class_<NoGrad>(module, "no_grad", "In a block `with spillway.no_grad(): ...` no operation of this thread is recorded for backward().")
       .def(nb::init<>())
       .def(
           "__enter__", [](NoGrad& self) -> NoGrad& { return self.enter(), self; }, nb::rv_policy::reference)
@@ -206,8 +211,9 @@ void check_in_place(const Array& array) {
   if (!array.leaf || !array.leaf->weights) return;
   const Device now = array.leaf->weights->eager->memory(array.leaf->id).device();
   if (now != array.value().device())
-    throw Error(ErrorCode::usage, "[device] expected a parameter as the model has it, got " + array.leaf->name + " as it was on " +
-                                      to_string(array.value().device()) + ": the model is on " + to_string(now) + " now, take it again");
+    throw Error(ErrorCode::usage, "[device] expected a current parameter of the model, got " + array.leaf->name +
+                                      " from when the model was on " + to_string(array.value().device()) + ": the model is on " +
+                                      to_string(now) + " now; get the parameter from it again");
 }
 
 }  // namespace
@@ -230,14 +236,14 @@ Lifted::Lifted(const Inputs& inputs) {
     if (!input.v.value.defined()) continue;
     if (input.value().device() != inputs.device)
       throw Error(ErrorCode::usage, "[device] expected tensors on one device, got one on " + to_string(inputs.device) + " and one on " +
-                                        to_string(input.value().device()) + ": bring them together with to()");
+                                        to_string(input.value().device()) + ": move one of them with to()");
     check_in_place(input);
     wanted = wanted || input.leaf;
     if (!records || !input.graph || input.graph->over()) continue;
     if (graph && graph != input.graph)
       throw Error(ErrorCode::usage,
-                  "[graph] expected tensors of one graph, got those of two: they were computed on two threads, or between them backward() "
-                  "was called");
+                  "[graph] expected tensors of one graph, got tensors of two: they were computed on two threads, or backward() was called "
+                  "between them");
     graph = input.graph;
   }
   if (records && wanted && !graph) graph = current_graph();

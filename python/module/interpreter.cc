@@ -121,7 +121,8 @@ UnderWay::~UnderWay() { --under_way; }
 void check_not_ending(const char* what) {
   Ending& end = ending();
   const std::lock_guard locked(end.mutex);
-  if (end.begun) throw Error(ErrorCode::usage, std::string("[") + what + "] expected an interpreter that goes on, got one that is ending");
+  if (end.begun)
+    throw Error(ErrorCode::usage, std::string("[") + what + "] expected a running Python interpreter, got one that is shutting down");
 }
 
 void bind_interpreter(nb::module_&) {

@@ -105,7 +105,7 @@ MicroBatch Model::batch_of(const nb::object& input) const {
   }
   const Tensor tokens = whole_numbers(input, "tokens");
   check_rank("tokens", tokens, 2, "[B, T]");
-  if (tokens.elems() == 0) throw WrongValue("tokens: expected some, got " + to_string(tokens.shape()));
+  if (tokens.elems() == 0) throw WrongValue("tokens: expected at least one token, got shape " + to_string(tokens.shape()));
   const Running running(Device::cpu(), tokens.bytes() >= kLongBytes);
   MicroBatch batch = nn::empty_batch(model, tokens.size(0), tokens.size(1));
   copy_span<i32>(tokens, batch.tokens_BT);
@@ -126,7 +126,7 @@ void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
     copy_span<i32>(given, batch.targets_BT);
   }
   for (const i32 target : batch.targets_BT.span<i32>()) batch.counted_targets += target >= 0;
-  if (batch.counted_targets == 0) throw WrongValue("targets: expected at least one that counts (0 and above), got none");
+  if (batch.counted_targets == 0) throw WrongValue("targets: expected at least one of 0 or above, which contributes to the loss, got none");
 }
 
 Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
@@ -158,7 +158,7 @@ Array Model::logits(const nb::object& input, std::optional<i64> position) {
   MicroBatch batch = batch_of(input);
   const i64 positions = weights_->model.reads_images() ? 1 : batch.tokens_BT.size(1), at = position.value_or(-1);
   if (at < -positions || at >= positions)
-    throw WrongIndex("position: expected one of " + std::to_string(positions) + ", got " + std::to_string(at));
+    throw WrongIndex("position: expected one of " + std::to_string(positions) + " positions, got " + std::to_string(at));
   nn::Context context;
   context.mode = nn::Mode::generate;
   context.batch = &batch;
@@ -180,7 +180,7 @@ Array Model::parameter_now(u32 id) {
 
 Array Model::parameter(i64 id) {
   if (id < 0 || id >= parameters())
-    throw WrongIndex("parameter: expected one of " + std::to_string(parameters()) + ", got " + std::to_string(id));
+    throw WrongIndex("parameter: expected one of " + std::to_string(parameters()) + " parameters, got " + std::to_string(id));
   const Turn turn(false);
   return parameter_now(static_cast<u32>(id));
 }
@@ -203,7 +203,8 @@ void Model::zero_grad() {
 
 void Model::load(const std::string& name, const nb::object& array, bool share) {
   const auto& parameter = weights_->eager->parameter(name);
-  if (!parameter->is_plain()) throw Error(ErrorCode::usage, "[load] expected a parameter of floating numbers, " + name + " is quantized");
+  if (!parameter->is_plain())
+    throw Error(ErrorCode::usage, "[load] expected a parameter of floating-point numbers, got " + name + ", which is quantized");
   const Tensor values = share ? borrow(array, name.c_str()) : copy_of(array, name.c_str());
   const Turn turn(values.bytes() >= kLongBytes);
   if (share) return weights_->eager->adopt(parameter->id, values);
@@ -230,8 +231,8 @@ static void check_replaceable(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name == "config.json" || name == "model.safetensors") continue;
-    throw Error(ErrorCode::usage,
-                "[save] expected a new folder, or one that save() made, got " + folder.string() + " with " + name + " in it: give another");
+    throw Error(ErrorCode::usage, "[save] expected a new folder, or one that save() made, got " + folder.string() + " with " + name +
+                                      " in it: give another folder");
   }
 }
 
@@ -267,7 +268,7 @@ std::string Model::describe() const {
 void bind_model(nb::module_& module) {
   nb::class_<Model>(
       module, "Model",
-      "A model in memory, for a training loop of one's own: loss(...).backward() and an optimizer. (Trainer is for those that do not fit.)")
+      "A model in memory, for your own training loop with loss(...).backward() and an optimizer. (Use Trainer for models that do not fit.)")
       .def(
           "__init__",
           [](Model* self, const nb::object& name, const Word& dtype, const Seed& seed, const Flag& from_scratch, const nb::object& device) {
@@ -277,14 +278,14 @@ void bind_model(nb::module_& module) {
           nb::arg("device") = "cpu",
           nb::sig("def __init__(self, name: str | os.PathLike, *, dtype: str = \"f32\", seed: int = 0, from_scratch: bool = False, "
                   "device: object = \"cpu\") -> None"),
-          "name: a preset (\"gpt2-124m\"), a Hugging Face folder, org/name of the local cache, or a run's folder. A preset and "
-          "from_scratch have new weights of the seed. device: \"cpu\", \"cuda\" or \"cuda:1\".")
+          "name: a preset (\"gpt2-124m\"), a Hugging Face folder, org/name of the local cache, or a run's folder. Presets, and "
+          "from_scratch=True, get new weights drawn with the seed. device: \"cpu\", \"cuda\" or \"cuda:1\".")
       .def_prop_ro(
           "device", [](const Model& self) { return to_string(self.device()); }, "\"cpu\", \"cuda:0\".")
       .def(
           "to", [](Model& self, const nb::object& device) -> Model& { return self.move(device_of(device)), self; }, nb::arg("device"),
           nb::rv_policy::reference, nb::sig("def to(self, device: object) -> Model"),
-          "Moves all of it. Gradients are let go of; make optimizers, and take parameters, afterwards.")
+          "Moves the whole model. Gradients are dropped; make optimizers, and get parameters, after the move.")
       .def(
           "loss",
           [](Model& self, const nb::object& input, const nb::object& targets, const Flag& training) {
@@ -292,9 +293,9 @@ void bind_model(nb::module_& module) {
           },
           nb::arg("input"), nb::arg("targets") = nb::none(), nb::kw_only(), nb::arg("training") = true,
           nb::sig("def loss(self, input: object, targets: object = None, *, training: bool = True) -> Tensor"),
-          "The mean loss in nats over the counted targets, one f64. tokens[B, T], targets[B, T] (by default the next token of each; "
-          "negative ones are not\n"
-          "counted); of image models images[N, C, H, W] and classes[N]. training=False: without dropout.")
+          "The mean loss in nats, one f64. The input is tokens[B, T], and targets[B, T] are by default the next tokens; negative targets "
+          "do not\n"
+          "contribute. Image models take images[N, C, H, W] and classes[N]. training=False turns dropout off.")
       .def(
           "logits",
           [](Model& self, const nb::object& input, const std::optional<Whole>& position) {
@@ -302,25 +303,25 @@ void bind_model(nb::module_& module) {
           },
           nb::arg("input"), nb::arg("position") = nb::none(),
           nb::sig("def logits(self, input: object, position: int | None = None) -> Tensor"),
-          "[B, V] of one position of tokens[B, T], the last by default; [N, classes] of images. Not recorded.")
+          "Logits [B, V] at one position of tokens[B, T], by default the last; for images [N, classes]. Not recorded for backward().")
       .def("__len__", &Model::parameters)
       .def(
           "_parameter", [](Model& self, const Whole& id) { return self.parameter(id); }, nb::arg("id"))
       .def(
           "__getitem__", [](Model& self, const Word& name) { return self.parameter(name.text()); }, nb::arg("name"),
-          "The parameter of that name: the model's own memory.")
+          "The parameter with this name, on the model's own memory.")
       .def(
           "_load", [](Model& self, const Word& name, const nb::object& array, const Flag& share) { self.load(name, array, share); },
           nb::arg("name"), nb::arg("array"), nb::arg("share"))
       .def(
           "freeze", [](Model& self, const Word& name, const Flag& frozen) { self.freeze(name, frozen); }, nb::arg("name"),
-          nb::arg("frozen") = true, "It gets no gradient, and optimizers made afterwards leave it out.")
-      .def("zero_grad", &Model::zero_grad, "Lets go of all gradients.")
+          nb::arg("frozen") = true, "Freezes a parameter: it gets no gradient, and optimizers made afterwards leave it out.")
+      .def("zero_grad", &Model::zero_grad, "Clears all gradients.")
       .def(
           "save", [](const Model& self, const nb::object& folder) { self.save(path_of(folder)); }, nb::arg("folder"),
           nb::sig("def save(self, folder: object) -> None"),
-          "A Hugging Face folder: config.json and model.safetensors, whole or not at all.")
-      .def("names", &Model::names, "Of all parameters, Hugging Face's.")
+          "Writes a Hugging Face folder (config.json and model.safetensors), completely or not at all.")
+      .def("names", &Model::names, "The names of all parameters, as in Hugging Face.")
       .def("_config_json", &Model::config_json)
       .def("__repr__", &Model::describe);
 }

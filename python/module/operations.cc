@@ -55,7 +55,7 @@ std::vector<int> list_of(const Axes& axes, const Array& x) {
   for (int& axis : list) axis = axis < 0 ? axis + x.value().rank() : axis;
   std::vector<int> sorted = list;
   std::ranges::sort(sorted);
-  if (std::ranges::adjacent_find(sorted) != sorted.end()) throw WrongValue("axis: expected each axis once");
+  if (std::ranges::adjacent_find(sorted) != sorted.end()) throw WrongValue("axis: expected each axis once, got one twice");
   return list;
 }
 
@@ -86,7 +86,7 @@ void bind_elementwise(const Home& home) {
   unary(home, "sigmoid", ops::sigmoid, "1 / (1 + e^-x)");
   unary(home, "relu", ops::relu, "max(x, 0)");
   unary(home, "silu", ops::silu, "x sigmoid(x)");
-  unary(home, "hardswish", ops::hardswish, "x (x + 3, held in [0, 6]) / 6");
+  unary(home, "hardswish", ops::hardswish, "x clamp(x + 3, 0, 6) / 6");
   unary(home, "mish", ops::mish, "x tanh(log(1 + e^x))");
   home.def(
       "gelu",
@@ -95,7 +95,7 @@ void bind_elementwise(const Home& home) {
         if (how != "none" && how != "tanh") throw WrongValue("approximate: expected none or tanh, got " + how);
         return apply(how == "tanh" ? ops::gelu_tanh : ops::gelu_erf, x);
       },
-      nb::arg("approximate") = "none", "x times the normal distribution's share below x; \"tanh\" is GPT-2's.");
+      nb::arg("approximate") = "none", "x times the standard normal CDF of x; \"tanh\" is the approximation that GPT-2 uses.");
   home.def(
       "leaky_relu",
       [](const Given& x, const Real& negative_slope) {
@@ -155,8 +155,8 @@ void bind_elementwise(const Home& home) {
         return apply([&](const Variable& v) { return ops::dropout(v, probability, key, first); }, x);
       },
       nb::arg("p"), nb::kw_only(), nb::arg("seed"), nb::arg("first_sample") = 0,
-      "x[B, ...]: elements are 0 with probability p, else scaled by 1 / (1 - p); a function of the seed, of the row's number (from "
-      "first_sample on) and of the place in it.");
+      "Sets elements of x[B, ...] to 0 with probability p and scales the others by 1 / (1 - p). The result depends only on the seed, the "
+      "number of the row (counted from first_sample) and the place in the row.");
 }
 
 void bind_reductions(const Home& home) {
@@ -167,13 +167,13 @@ void bind_reductions(const Home& home) {
       [](const Given& x, const Axes& axes, const Flag& keepdims) {
         return apply([&, list = list_of(axes, x)](const Variable& v) { return each_axis(v, list, keepdims, ops::sum, ops::sum); }, x);
       },
-      axes_arg, keep, "Over one axis, some, or all.");
+      axes_arg, keep, "Reduces one axis, several, or all.");
   home.def(
       "mean",
       [](const Given& x, const Axes& axes, const Flag& keepdims) {
         return apply([&, list = list_of(axes, x)](const Variable& v) { return each_axis(v, list, keepdims, ops::mean, ops::mean); }, x);
       },
-      axes_arg, keep, "Over one axis, some, or all.");
+      axes_arg, keep, "Reduces one axis, several, or all.");
   home.def(
       "max",
       [](const Given& x, const Axes& axes, const Flag& keepdims) {
@@ -204,7 +204,7 @@ void bind_reductions(const Home& home) {
       [](const Given& x, const Whole& axis, const Flag& keepdims) {
         return apply([&, at = axis.small()](const Variable& v) -> Variable { return ops::argmax(v.value, at, keepdims); }, x);
       },
-      nb::arg("axis") = -1, keep, "int32: the place of the first of the largest.");
+      nb::arg("axis") = -1, keep, "The index of the first largest element, as int32.");
   home.def(
       "argmin",
       [](const Given& x, const Whole& axis, const Flag& keepdims) {
@@ -238,7 +238,7 @@ void bind_reductions(const Home& home) {
             x);
         return nb::make_tuple(values, constant(index));
       },
-      nb::arg("k"), nb::arg("axis") = -1, "The k largest in order, and their places (int32).");
+      nb::arg("k"), nb::arg("axis") = -1, "The k largest elements in order, and their indices (int32).");
 }
 
 const Array& or_absent(const std::optional<Given>& given) {
@@ -298,7 +298,7 @@ void bind_layers(const Home& home) {
         return apply([&](const Variable& a, const Variable& b, const Variable& c) { return ops::attention(a, b, c, options); }, q, k, v);
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("is_causal") = true, nb::arg("scale") = nb::none(),
-      "q[B, T, H, D], k and v[B, T, Hkv, D] -> [B, T, H, D], in memory linear in T. (PyTorch's has H before T.)");
+      "q[B, T, H, D], k and v[B, T, Hkv, D] -> [B, T, H, D]; memory grows linearly with T. (In PyTorch, H comes before T.)");
   m.def(
       "conv2d",
       [](const Given& x, const Given& weight, const std::optional<Given>& bias, const Whole& stride, const Whole& padding,
@@ -338,7 +338,7 @@ void bind_losses(nb::module_& m) {
       },
       nb::arg("logits"), nb::arg("targets"), nb::arg("reduction") = "mean", nb::arg("ignore_index") = -100,
       nb::arg("label_smoothing") = 0.0,
-      "Of logits[..., V] against classes[...], in nats; negative targets are not counted. A reduced loss is f64.");
+      "The loss of logits[..., V] for classes[...], in nats; negative targets do not contribute. A reduced loss is f64.");
   m.def(
       "nll_loss",
       [](const Given& x, const Numbers& targets, const Word& reduction) {
@@ -348,7 +348,7 @@ void bind_losses(nb::module_& m) {
         return apply([&](const Variable& v) { return ops::nll_loss(v, brought_here(classes), options); }, x);
       },
       nb::arg("log_probabilities"), nb::arg("targets"), nb::arg("reduction") = "mean",
-      "Of log-probabilities[..., V] against classes[...].");
+      "The loss of log-probabilities[..., V] for classes[...].");
   const auto pair_loss = [&](const char* name, Variable (*op)(const Variable&, const Variable&, ops::Reduction)) {
     m.def(
         name,

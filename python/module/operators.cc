@@ -77,7 +77,7 @@ Array picked(const Array& given, const nb::object& key) {
   size_t named = 0, dots = 0;
   for (const nb::handle one : keys) (one.is(nb::ellipsis()) ? dots : named) += 1;
   if (dots > 1 || named > rank)
-    throw WrongIndex("index: expected at most " + std::to_string(rank) + " places and one ..., got " + std::to_string(named));
+    throw WrongIndex("index: expected at most " + std::to_string(rank) + " indices and one ..., got " + std::to_string(named));
   std::vector<std::variant<i64, ops::Range>> places;
   for (const nb::handle one : keys) {
     if (one.is(nb::ellipsis())) {

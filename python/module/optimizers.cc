@@ -88,10 +88,10 @@ class Optimizer {
     if (parameters.empty()) throw WrongValue("params: expected a model, or tensors that want a gradient, got none");
     std::set<const Leaf*> seen;
     for (const Array& each : parameters) {
-      if (!each.leaf) throw WrongValue("params: expected tensors with requires_grad, got one without (frozen, or computed of others)");
+      if (!each.leaf) throw WrongValue("params: expected tensors with requires_grad, got one without (frozen, or computed from others)");
       if (seen.insert(each.leaf.get()).second) continue;
       throw WrongValue("params: expected each parameter once, got " + (each.leaf->name.empty() ? "a tensor" : each.leaf->name) +
-                       " twice: it would be moved twice in each step");
+                       " twice: each step would update it twice");
     }
   }
 
@@ -101,7 +101,8 @@ class Optimizer {
     const std::shared_ptr<Weights> weights = held->leaf->weights;
     for (const Array& each : parameters) {
       if (each.leaf->weights != weights)
-        throw WrongValue("params: expected those of one model, or tensors that no other optimizer holds: make an optimizer for each");
+        throw WrongValue(
+            "params: expected parameters of one model, or tensors that no other optimizer holds: make an optimizer for each model");
     }
     return weights;
   }
@@ -139,7 +140,7 @@ optim::RuleSettings settings_of(const std::string& name, const nb::dict& values)
     ++used;
   };
   const auto whole = [&](const optim::RuleSettings& settings) {
-    if (used != nb::len(values)) throw WrongType("expected the settings of " + name + ", got another");
+    if (used != nb::len(values)) throw WrongType("expected only settings of " + name + ", got another one");
     return settings;
   };
   if (name == "sgd") {
@@ -189,7 +190,7 @@ optim::RuleSettings settings_of(const std::string& name, const nb::dict& values)
 }  // namespace
 
 void bind_optimizers(nb::module_& module) {
-  nb::class_<Optimizer>(module, "Optimizer", "What all optimizers share. Weights of bf16 and f16 have an f32 master.")
+  nb::class_<Optimizer>(module, "Optimizer", "The base class of all optimizers. Weights of bf16 and f16 have an f32 master copy.")
       .def(
           "__init__",
           [](Optimizer* self, const Word& name, const nb::dict& settings, const nb::object& parameters) {
@@ -202,9 +203,9 @@ void bind_optimizers(nb::module_& module) {
             return self.step(gradient_scale, max_norm ? std::optional<double>(*max_norm) : std::nullopt);
           },
           nb::arg("gradient_scale") = 1.0, nb::arg("max_norm") = nb::none(),
-          "Moves each parameter that has a gradient by it times gradient_scale. max_norm clips the norm of all, and "
-          "returns what it was.")
-      .def("zero_grad", &Optimizer::zero_grad, "Lets go of the parameters' gradients.")
+          "Updates each parameter that has a gradient; gradients are multiplied by gradient_scale. If max_norm is given, clips their "
+          "global norm and returns the norm before clipping.")
+      .def("zero_grad", &Optimizer::zero_grad, "Clears the gradients of the parameters.")
       .def("gradient_norm", &Optimizer::gradient_norm)
       .def_prop_rw(
           "lr", &Optimizer::lr, [](Optimizer& self, const Real& rate) { self.set_lr(rate); }, "The learning rate of the steps from now on.")

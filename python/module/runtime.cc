@@ -74,7 +74,7 @@ MemoryPool* memory_of(Device gpu) {
   const GpuReport report = query_gpus(gpu.index);
   const auto count = std::ssize(report.gpus);
   const std::string problem = count == 0           ? report.problem
-                              : gpu.index >= count ? "there are " + std::to_string(count)
+                              : gpu.index >= count ? "the number of GPUs is " + std::to_string(count)
                                                    : report.gpus[static_cast<size_t>(gpu.index)].problem;
   if (!problem.empty()) throw Error(ErrorCode::usage, "[device] expected a GPU that can be used, got " + to_string(gpu) + ": " + problem);
   memory = std::make_unique<MemoryPool>(to_string(gpu), kUnlimited, "", pooled_gpu_memory(gpu.index));
@@ -91,10 +91,9 @@ Stream stream_on(Device device) {
 
 void check_process() {
   if (forked) {
-    throw Error(
-        ErrorCode::usage,
-        "[fork] expected a process that was started afresh, got a fork of one in which spillway had computed: its threads are not here; "
-        "use multiprocessing's \"spawn\" start method, or fork before the first computation");
+    throw Error(ErrorCode::usage,
+                "[fork] expected a process that was started afresh, got a fork of one that had already computed with spillway, whose "
+                "threads a fork does not copy: use multiprocessing's \"spawn\" start method, or fork before the first computation");
   }
   watch_forks();
   computed = true;
@@ -145,9 +144,10 @@ int get_threads() {
 }  // namespace
 
 void bind_runtime(nb::module_& module) {
-  module.def("set_threads", set_threads, nb::arg("threads"),
-             "Compute threads of tensors, models and optimizers from now on (a Trainer has its own flag). No result depends on it.");
-  module.def("get_threads", get_threads, "Compute threads; at first as many as cores are granted to this process.");
+  module.def(
+      "set_threads", set_threads, nb::arg("threads"),
+      "Sets the number of compute threads of tensors, models and optimizers (a Trainer has its own flag). Results do not depend on it.");
+  module.def("get_threads", get_threads, "The number of compute threads; at first the number of cores granted to this process.");
 }
 
 }  // namespace spillway::python

@@ -34,7 +34,7 @@ Shape filled(const Tensor& x, std::vector<i64> extents) {
 constexpr i64 kFar = i64{1} << 59;
 
 std::vector<ops::Padding> paddings_in(const nb::object& given) {
-  const char* const expected = "paddings: expected pairs (before, behind) in a list, got others";
+  const char* const expected = "paddings: expected pairs (before, after) in a list, got something else";
   std::vector<ops::Padding> all;
   for (const nb::handle one : iterator_of(given, expected)) {
     const std::vector<i64> pair = Wholes::read(one).all();
@@ -78,7 +78,7 @@ void bind_shaping(nb::module_& module, nb::class_<Array>& tensor) {
       nb::arg("a"), nb::arg("b"));
   tensor.def_prop_ro(
       "T", [](const Given& x) { return apply([](const Variable& v) { return v.value.rank() < 2 ? v : ops::transpose(v, -2, -1); }, x); },
-      "The last two axes change places.");
+      "Swaps the last two axes.");
   tensor.def("flatten", [](const Given& x) { return apply([](const Variable& v) { return ops::reshape(v, Shape{v.value.elems()}); }, x); });
   const auto both = [&](const char* name, const auto& f, const auto&... extra) {
     module.def(name, f, nb::arg("x"), extra...);
@@ -111,7 +111,8 @@ void bind_shaping(nb::module_& module, nb::class_<Array>& tensor) {
         const double value = fill;
         return apply([&](const Variable& v) { return ops::pad(v, all, value); }, x);
       },
-      nb::arg("paddings"), nb::arg("value") = 0.0, "(before, behind) of each of the last axes, the last axis' last.");
+      nb::arg("paddings"), nb::arg("value") = 0.0,
+      "Each pair (before, after) pads one of the last axes; the last pair pads the last axis.");
 }
 
 }  // namespace spillway::python

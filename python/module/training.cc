@@ -176,8 +176,9 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
   check_not_ending("train");
   if (hearers.patience < 0) throw WrongValue("patience: expected 0 or above, got " + std::to_string(hearers.patience));
   if (trained.trains)
-    throw Error(ErrorCode::usage,
-                "[train] expected a Trainer that is at rest, got one that trains: wait for it, or make another with its own out");
+    throw Error(
+        ErrorCode::usage,
+        "[train] expected a Trainer that is not training, got one that is: wait for it to end, or make another Trainer with its own out");
   trained.trains = true;
   Raised raised;
   app::TrainingResult result;
@@ -206,33 +207,33 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
 }  // namespace
 
 void bind_training(nb::module_& module) {
-  nb::class_<app::StepEvent>(module, "StepEvent", "A step that was taken.")
-      .def_ro("step", &app::StepEvent::step, "From 1.")
-      .def_ro("steps", &app::StepEvent::steps, "Of how many.")
-      .def_ro("loss", &app::StepEvent::loss, "The mean over the counted targets of the global batch, in nats, before the update.")
-      .def_ro("grad_norm", &app::StepEvent::grad_norm, "Before clipping.")
+  nb::class_<app::StepEvent>(module, "StepEvent", "A completed optimizer step.")
+      .def_ro("step", &app::StepEvent::step, "The number of the step, counted from 1.")
+      .def_ro("steps", &app::StepEvent::steps, "The number of steps of the whole run.")
+      .def_ro("loss", &app::StepEvent::loss, "The mean loss of the global batch, in nats, before the update.")
+      .def_ro("grad_norm", &app::StepEvent::grad_norm, "The global gradient norm before clipping.")
       .def_ro("learning_rate", &app::StepEvent::learning_rate)
       .def_ro("seconds", &app::StepEvent::seconds)
-      .def_ro("tokens", &app::StepEvent::tokens, "Of this step, without padding; images of image models.")
-      .def_ro("positions", &app::StepEvent::positions, "Of this step: tokens and padding.")
-      .def_ro("skipped", &app::StepEvent::skipped, "Its gradients were not finite.");
-  nb::class_<app::ValidationEvent>(module, "ValidationEvent", "A measurement on held-out data.")
+      .def_ro("tokens", &app::StepEvent::tokens, "Tokens of this step, without padding; for image models its images.")
+      .def_ro("positions", &app::StepEvent::positions, "Tokens and padding of this step.")
+      .def_ro("skipped", &app::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.");
+  nb::class_<app::ValidationEvent>(module, "ValidationEvent", "The result of a validation.")
       .def_ro("step", &app::ValidationEvent::step)
-      .def_ro("loss", &app::ValidationEvent::loss, "In nats.")
-      .def_ro("accuracy", &app::ValidationEvent::accuracy, "Of image models; else None.")
-      .def_ro("best", &app::ValidationEvent::best, "No loss of this run was lower.");
+      .def_ro("loss", &app::ValidationEvent::loss, "The validation loss, in nats.")
+      .def_ro("accuracy", &app::ValidationEvent::accuracy, "The accuracy of image models; None for others.")
+      .def_ro("best", &app::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.");
   nb::class_<app::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
       .def_ro("step", &app::SaveEvent::step)
       .def_prop_ro(
           "checkpoint", [](const app::SaveEvent& e) { return path_object(e.checkpoint); },
           nb::sig("def checkpoint(self) -> \"pathlib.Path\""));
-  nb::class_<app::TrainingResult>(module, "TrainingResult", "What train() leaves.")
-      .def_ro("finished", &app::TrainingResult::finished, "False: stopped; train() again goes on.")
+  nb::class_<app::TrainingResult>(module, "TrainingResult", "The result of train().")
+      .def_ro("finished", &app::TrainingResult::finished, "False if the run was stopped; another train() continues it.")
       .def_prop_ro(
           "run", [](const app::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
       .def_prop_ro(
           "checkpoint", [](const app::TrainingResult& r) { return path_object(r.checkpoint); },
-          nb::sig("def checkpoint(self) -> \"pathlib.Path | None\""), "The newest; None: none was saved.")
+          nb::sig("def checkpoint(self) -> \"pathlib.Path | None\""), "The newest checkpoint; None if none was saved.")
       .def("__repr__", [](const app::TrainingResult& r) {
         return std::string("TrainingResult(") + (r.finished ? "finished" : "stopped") + ", run=" + r.run.string() + ")";
       });

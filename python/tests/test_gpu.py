@@ -128,7 +128,7 @@ def test_a_model_moves_whole_and_what_is_left_behind_says_so():
     assert model.to("cuda") is model and model.device == "cuda:0"
     assert model["transformer.wte.weight"].grad is None
     np.testing.assert_array_equal(model["transformer.wte.weight"].detach().cpu().numpy(), values)
-    with pytest.raises(spillway.UsageError, match="take it again"):
+    with pytest.raises(spillway.UsageError, match="again"):
         old + 1.0
     with pytest.raises(spillway.UsageError, match="make the optimizer"):
         optimizer.step()

@@ -71,7 +71,7 @@ def test_lists_are_one_depth_and_are_not_changed_meanwhile():
             return 1.0
 
     numbers = [0.5, Clears(), 2.0]
-    with pytest.raises(spillway.SpillwayError, match="nobody changes"):
+    with pytest.raises(spillway.SpillwayError, match="nested lists"):
         spillway.tensor(numbers)
 
 
@@ -358,7 +358,7 @@ def test_capsules_are_used_once():
         for use in (spillway.from_dlpack, spillway.Tensor, spillway.tensor):
             capsule = make().__dlpack__()
             assert use(capsule).tolist() == [0, 1, 2]
-            with pytest.raises(spillway.SpillwayError, match="nobody has used"):
+            with pytest.raises(spillway.SpillwayError, match="DLPack"):
                 use(capsule)
             twice = Copied(make())
             assert use(twice).tolist() == [0, 1, 2]

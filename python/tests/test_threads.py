@@ -58,7 +58,7 @@ def test_backward_of_four_threads_onto_one_tensor():
                     loss.backward()
                     outcomes["done"] += 1
                 except spillway.UsageError as error:
-                    assert "gone over" in str(error)
+                    assert "[backward]" in str(error)
                     outcomes["refused"] += 1
 
             together(*[work] * 4)
@@ -263,7 +263,7 @@ def test_a_trainer_trains_once_at_a_time(flags):
 
     results = []
     together(lambda: results.append(trainer.train(hear, log=quiet)), other)
-    assert results[0].finished and len(refused) == 2 and all("at rest" in text for text in refused)
+    assert results[0].finished and len(refused) == 2 and all("[train]" in text for text in refused)
     assert trainer.train(log=quiet).finished
 
 

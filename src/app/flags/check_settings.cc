@@ -151,8 +151,8 @@ void check_launcher(const RanksConfig& config, const Host& host) {
   if (config.communicator == "mpi" && launcher.name == "srun" && launcher.ranks > 1 && !came_with_mpi(launcher, host))
     refuse(
         "[--communicator] expected srun to set up MPI for --communicator mpi, got neither PMIX_RANK nor PMI_RANK in its environment: use "
-        "srun --mpi=pmix if "
-        "srun --mpi=list names pmix, use mpirun inside the job, or leave --communicator out (the ranks then connect without MPI)");
+        "srun --mpi=pmix if srun --mpi=list names pmix, use mpirun inside the job, or leave --communicator out (the ranks then connect "
+        "without MPI)");
 }
 
 void check_checkpoint(const std::string& which) {
