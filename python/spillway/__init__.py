@@ -1,7 +1,7 @@
-"""Spillway trains models that do not fit: on a plan made before step 1, from GPU memory over host memory to NVMe.
+"""Spillway trains models larger than GPU memory: a plan made before step 1 offloads what does not fit to host memory and NVMe.
 
-Trainer(...).train() is `spillway train` with Python's callbacks; plan(...) says whether and how a run would fit; Model, Tensor and the
-optimizers are for a loop of one's own, beside NumPy and PyTorch, whose memory they share.
+Trainer(...).train() is `spillway train` with Python callbacks; plan(...) shows whether and how a run would fit; Model, Tensor and the
+optimizers are for your own training loop, and share memory with NumPy and PyTorch.
 """
 
 from . import _program

@@ -1,4 +1,4 @@
-"""The program `spillway`, which lies in this package."""
+"""The program `spillway`, which is part of this package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def check_interpreter() -> None:
         except ImportError:
             continue
         if interpreters.get_current() != interpreters.get_main():
-            raise ImportError("spillway: expected the main interpreter of the process, got a subinterpreter: import it there, or in another process")
+            raise ImportError("spillway: expected the main interpreter of the process, got a subinterpreter: import spillway in the main "
+                              "interpreter, or in another process")
         return
 
 

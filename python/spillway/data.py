@@ -1,4 +1,4 @@
-"""Tokens and rows of one's own as files that a Trainer reads."""
+"""Writes your own tokens and rows to files that a Trainer reads."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _MAGIC, _VERSION = 20240801, 7  # llm.c's header for tokens of 32 bits: src/data
 
 
 def write_tokens(file: str | os.PathLike, rows: Iterable[Any]) -> str:
-    """Writes token ids as a token file for Trainer(data=...), one row behind the other, and returns its path.
+    """Writes token ids to a token file for Trainer(data=...), one row after the other, and returns its path.
 
-    A row is a list or an array of token ids, or a dictionary that has one as "input_ids"; `rows` is gone over once and never held whole.
-    The file is there whole or not at all. A run goes on from it exactly, since it is the same file: an iterator could not promise that.
+    A row is a list or an array of token ids, or a dictionary with such a list as "input_ids"; `rows` is read once and never held in
+    memory as a whole. The file is written completely or not at all. A run can resume exactly because the file stays the same, unlike an
+    iterator.
     """
 
     def write(out: Any) -> None:
@@ -46,12 +47,13 @@ def write_tokens(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
 
 def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
-    """Writes rows, a line of JSON each, as a .jsonl file for Trainer(data=...), and returns its path, which must end in .jsonl.
+    """Writes rows, one line of JSON each, to a .jsonl file for Trainer(data=...), and returns its path, which must end in .jsonl.
 
-    A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: not a target), "attention_mask" and what
-    else TRL and transformers write beside them, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or
-    an array of token ids. docs/fine-tuning.md has all keys; a warning names others once. Unlike write_tokens() it keeps rows apart:
-    attention does not cross them. `rows` is gone over once and never held whole, and the file is there whole or not at all.
+    A row is a dictionary as Hugging Face's datasets give it: "input_ids" with "labels" (-100: no target), "attention_mask" and the
+    other keys that TRL and transformers write, "text", "prompt" and "completion", "messages", or Alpaca's or ShareGPT's keys; or a list or
+    an array of token ids. docs/fine-tuning.md lists all keys; a warning names unknown ones once. Unlike write_tokens() it keeps rows
+    apart: attention does not cross their boundaries. `rows` is read once and never held in memory as a whole, and the file is written
+    completely or not at all.
     """
     name = _name(file)
     if not name.endswith(".jsonl"):
@@ -68,7 +70,7 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
     path = _whole(file, write)
     if unread:
-        warnings.warn(f"write_rows: rows have keys that are not read: {', '.join(unread)}", stacklevel=2)
+        warnings.warn(f"write_rows: rows have keys that are ignored: {', '.join(unread)}", stacklevel=2)
     return path
 
 
@@ -134,20 +136,20 @@ def _identity(name: str) -> tuple[int, ...] | None:
         except FileNotFoundError:
             return None
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"[system] expected {name} to be a file or nothing yet, got something else of that name: give another")
+        raise UsageError(f"[system] expected {name} to be a regular file or not to exist, got something else: give another name")
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _put_in_place(part: str, name: str, before: tuple[int, ...] | None) -> None:
     if _identity(name) != before:
-        raise UsageError(f"[system] expected {name} as it was at the start, got one that was changed or came meanwhile: give another name")
+        raise UsageError(f"[system] expected {name} to stay as it was, got a file that was changed or created meanwhile: give another name")
     if before is not None:
         os.replace(part, name)
     else:
         try:
             os.link(part, name)  # refuses a name that came this very moment
         except FileExistsError:
-            raise UsageError(f"[system] expected nothing named {name}, got a file that came meanwhile: give another name") from None
+            raise UsageError(f"[system] expected no file named {name}, got one that was created meanwhile: give another name") from None
         except OSError:  # a filesystem without links
             os.rename(part, name)
     folder = os.open(os.path.dirname(name) or ".", os.O_RDONLY)
@@ -168,7 +170,7 @@ def _remove_leftovers(name: str) -> None:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if part == f"{os.path.join(os.path.dirname(name), start)}{os.getpid()}":
-                    raise UsageError(f"[system] expected {name} to be written by one thread, got two at once") from None
+                    raise UsageError(f"[system] expected {name} to be written by one thread, got two at once: use one thread") from None
                 continue
             os.remove(part)
 
@@ -184,24 +186,25 @@ def _line(row: Any, number: int, unread: dict[str, None]) -> bytes:
     tokens = "input_ids" in given
     kept = {key: value for key, value in given.items() if key in (_TOKEN_KEYS if tokens else _KEYS)}
     if not kept:
-        raise UsageError(f"write_rows: expected a key of {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
+        raise UsageError(f"write_rows: expected a key among {', '.join(_KEYS)} in row {number}, got {', '.join(map(str, row)) or 'none'}")
     unread.update((str(key), None) for key in given if key not in kept and not (tokens and key in _KEYS))
     if tokens and not isinstance(kept["input_ids"], (list, tuple)):
         raise UsageError(f"write_rows: expected a list or an array of token ids in row {number}, got {type(row['input_ids']).__name__}")
     try:
         return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"write_rows: expected texts, whole numbers and lists of them in row {number}: {error}") from None
+        raise UsageError(f"write_rows: expected only texts, whole numbers and lists of them in row {number}: {error}") from None
 
 
 def _write_tokens(out: Any, row: Any, number: int) -> int:
     if isinstance(row, dict):
         if "labels" in row:
-            raise UsageError(f"write_tokens: expected rows without labels of their own, row {number} has some: write_rows() keeps them")
+            raise UsageError(f"write_tokens: expected rows without labels, but row {number} has some: use write_rows(), which keeps them")
         if "input_ids" not in row:
             raise UsageError(f'write_tokens: expected "input_ids" in row {number}, got {", ".join(map(str, row))}')
         if any(kept != 1 for kept in _listed(row.get("attention_mask")) or ()):
-            raise UsageError(f"write_tokens: expected rows without padding, row {number} has an attention_mask that is not 1: write_rows() reads it")
+            raise UsageError(f"write_tokens: expected rows without padding, but the attention_mask of row {number} is not 1 everywhere: "
+                             "use write_rows(), which reads it")
         row = row["input_ids"]
     listed, values = _listed(row), None
     if hasattr(listed, "__iter__") and not isinstance(listed, (str, bytes, bytearray)):
@@ -209,7 +212,8 @@ def _write_tokens(out: Any, row: Any, number: int) -> int:
         with contextlib.suppress(TypeError, OverflowError):
             values = array.array("I", listed) if bool not in set(map(type, listed)) else None
     if values is None:
-        raise UsageError(f"write_tokens: expected one axis of whole numbers from 0 to 4294967295 in row {number}, got something else")
+        raise UsageError(f"write_tokens: expected a one-dimensional list or array of whole numbers from 0 to 4294967295 in row {number}, "
+                         "got something else")
     out.write(_little(values))
     return len(values)
 

@@ -1,4 +1,4 @@
-"""What can go wrong, by kind. Every message says what was expected, what came, where, and what to do."""
+"""The exceptions, by kind. Every message says what was expected, what was given, where, and what to do."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ if TYPE_CHECKING:
 
 
 class SpillwayError(Exception):
-    """Any error of Spillway's. `status` is the exit status that the program would have."""
+    """The base of all exceptions of Spillway. `status` is the exit status that the program would have."""
 
     status = 1
 
 
 class InternalError(SpillwayError, RuntimeError):
-    """A promise inside the library is broken: a bug."""
+    """An internal check failed: a bug in Spillway."""
 
     status = 1
 
 
 class UsageError(SpillwayError, ValueError):
-    """Arguments, flags or a configuration that cannot be."""
+    """Invalid arguments, flags or configuration."""
 
     status = 2
 
 
 class UsageTypeError(UsageError, TypeError):
-    """An argument of a wrong type."""
+    """An argument has the wrong type."""
 
 
 class UsageIndexError(UsageError, IndexError):
-    """A place outside of a tensor."""
+    """An index is outside of a tensor."""
 
 
 class UsageKeyError(UsageError, KeyError):
-    """A name that is not there."""
+    """A name does not exist."""
 
     __str__ = Exception.__str__  # KeyError's would quote the message
 
 
 class RefusedError(SpillwayError, MemoryError):
-    """It would not fit into memory or onto the disk; nothing was touched."""
+    """The run would not fit into memory or onto the disk; nothing was changed."""
 
     status = 3
 
 
 class DataError(SpillwayError, ValueError):
-    """Data or a checkpoint that is unreadable, damaged, or newer than this version."""
+    """Data or a checkpoint is unreadable, damaged, or newer than this version."""
 
     status = 4
 
 
 class DeviceError(SpillwayError, OSError):
-    """A failure of a disk or a device, or memory refused by the system. The last good checkpoint stands."""
+    """A disk or a device failed, or the system refused memory. The last good checkpoint is kept."""
 
     status = 5
 
@@ -68,7 +68,7 @@ class PeerError(SpillwayError, ConnectionError):
 
 
 class NumbersError(SpillwayError, ArithmeticError):
-    """The numbers failed: too many steps whose gradients were not finite."""
+    """The training diverged: too many steps had gradients that were not finite."""
 
     status = 7
 

@@ -17,7 +17,7 @@ def _text(name: str, value: Any) -> bytes:
         try:
             word = os.fsencode(value)
         except UnicodeEncodeError:
-            raise UsageError(f"{name}: expected text, got one with half of a character (a lone surrogate)") from None
+            raise UsageError(f"{name}: expected text that can be encoded, got text with a lone surrogate (half of a character)") from None
     elif isinstance(value, float):
         word = float.__repr__(value).encode()
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -25,7 +25,7 @@ def _text(name: str, value: Any) -> bytes:
     else:
         raise UsageTypeError(f"{name}: expected a word, a number, a path, True, or a list of them, got {type(value).__name__}")
     if b"\0" in word:
-        raise UsageError(f"{name}: expected text without null characters, got one with some")
+        raise UsageError(f"{name}: expected text without null characters, got text with some")
     return word
 
 

@@ -28,17 +28,17 @@ def _betas(betas: tuple[float, float]) -> tuple[float, float]:
 
 
 class Optimizer(_core.Optimizer):
-    """What all have: step(), zero_grad(), gradient_norm(), lr, save(file) and load(file)."""
+    """The base class: step(), zero_grad(), gradient_norm(), lr, save(file) and load(file)."""
 
     def __init__(self, rule: str, params: Parameters, **settings: float) -> None:
         super().__init__(rule, settings, _tensors(params))
 
     def save(self, file: str | os.PathLike) -> None:
-        """Masters, moments and counts, as a safetensors file; the weights are not in it (Model.save)."""
+        """Writes master weights, moments and step counts to a safetensors file, but not the model's weights (use Model.save)."""
         self._save(file)
 
     def load(self, file: str | os.PathLike) -> None:
-        """Takes back what save() wrote, to the bit."""
+        """Loads what save() wrote, bit for bit."""
         self._load(file)
 
 
@@ -76,7 +76,7 @@ class RMSprop(Optimizer):
 
 
 class Lion(Optimizer):
-    """Not in PyTorch: the paper's (arXiv:2302.06675) defaults."""
+    """Lion, which PyTorch does not have, with the defaults of its paper (arXiv:2302.06675)."""
 
     def __init__(self, params: Parameters, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0) -> None:
         beta1, beta2 = _betas(betas)
@@ -84,7 +84,7 @@ class Lion(Optimizer):
 
 
 class Muon(Optimizer):
-    """Matrices by Muon, scaled so that learning rates are AdamW's; what is none by AdamW with `betas` and `eps`."""
+    """Muon for matrices, scaled so that learning rates of AdamW fit; AdamW with `betas` and `eps` for all other parameters."""
 
     def __init__(self, params: Parameters, lr: float = 1e-3, momentum: float = 0.95, weight_decay: float = 0.1, nesterov: bool = True,
                  betas: tuple[float, float] = (0.9, 0.95), eps: float = 1e-8) -> None:

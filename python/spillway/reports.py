@@ -1,4 +1,4 @@
-"""The program's other commands as objects: to be printed, shown in a notebook, or read as a dictionary."""
+"""The program's other commands. Their results can be printed, shown in a notebook, or read as a dictionary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _raise(status: int, out: str, err: str) -> None:
 
 
 class Report:
-    """print(report) shows what the program prints; report.to_dict() and report["key"] what it gives with --json."""
+    """print(report) shows what the program prints; report.to_dict() and report["key"] give the values that it prints with --json."""
 
     def __init__(self, values: dict[str, Any], text: str) -> None:
         self._values = values
@@ -70,35 +70,35 @@ def _report(line: list[bytes], fine: tuple[int, ...] = (0,)) -> Report:
 
 
 def plan(**flags: Any) -> Report:
-    """Whether a run with train's flags fits, by tier, how long a step takes and why, and what would be better. Raises RefusedError where
-    nothing fits."""
+    """Shows whether a run with these flags of train fits, its bytes per tier, the time of a step and what limits it, and better settings.
+    Raises RefusedError if nothing fits."""
     return _report([b"plan"] + words(flags))
 
 
 def schedule(**flags: Any) -> Report:
-    """A pipeline schedule: drawn, checked and simulated."""
+    """Draws, checks and simulates a pipeline schedule."""
     return _report([b"schedule"] + words(flags))
 
 
 def doctor(**flags: Any) -> Report:
-    """What matters on this machine, one line each: cores, memory, disks, GPUs. Nothing is raised where something is red."""
+    """Checks this machine (cores, memory, disks, GPUs), one line each. Raises nothing if a check is red."""
     return _report([b"doctor"] + words(flags), fine=(0, 3))
 
 
 def status(run: str | os.PathLike) -> Report:
-    """Where a run is, from its folder alone."""
+    """Shows the progress of a run, read from its folder."""
     return _report([b"status", _text("run", run)])
 
 
 def bench(*what: str, **flags: Any) -> Report:
-    """Measures this machine ("memory", "matmul", "cpu-adam", "disk", "link"): what plan() computes with from then on."""
+    """Measures this machine ("memory", "matmul", "cpu-adam", "disk", "link"); plan() uses the results from then on."""
     return _report([b"bench"] + [_text("what", one) for one in what] + words(flags))
 
 
 def command(name: str, *arguments: str | os.PathLike, **flags: Any) -> str:
-    """Any other command of the program, in this process: what it writes to stdout. command("export", "runs/mine", out="exported")"""
+    """Runs any other command of the program in this process and returns its stdout: command("export", "runs/mine", out="exported")."""
     if name == "train":
-        raise _of_status(2, "[command] expected a command other than train, which is spillway.Trainer")
+        raise _of_status(2, "[command] expected a command other than train: use spillway.Trainer to train")
     status, out, err, _ = _run([_text("name", name)] + [_text("arguments", word) for word in arguments] + words(flags))
     if status != 0:
         _raise(status, out, err)

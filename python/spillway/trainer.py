@@ -1,4 +1,4 @@
-"""`spillway train` with Python's callbacks."""
+"""`spillway train` with Python callbacks."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """A planned run under budgets, with tiers, checkpoints, resume and metrics: the flags of `spillway train` as keyword arguments.
+    """A training run with memory budgets, offloading, checkpoints, resume and metrics. Its arguments are the flags of `spillway train`.
 
     Trainer(model="gpt2-124m", data="kjv.txt", device_memory="1GiB", out="runs/mine").train()
 
-    device_memory="1GiB" is --device-memory 1GiB, True a bare flag, a list a repeated one. `out` is where the run is written; the same
-    Trainer, or the command with the same flags, goes on with it. Flags that cannot be raise UsageError here.
+    device_memory="1GiB" is --device-memory 1GiB, True a bare flag, a list a repeated one. `out` is the run folder; the same
+    Trainer, or the command with the same flags, resumes the run in it. Invalid flags raise UsageError here.
 
-    `data` and `validation_data` may be rows instead of paths, anything that can be gone over once and gives what write_rows() takes. They
-    are written beside `out`, OUT.data.jsonl, so that the run has them at any step; to go on, give the same rows, or that file.
+    `data` and `validation_data` may be rows instead of paths: any iterable of what write_rows() takes. Rows are written to a file next to
+    `out`, OUT.data.jsonl, so that the run can read them at any step; to resume, give the same rows, or that file.
     """
 
     def __init__(self, **flags: Any) -> None:
         for name in ("data", "validation_data"):
             if _are_rows(flags.get(name)):
                 if flags.get("out") is None:
-                    raise UsageError(f"{name}: expected `out` beside rows, which are written to a file beside it, or a path")
+                    raise UsageError(f"{name}: expected `out` as well, because rows are written to a file next to it, or a path in "
+                                     "place of rows")
                 file = os.path.abspath(os.fsdecode(_text("out", flags["out"]))) + f".{name}.jsonl"
                 with _system_errors(f"make the folder of {file}"):
                     os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -53,11 +54,12 @@ class Trainer:
     ) -> TrainingResult:
         """Trains to the last step, without the GIL.
 
-        Callbacks come between steps; what one raises ends the run and comes out of train() as itself, the last checkpoint stands.
-        Ctrl-C saves and raises KeyboardInterrupt: train() again goes on. patience: so many validations in a row that are no better than
-        the best end the run; keep_best keeps the best one's checkpoint. progress: a tqdm bar (None: where tqdm is and stderr is a
-        terminal or a notebook). log: hears each line that the program would print; by default they go to stderr unless there is a bar.
-        A Trainer trains once at a time, on any thread. A thread that trains when the interpreter ends stops there, as by `kill -9`.
+        Callbacks are called between steps; an exception in one ends the run and is raised by train(), and the last checkpoint is kept.
+        Ctrl-C saves and raises KeyboardInterrupt; another train() resumes. patience: the run ends after this many validations in a row
+        that are no better than the best; keep_best keeps the checkpoint of the best one. progress: a tqdm bar (None: if tqdm is installed
+        and stderr is a terminal or a notebook). log: called with each line that the program would print; by default lines go to stderr
+        unless there is a bar. A Trainer runs one train() at a time, on any thread. If the interpreter ends, a training thread stops as
+        after `kill -9`.
         """
         for name, hears in (("on_step", on_step), ("on_validate", on_validate), ("on_save", on_save), ("log", log)):
             if hears is not None and not callable(hears):

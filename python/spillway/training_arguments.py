@@ -1,4 +1,4 @@
-"""transformers.TrainingArguments as the flags of `spillway train`."""
+"""Converts transformers.TrainingArguments to the flags of `spillway train`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _SCHEDULES = {
 }
 # What asks for something that changes the numbers or the files, and is not here.
 _REFUSED = {
-    "label_smoothing_factor": "leave it out",
-    "neftune_noise_alpha": "leave it out",
-    "fsdp": "zero_stage=3 shards weights over ranks",
-    "optim_args": "say them as flags (momentum=0.9)",
-    "optim_target_modules": "leave it out",
-    "push_to_hub": "a checkpoint is a folder that huggingface_hub uploads",
-    "load_best_model_at_end": "train(keep_best=True), and checkpoint=\"best\" afterwards",
-    "auto_find_batch_size": "spillway.plan() says beforehand what fits",
-    "data_seed": "seed is of both",
-    "group_by_length": "packing=\"on\" leaves no padding",
+    "label_smoothing_factor": "Spillway does not have it",
+    "neftune_noise_alpha": "Spillway does not have it",
+    "fsdp": "use zero_stage=3, which shards weights over ranks",
+    "optim_args": "pass them as flags, such as momentum=0.9",
+    "optim_target_modules": "Spillway does not have it",
+    "push_to_hub": "upload a checkpoint folder with huggingface_hub",
+    "load_best_model_at_end": "use train(keep_best=True), and checkpoint=\"best\" afterwards",
+    "auto_find_batch_size": "use spillway.plan(), which shows beforehand what fits",
+    "data_seed": "seed sets the order of the data too",
+    "group_by_length": "use packing=\"on\", which avoids padding",
 }
 # Of how the other trainer does its work.
 _WITHOUT_PART = {
@@ -89,7 +89,7 @@ def _length(read: _Reading) -> None:
 def _precision(read: _Reading) -> None:
     bf16, fp16, tf32 = read.given.pop("bf16", None), read.given.pop("fp16", None), read.given.pop("tf32", None)
     if bf16 and fp16:
-        raise read.refuse("bf16", "it or fp16", "both")
+        raise read.refuse("bf16", "bf16 or fp16", "both")
     if bf16 or fp16 or tf32:
         read.flags["precision"] = "bf16" if bf16 else "fp16" if fp16 else "tf32"
     elif bf16 is not None or fp16 is not None:
@@ -126,11 +126,12 @@ def _schedule(read: _Reading) -> None:
         if _word(name) == "polynomial" and "power" in more:
             read.flags["lr_power"] = float(more.pop("power"))
     if more:
-        raise read.refuse("lr_scheduler_kwargs", "none but min_lr_rate of cosine_with_min_lr and power of polynomial", more)
+        raise read.refuse("lr_scheduler_kwargs", "no keys except min_lr_rate for cosine_with_min_lr and power for polynomial", more)
     share = ratio or (warmup if isinstance(warmup, float) and 0 < warmup < 1 else 0)
     if share:
         if "steps" not in read.flags:
-            raise read.refuse("warmup_steps" if not ratio else "warmup_ratio", "warmup_steps, a number of steps, where max_steps is not given", share)
+            raise read.refuse("warmup_steps" if not ratio else "warmup_ratio",
+                              "warmup_steps as a number of steps, because max_steps is not given", share)
         warmup = -(-share * read.flags["steps"] // 1)
     if warmup is not None:
         read.flags["warmup_steps"] = int(warmup)
@@ -162,7 +163,8 @@ def _validation(read: _Reading) -> None:
             raise read.refuse("eval_steps", "a number of steps", every)
         read.flags["validate_every"] = int(every)
     elif when == "epoch":
-        warnings.warn("eval_strategy: validation comes at the end, and each validate_every steps", stacklevel=4)
+        warnings.warn("eval_strategy: epoch is not supported; validation runs at the end, and every validate_every steps if that is given",
+                      stacklevel=4)
     elif when != "no":
         raise read.refuse("eval_strategy", "no, steps or epoch", when)
 
@@ -234,11 +236,12 @@ _READERS: list[Callable[[_Reading], None]] = [_length, _precision, _optimizer, _
 
 
 def from_training_arguments(arguments: Any) -> dict[str, Any]:
-    """The flags that a transformers.TrainingArguments asks for: Trainer(model=..., data=..., **from_training_arguments(args)).
+    """Converts transformers.TrainingArguments to flags: Trainer(model=..., data=..., **from_training_arguments(args)).
 
-    Of an object (or another dataclass with its names) all is taken, its defaults too; of a dictionary what is in it. What only says how
-    the other trainer works is left out with a warning where it is not the default; what would change numbers and is not built is a
-    UsageError that names it. A rate that warms up is lr (s + 1) / (W + 1) at step s = 0, 1 .., where transformers has lr s / W.
+    Of a TrainingArguments object (or another dataclass with its names) all values are used, also defaults; of a dictionary its keys.
+    Arguments that concern only how transformers works are left out, with a warning if they differ from their defaults; arguments that
+    would change numbers and are not supported raise a UsageError that names them. The warm-up rate at step s = 0, 1 .. is
+    lr (s + 1) / (W + 1), where transformers has lr s / W.
     """
     defaults: dict[str, Any] = {}
     if isinstance(arguments, dict):
@@ -259,20 +262,21 @@ def from_training_arguments(arguments: Any) -> dict[str, Any]:
         except UsageError:
             raise
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise UsageError(f"[arguments] expected values as transformers.TrainingArguments has them, got another: {error}") from error
+            raise UsageError(f"[arguments] expected values of the types in transformers.TrainingArguments, got another: {error}") from error
     left_out = []
     for name, value in read.given.items():
         if value is None or value is False or value == defaults.get(name, _MISSING) or value in (0, "", [], {}):
             if name in _REFUSED or name in _WITHOUT_PART or defaults:
                 continue
         if name in _REFUSED:
-            raise read.refuse(name, f"it to be left out ({_REFUSED[name]})", value)
+            raise read.refuse(name, f"this argument to be left out ({_REFUSED[name]})", value)
         if name in _WITHOUT_PART or defaults:
             left_out.append(name)
             continue
-        raise UsageError(f"[{name}] expected a name of transformers.TrainingArguments that has a counterpart; flags of spillway train go beside it")
+        raise UsageError(f"[{name}] expected a name of transformers.TrainingArguments that has a counterpart in Spillway: pass flags of "
+                         "spillway train directly to Trainer")
     if left_out and not defaults:
-        warnings.warn("these have no part here: " + ", ".join(left_out), stacklevel=2)
+        warnings.warn("these arguments have no effect in Spillway: " + ", ".join(left_out), stacklevel=2)
     elif left_out:
-        warnings.warn("these are not the defaults and have no part here: " + ", ".join(left_out), stacklevel=2)
+        warnings.warn("these arguments differ from their defaults but have no effect in Spillway: " + ", ".join(left_out), stacklevel=2)
     return read.flags

@@ -48,9 +48,9 @@ def test_the_run_is_that_of_the_flags(flags):
     (dict(lr_scheduler_type="cosine", lr_scheduler_kwargs={"num_cycles": 2}), "lr_scheduler_kwargs"),
     (dict(warmup_ratio=0.1, num_train_epochs=1), r"\[warmup_ratio\] expected warmup_steps"),
     (dict(save_strategy="steps"), r"\[save_steps\] expected a number of steps"),
-    (dict(label_smoothing_factor=0.1), r"\[label_smoothing_factor\] expected it to be left out"),
+    (dict(label_smoothing_factor=0.1), r"\[label_smoothing_factor\]"),
     (dict(fsdp="full_shard"), "zero_stage=3"),
-    (dict(bf16=True, fp16=True), "expected it or fp16"),
+    (dict(bf16=True, fp16=True), r"\[bf16\] expected"),
     (dict(per_device_batch=3), r"\[per_device_batch\] expected a name of transformers.TrainingArguments"),
 ])
 def test_what_there_is_not_is_refused_by_name(arguments, words):
@@ -101,7 +101,7 @@ def test_a_deepspeed_configuration_keeps_its_optimizer():
 
 
 def test_what_has_no_part_is_said():
-    with pytest.warns(UserWarning, match="no part here: torch_compile, dataloader_pin_memory"):
+    with pytest.warns(UserWarning, match=": torch_compile, dataloader_pin_memory"):
         assert flags_of(dict(torch_compile=True, dataloader_pin_memory=True, ddp_backend=None)) == {}
     with pytest.raises(TypeError, match="expected transformers.TrainingArguments or a dictionary"):
         flags_of("out")
@@ -122,7 +122,7 @@ def test_of_an_object_defaults_are_taken_and_other_values_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert flags_of(Arguments()) == {"out": "out", "micro_batch_size": 8, "epochs": 3.0}
-    with pytest.warns(UserWarning, match="not the defaults and have no part here: ddp_timeout, something_new"):
+    with pytest.warns(UserWarning, match=": ddp_timeout, something_new"):
         flags_of(Arguments(ddp_timeout=5, something_new=4))
     with pytest.raises(spillway.UsageError, match="label_smoothing_factor"):
         flags_of(Arguments(label_smoothing_factor=0.2))
