@@ -148,7 +148,7 @@ def test_what_computes_at_the_very_end(tmp_path):
         late()
     """, tmp_path / "a"))
     assert status == 0 and error == "", error
-    assert out.splitlines()[0] == "late 5.0" and "is ending" in out.splitlines()[1] and out.splitlines()[2:] == ["del 4.0"]
+    assert out.splitlines()[0] == "late 5.0" and out.splitlines()[1].startswith("[train]") and out.splitlines()[2:] == ["del 4.0"]
 
 
 def test_an_unfinished_run_goes_on(tmp_path):
