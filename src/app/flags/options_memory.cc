@@ -107,8 +107,8 @@ std::vector<Option> speed() {
        .range = Range{.low = 1, .high = 4096}},
       {.name = "isa",
        .group = kSpeed,
-       .help = "pin the CPU instruction set: the optimizer uses it (same bits with each), the other CPU kernels use at most it (bits may "
-               "differ)",
+       .help = "pin the instruction set of the optimizer (same bits with each); other CPU kernels use at most this one, and their bits may "
+               "differ",
        .field =
            choice(&ResourceConfig::isa,
                   {{"best", optim::Isa::best}, {"scalar", optim::Isa::scalar}, {"avx2", optim::Isa::avx2}, {"avx512", optim::Isa::avx512}}),

@@ -338,7 +338,7 @@ std::vector<Option> batch() {
   return {
       {.name = "sequence-length",
        .group = kBatch,
-       .help = "T, tokens per row",
+       .help = "T, sequence length: tokens in each row of a micro-batch",
        .field = integer(&TrainConfig::sequence_length),
        .commands = kTrain,
        .changes_numbers = true,
@@ -347,7 +347,7 @@ std::vector<Option> batch() {
        .range = at_least(1)},
       {.name = "micro-batch-size",
        .group = kBatch,
-       .help = "B, rows per micro-batch",
+       .help = "B, rows (sequences or images) per micro-batch",
        .field = integer(&TrainConfig::micro_batch_size),
        .commands = kTrain,
        .changes_numbers = true,

@@ -113,7 +113,7 @@ std::vector<Option> optimizer() {
                flag(&TrainConfig::centered), "", {}),
       {.name = "gradient-clipping",
        .group = kOptimizer,
-       .help = "maximum global L2 norm of the gradients, to which larger ones are scaled; 0 is off",
+       .help = "clip the gradients to this global L2 norm; 0 is off",
        .field = number(&TrainConfig::gradient_clipping),
        .commands = kTrain,
        .changes_numbers = true,
@@ -161,8 +161,8 @@ std::vector<Option> schedule() {
        .changes_numbers = true},
       {.name = "keep-schedule",
        .group = kSchedule,
-       .help = "for a run that continues with another --steps: keep the learning-rate curve with which it began, and the final rate beyond "
-               "its end",
+       .help = "for a run that continues with another --steps: keep the learning-rate curve with which it began; steps beyond the curve "
+               "use its final rate",
        .field = flag(&TrainConfig::keep_schedule),
        .commands = kTrain},
       {.name = "schedule-steps",
@@ -193,7 +193,7 @@ std::vector<Option> schedule() {
        .range = Range{.low = 0, .high = 1}},
       {.name = "lr-step-size",
        .group = kSchedule,
-       .help = "with --lr-schedule step: after warm-up, the rate is multiplied by --lr-gamma every this many steps",
+       .help = "with --lr-schedule step: number of steps, after warm-up, between two multiplications of the rate by --lr-gamma",
        .field = integer(&TrainConfig::lr_step_size),
        .commands = kTrain,
        .changes_numbers = true,
@@ -240,7 +240,8 @@ std::vector<Option> types() {
   return {
       {.name = "master-weights",
        .group = kTypes,
-       .help = "master copy of bf16 weights: fp32, or split, only the 16 bits that a bf16 weight lacks (the same numbers in 2 bytes less)",
+       .help =
+           "master copy of bf16 weights: fp32, or split, only the 16 bits that a bf16 weight lacks (same numbers, 2 bytes less per weight)",
        .field = choice(&TrainConfig::master_weights, {{"fp32", optim::Master::fp32}, {"split", optim::Master::split}}),
        .commands = kTrain},
       {.name = "moments",

@@ -27,8 +27,8 @@ std::vector<Option> run_folder() {
        .metavar = "auto|never|must|PATH"},
       {.name = "rehearse",
        .group = kRun,
-       .help = "test the run instead: a few real steps, a save, kill -9 and a resume in a temporary folder; compares results, times and "
-               "memory with the plan",
+       .help = "rehearse the run instead of running it: a few real steps, a save, kill -9 and a resume in a temporary folder; compares "
+               "results, times and memory with the plan",
        .field = flag(&TrainConfig::rehearse),
        .commands = on(Command::train)},
       {.name = "allow-change",
