@@ -114,7 +114,7 @@ TEST_F(DamagedCheckpoint, WithNoneThatIsWholeNothingIsTouched) {
   ASSERT_EQ(at.spillway(to_step(4, "run")).status, 0);
   const std::string metrics = at.read("run/metrics.jsonl");
   for (const char* folder : {kFirst, kBefore}) flip(fs::path(folder) / "model.safetensors", 70'000);
-  expect_says(at.spillway(to_step(8, "run")), 4, {"2 checkpoints, and none that is whole", "--out"});
+  expect_says(at.spillway(to_step(8, "run")), 4, {"2 checkpoints", "--out"});
   EXPECT_EQ(at.read("run/metrics.jsonl"), metrics);
   EXPECT_TRUE(fs::exists(at / kFirst) && fs::exists(at / kBefore));
 }
@@ -157,7 +157,7 @@ TEST_F(DamagedCheckpoint, WithoutItsManifestOneIsDamaged) {
     expect_says(at.spillway({"generate", "--model", model, "--prompt", "a", "--max-tokens", "2"}), 4, {"manifest.json is gone"});
   expect_goes_on(4);
   for (const char* folder : {kFirst, kBefore, kNewest, "run/checkpoints/step-00000008"}) fs::remove(at / folder / "manifest.json");
-  expect_says(at.spillway(to_step(9, "run")), 4, {"none that is whole"});
+  expect_says(at.spillway(to_step(9, "run")), 4, {"[resume]", "none is intact"});
 }
 
 // A model folder with another tool's file of that name is read like any other model.
@@ -198,7 +198,7 @@ TEST_F(DamagedCheckpoint, ATrailingSlashOrALinkIsTheSameCheckpoint) {
   for (const std::string& name : {std::string(kFirst), std::string(kFirst) + "/", std::string(kFirst) + "/.", std::string("link")}) {
     Args other = to_step(6, "other", {"--resume", name});
     *(std::find(other.begin(), other.end(), "--learning-rate") + 1) = "2e-3";
-    expect_says(at.spillway(other), 2, {"other values that change numbers", "learning_rate"});
+    expect_says(at.spillway(other), 2, {"that change numbers", "learning_rate"});
   }
 }
 

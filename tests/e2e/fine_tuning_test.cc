@@ -235,7 +235,7 @@ TEST_F(FineTuning, TextsBeginAndEndAsTheTokenizerHasThem) {
   const Finished trained = at.spillway({"train", "--model", "base", "--data", "text.jsonl", "--steps", "1", "--out", "texts"});
   expect_ends(trained);
   EXPECT_NE(trained.err.find(R"(begins with "<|begin_of_text|>" and ends with "<|end_of_text|>")"), std::string::npos) << trained.err;
-  EXPECT_NE(trained.err.find(R"(data: text.jsonl: the key "id" of 1 row is not read)"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find(R"(data: text.jsonl: the key "id", present in 1 row)"), std::string::npos) << trained.err;
   const auto lost = [&](const std::string& data, const std::string& length) {
     const Finished said = at.spillway({"evaluate", "--model", "base", "--data", data, "--sequence-length", length, "--quiet", "--json"});
     EXPECT_EQ(said.status, 0) << said.err;
@@ -328,7 +328,7 @@ TEST_F(FineTuning, WhatCannotBeReadNamesTheLineAndLeavesNothing) {
   skipping.insert(skipping.end(), {"--skip-bad-lines"});
   const Finished skipped = at.spillway(skipping);
   EXPECT_EQ(skipped.status, 0) << skipped.err;
-  EXPECT_NE(skipped.err.find("1 bad lines left out"), std::string::npos) << skipped.err;
+  EXPECT_NE(skipped.err.find("1 bad lines"), std::string::npos) << skipped.err;
 
   fs::remove(at / "base/chat_template.jinja");
   const Finished plain = at.spillway(train("without"));

@@ -148,7 +148,7 @@ TEST_F(FirstMinutes, TheTimeLimitCountsFromTheStart) {
   const Finished f = at.spillway(small_run("run", 100'000, "64MiB", {"--time-limit", "59m"}));
   ::unsetenv("SLURM_JOB_START_TIME");
   EXPECT_EQ(f.status, 75) << f.err;
-  EXPECT_TRUE(mentions(f.err, "step 1 is not begun")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "step 1 was not started")) << f.err;
   EXPECT_TRUE(at.metrics("run").empty());
 }
 

@@ -211,7 +211,7 @@ TEST_F(GoingBackOnNvmeMore, FewerStepsThanTheStateHasAreRefused) {
   kill_after(to("run", kSteps, {"--warmup-steps", "0", "--lr-schedule", "constant"}), 12);
   const Finished f = at.spillway(to("run", 5, {"--warmup-steps", "0", "--lr-schedule", "constant"}));
   EXPECT_EQ(f.status, 2) << f.err;
-  EXPECT_TRUE(mentions(f.err, "state on nvme is of step ") && mentions(f.err, "--steps is 5")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "state on nvme is from step ") && mentions(f.err, "--steps is 5")) << f.err;
   const Finished right = at.spillway(to("run", kSteps, {"--warmup-steps", "0", "--lr-schedule", "constant"}));
   EXPECT_EQ(right.status, 0) << right.err;
   EXPECT_TRUE(mentions(right.err, "from the state on nvme")) << right.err;
@@ -236,7 +236,8 @@ TEST_F(GoingBackOnNvme, AStateWhoseRunFolderIsGoneIsNotTakenWithOtherValues) {
   Args other = to("run", kSteps, {"--seed", "99"});
   const Finished f = at.spillway_until(
       other, [&] { return at.metrics("run").size() >= 2; }, SIGKILL);
-  EXPECT_TRUE(mentions(f.err, "new run") && mentions(f.err, "was made with other values") && mentions(f.err, "set aside as ")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "new run") && mentions(f.err, "was made with other option values") && mentions(f.err, "set aside as "))
+      << f.err;
   // The run's values alone identify the state, even without the run's folder.
   for (const auto& entry : fs::directory_iterator(at / "scratch")) {
     if (!mentions(entry.path().string(), ".aside-")) fs::remove_all(entry.path());

@@ -168,7 +168,7 @@ TEST_F(RestartMore, WithoutFlockAFileNamesTheHolder) {
         return true;
       },
       SIGKILL);
-  EXPECT_TRUE(mentions(said, "run cannot be locked here: Function not implemented")) << said;
+  EXPECT_TRUE(mentions(said, "run cannot be locked on this filesystem: Function not implemented")) << said;
   EXPECT_TRUE(mentions(said, "nvme: ") && mentions(said, "give --nvme a local disk")) << said;
   EXPECT_EQ(second.status, 2) << second.err;
   EXPECT_TRUE(mentions(second.err, "is in use by host")) << second.err;

@@ -234,7 +234,7 @@ TEST_F(OnTerminalMore, ASecondCtrlCLeavesWithALine) {
   EXPECT_TRUE(read_until([&] { return shows("stopping after this step"); }, 5)) << screen.text();
   press(kCtrlC);
   EXPECT_EQ(finish(), 130);
-  EXPECT_TRUE(shows("left without saving; nothing was saved yet")) << screen.text();
+  EXPECT_TRUE(shows("without saving; nothing was saved yet")) << screen.text();
 }
 
 TEST_F(OnTerminalMore, ASecondCtrlCOfRanksLeavesWithALine) {
@@ -246,8 +246,8 @@ TEST_F(OnTerminalMore, ASecondCtrlCOfRanksLeavesWithALine) {
   EXPECT_TRUE(read_until([&] { return shows("stopping after this step"); }, 5)) << screen.text();
   press(kCtrlC);
   EXPECT_EQ(finish(), 130);
-  EXPECT_TRUE(shows("left without saving")) << screen.text();
-  EXPECT_TRUE(mentions(at.read("run/log.txt"), "left without saving"));
+  EXPECT_TRUE(shows("stopped without saving")) << screen.text();
+  EXPECT_TRUE(mentions(at.read("run/log.txt"), "without saving"));
 }
 
 // Ctrl-C is pressed while blocks are timed or weights are initialised.

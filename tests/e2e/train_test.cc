@@ -124,7 +124,7 @@ TEST_F(Training, ASignalBreaksAValidationOffAndTheNextStartMakesItUp) {
   const Finished f = at.spillway_until(
       args, [&] { return at.metrics("run").size() >= 1; }, SIGTERM);
   ASSERT_EQ(f.status, 75) << f.err;
-  EXPECT_TRUE(mentions(f.err, "saved; run the same command again to go on, first with the validation after this step")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "saved; run the same command again to go on, beginning with the validation after this step")) << f.err;
   EXPECT_FALSE(mentions(at.metrics("run").back(), "validation_loss")) << "half a validation is none";
   const Finished rest = at.spillway(args);
   ASSERT_EQ(rest.status, 0) << rest.err;

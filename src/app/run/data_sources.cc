@@ -38,11 +38,13 @@ std::string note_of(const data::PreparedFile& file, const data::RowCounts& rows)
       fmt::format("{}: {} documents, {} tokens of which {:.0f} % are targets, in {} rows of {} ({:.1f} % padding)", file.name(),
                   rows.documents, rows.tokens, 100 * static_cast<double>(rows.targets) / static_cast<double>(std::max<i64>(1, rows.tokens)),
                   rows.rows, rows.sequence_length, 100 * rows.padding());
-  if (rows.cut_documents > 0) note += fmt::format("; {} longer than a row lost their ends, {} tokens", rows.cut_documents, rows.cut_tokens);
-  if (all.without_targets > 0) note += fmt::format("; {} without a target left out", all.without_targets);
+  if (rows.cut_documents > 0)
+    note += fmt::format("; {} documents longer than a row were cut and lost {} tokens", rows.cut_documents, rows.cut_tokens);
+  if (all.without_targets > 0) note += fmt::format("; {} documents without a target token were left out", all.without_targets);
   if (rows.without_targets > 0)
-    note += fmt::format("; {} whose prompts fill a row left out: a longer --sequence-length keeps them", rows.without_targets);
-  if (all.bad_lines > 0) note += fmt::format("; {} bad lines left out", all.bad_lines);
+    note += fmt::format("; {} documents whose prompt alone fills a row were left out: a longer --sequence-length keeps them",
+                        rows.without_targets);
+  if (all.bad_lines > 0) note += fmt::format("; {} bad lines were skipped", all.bad_lines);
   return note;
 }
 
@@ -66,7 +68,8 @@ std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::stri
 std::vector<std::string> unread_notes(const std::string& path, const std::map<std::string, i64>& unread) {
   std::vector<std::string> notes;
   for (const auto& [key, lines] : unread) {
-    if (lines > 0) notes.push_back(fmt::format("{}: the key {} of {} row{} is not read", path, quoted(key), lines, lines == 1 ? "" : "s"));
+    if (lines > 0)
+      notes.push_back(fmt::format("{}: the key {}, present in {} row{}, is ignored", path, quoted(key), lines, lines == 1 ? "" : "s"));
   }
   return notes;
 }
@@ -85,10 +88,11 @@ std::string around_note(const data::DocumentMaker& maker) {
   const data::Around around = maker.around_texts();
   const std::string before = joined(maker.tokenizer(), around.before), behind = joined(maker.tokenizer(), around.behind);
   if (before.empty() && behind.empty()) return "";
-  const std::string begins = before.empty() ? "has no token of the tokenizer's before it" : "begins with " + before;
-  const std::string ends = behind.empty() ? "none behind it" : "ends with " + behind;
+  const std::string begins = before.empty() ? "has no special token before it" : "begins with " + before;
+  const std::string ends = behind.empty() ? "none after it" : "ends with " + behind;
   return fmt::format(
-      "each text, and each prompt with its completion, {} and {}, as the tokenizer's files say; a conversation has what its "
+      "each text, and each prompt joined with its completion, {} and {}, as the tokenizer's files define; a conversation gets the special "
+      "tokens that its chat "
       "template writes",
       begins, behind.empty() ? "has " + ends : ends);
 }
@@ -133,7 +137,7 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const ResourceConfig& config
   if (const auto place = tokenizer_place(config, source)) return data::read_tokenizer(*place);
   if (for_text && !config.tokenizer && source.has_weights && !source.made_here && !adapters_on_bytes(source)) {
     throw Error(ErrorCode::usage,
-                fmt::format("[tokenizer] expected a tokenizer.json in {}, which has weights, to make tokens of text, got none: give "
+                fmt::format("[tokenizer] expected a tokenizer.json in {}, to tokenize text for the weights there, got none: give "
                             "--tokenizer FILE, token files (.bin), or --tokenizer bytes if the model was trained on bytes",
                             source.folder->string()));
   }
@@ -161,7 +165,7 @@ std::string PreparationProgress::text(const std::string& otherwise) const {
   if (path_.empty() || done_ >= bytes_) return otherwise;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   const double rate = static_cast<double>(done_) / std::max(seconds, 1e-3);
-  return fmt::format("making tokens of {}: {} of {}, {}/s, {} left", path_, format_bytes(done_), format_bytes(bytes_),
+  return fmt::format("tokenizing {}: {} of {}, {}/s, {} left", path_, format_bytes(done_), format_bytes(bytes_),
                      format_bytes(static_cast<i64>(rate)), format_duration(static_cast<double>(bytes_ - done_) / std::max(rate, 1.0)));
 }
 
@@ -205,9 +209,9 @@ TextWay text_way(const ResourceConfig& config, const TextConfig& text, const Mod
 std::unique_ptr<data::PreparedFile> prepared_tokens(const std::string& path, const TextWay& way, i64 vocabulary) {
   auto file = data::prepare(path, *way.maker, way.options);
   if (const i64 least = file->counts().least_vocabulary; least > vocabulary) {
-    throw Error(ErrorCode::data,
-                fmt::format("[data] {}: expected ids from 0 to {}, got {}: the tokenizer is another model's, with a larger vocabulary",
-                            path, vocabulary - 1, least - 1));
+    throw Error(ErrorCode::data, fmt::format("[data] {}: expected token ids from 0 to {}, got {}: the tokenizer has a larger vocabulary "
+                                             "than the model; give the model's own tokenizer",
+                                             path, vocabulary - 1, least - 1));
   }
   return file;
 }
@@ -273,7 +277,8 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   models::ModelConfig& model = source.config;
   const WeightedPaths training_paths = weighted_paths(config.data);
   if (model.reads_images() && !training_paths.weights.empty())
-    throw Error(ErrorCode::usage, "[--data] expected no weights for images, whose files are one source: write the path alone");
+    throw Error(ErrorCode::usage,
+                "[--data] expected no mixture weights for images, because all image files are one source: write the path without a weight");
   std::vector<std::string> paths = training_paths.paths;
   paths.insert(paths.end(), config.validation_data.begin(), config.validation_data.end());
   TextWay way;
@@ -331,9 +336,9 @@ std::vector<std::string> RunData::mixture_notes(const TrainConfig& config, i64 r
     const i64 from = training->mixture_start()->at;
     const double share = static_cast<double>(part.rows) / static_cast<double>(std::max<i64>(1, rows - from));
     const auto walks = static_cast<double>(part.before + part.rows) / static_cast<double>(part.windows);
-    notes.push_back(fmt::format("{:.1f} % of the rows{} are of {}: {} rows{}, {:.1f} times its {}", 100 * share,
+    notes.push_back(fmt::format("{:.1f} % of the rows{} come from {}: {} rows{}, which is {:.1f} times its {} rows", 100 * share,
                                 from > 0 ? fmt::format(" from row {} on", from) : "", paths[notes.size()], part.rows,
-                                from > 0 ? fmt::format(" after the {} before", part.before) : "", walks, part.windows));
+                                from > 0 ? fmt::format(" after {} earlier ones", part.before) : "", walks, part.windows));
   }
   return notes;
 }

@@ -47,15 +47,16 @@ std::string HeldScratch::text() const {
   std::string text = "nvme:";
   for (const offload::ScratchFolder& folder : folders_) text += " " + folder.path().string() + ",";
   if (folders_.size() > 1) text += " " + shares_.text() + ",";
-  if (!others_.empty()) text += " of the run there is also" + others_ + ", which stays until the run's last step,";
+  if (!others_.empty()) text += " older state of this run in" + others_ + " is kept until the run's last step,";
   return text + " " + engine_.why + cached_;
 }
 
 std::string HeldScratch::lock_notice() const {
   for (const offload::ScratchFolder& folder : folders_) {
     if (const std::string& why = folder.lock().why_not_flock(); !why.empty())
-      return fmt::format("{} cannot be locked here: {}. A file in it names host and process instead; give --nvme a local disk",
-                         folder.path().string(), why);
+      return fmt::format(
+          "{} cannot be locked on this filesystem: {}. A file in the folder names host and process instead; give --nvme a local disk",
+          folder.path().string(), why);
   }
   return "";
 }

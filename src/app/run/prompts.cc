@@ -31,7 +31,7 @@ Conversations::Conversations(const WritingConfig& config, const ModelSource& sou
   auto found = chat_template_of(config.chat_template, place ? place : source.folder);
   if (!found) {
     throw Error(ErrorCode::usage, fmt::format("[chat] expected a chat template (chat_template.jinja) in {}, got none: give --chat-template "
-                                              "FILE, or plain prompts to generate",
+                                              "FILE, or use `spillway generate` with plain prompts",
                                               (place ? *place : *source.folder).string()));
   }
   template_ = std::make_shared<const data::ChatTemplate>(std::move(*found));
@@ -69,11 +69,11 @@ PromptFile read_prompts(const std::string& path, const WritingConfig& config, co
       for (const auto& [key, value] : json.items()) unread[key] += key != "prompt" && !value.is_null();
     } else {
       throw Error(ErrorCode::data, fmt::format("{} expected {{\"prompt\": TEXT}} or {{\"messages\": […]}}, got {}", where(),
-                                               json.is_discarded() ? "no JSON" : "something else"));
+                                               json.is_discarded() ? "text that is not JSON" : "other JSON"));
     }
     check_prompt(file.prompts.back().tokens, source.config.vocabulary, where());
   }
-  if (file.prompts.empty()) throw Error(ErrorCode::data, fmt::format("[prompts] expected a prompt a line in {}, got none", path));
+  if (file.prompts.empty()) throw Error(ErrorCode::data, fmt::format("[prompts] expected one prompt per line in {}, got no prompts", path));
   file.notes = unread_notes(path, unread);
   return file;
 }

@@ -27,7 +27,8 @@ void apply_attention(const TrainConfig& config, ModelSource& source) {
   models::ModelConfig& m = source.config;
   if (m.reads_images())
     throw Error(ErrorCode::usage,
-                fmt::format("[--attention] expected a model with attention for cudnn, got {}; leave it out", source.name));
+                fmt::format("[--attention] expected a model with attention for cudnn, got {}, which reads images: leave --attention out",
+                            source.name));
   check_attention(config, attention_shape(m, config.micro_batch_rows(), *config.sequence_length, weight_dtype(*config.precision)),
                   m.attention_dropout);
   m.attention = kernels::AttentionLibrary::cudnn;
@@ -36,7 +37,8 @@ void apply_attention(const TrainConfig& config, ModelSource& source) {
 // Refuses the flags that only text models use.
 void check_images(const TrainConfig& config, const ModelSource& source) {
   const auto refuse = [&](const char* flag, const std::string& got) {
-    throw Error(ErrorCode::usage, fmt::format("[{}] expected no such flag for {}, which reads images, got {}", flag, source.name, got));
+    throw Error(ErrorCode::usage,
+                fmt::format("[{}] expected this flag to be left out, because {} reads images, got {}", flag, source.name, got));
   };
   if (config.sequence_length && *config.sequence_length != 1) refuse("--sequence-length", std::to_string(*config.sequence_length));
   if (config.tokenizer) refuse("--tokenizer", *config.tokenizer);
@@ -48,7 +50,8 @@ void check_images(const TrainConfig& config, const ModelSource& source) {
 // Refuses the flags that only image models use.
 void check_text(const TrainConfig& config, const ModelSource& source) {
   const auto refuse = [&](const char* flag, const std::string& got) {
-    throw Error(ErrorCode::usage, fmt::format("[{}] expected no such flag for {}, which reads text, got {}", flag, source.name, got));
+    throw Error(ErrorCode::usage,
+                fmt::format("[{}] expected this flag to be left out, because {} reads text, got {}", flag, source.name, got));
   };
   if (config.augment != "none") refuse("--augment", config.augment);
   if (config.image_size) refuse("--image-size", std::to_string(*config.image_size));
@@ -104,15 +107,16 @@ void resolve_model(TrainConfig& config, ModelSource& source) {
   if (source.own) return resolve_own_model(config, source);
   source.config.reads_images() ? check_images(config, source) : check_text(config, source);
   if (config.image_size && source.folder)
-    throw Error(ErrorCode::usage, fmt::format("[--image-size] expected no such flag for {}, whose config.json says it, got {}", source.name,
-                                              *config.image_size));
+    throw Error(ErrorCode::usage,
+                fmt::format("[--image-size] expected this flag to be left out, because the config.json of {} sets the size, got {}",
+                            source.name, *config.image_size));
   apply_dropout(config, source);
   resolve_adapters(config, source);
   if (source.config.experts && source.config.experts->evened_out && config.pipeline_stages > 1)
     throw Error(
         ErrorCode::usage,
-        "[--pipeline-stages] expected 1 of a model whose config.json says output_router_logits: its router loss is of the experts of "
-        "all layers together, which stages do not share; say false there, or --pipeline-stages 1");
+        "[--pipeline-stages] expected 1 for a model whose config.json sets output_router_logits: the router loss combines the experts of "
+        "all layers, and a stage has only its own; set output_router_logits to false, or give --pipeline-stages 1");
   const bool loaded = source.has_weights && !config.from_scratch;
   if (!config.learning_rate) config.learning_rate = source.config.lora ? 2e-4 : loaded ? 2e-5 : 3e-4;
   if (config.lora && !config.lora_alpha) config.lora_alpha = source.config.lora->alpha;
@@ -140,7 +144,7 @@ std::string last_rows_text(const TrainConfig& config, const data::Loader& loader
   if (left_over == 0) return "";
   if (config.drop_last || images)
     return fmt::format("; the {} left over {} dropped{}", left_over, left_over == 1 ? "is" : "are",
-                       config.drop_last ? " (--drop-last)" : ", as always of images in training");
+                       config.drop_last ? " (--drop-last)" : ", as always for images in training");
   if (loader.windows() < loader.windows_per_step()) return "; they are fewer than a step takes, and none is repeated";
   return fmt::format("; the last step has the {} left over", left_over);
 }
@@ -165,8 +169,8 @@ std::string older_epochs_note(const Progress& progress, const data::Loader& load
   const bool same = loader.is_mixture() || loader.windows() % loader.windows_per_step() == 0;
   if (progress.step == 0 || progress.rules >= kNumberRules || same) return "";
   return fmt::format(
-      "the run was begun by an older program, whose steps went on over an epoch's end: from row {} on a step ends there, so "
-      "that later steps have other rows than they would have had; none is skipped or repeated on the way",
+      "the run was started by an older program, whose steps could cross the end of an epoch: from row {} on a step ends with the epoch, so "
+      "later steps get other rows than the older program would give them; no row is skipped or repeated",
       progress.cursor);
 }
 
@@ -190,7 +194,7 @@ std::string settle_mixture(Progress& progress, const std::vector<double>& weight
   if (!loader.is_mixture()) {
     progress.mixture.reset();
     if (!was_mixture) return "";
-    return fmt::format("the rows were a mixture; from row {} on they are those of all sources, an epoch at a time", progress.cursor);
+    return fmt::format("the data was a weighted mixture; from row {} on each epoch takes every row of all sources once", progress.cursor);
   }
   data::MixtureStart now = *loader.mixture_start();
   const std::vector<std::string> after = words_of(data_now), before = progress.data.empty() ? after : words_of(progress.data);
@@ -199,13 +203,14 @@ std::string settle_mixture(Progress& progress, const std::vector<double>& weight
   if (was_mixture && then.weights.size() == before.size()) {
     const bool same = then.weights == now.weights && (before == after || !has_any(before, after));
     if (!same) {
-      note = fmt::format("the mixture is another from row {} on; each source goes on at the row where it stood, a new one at its first",
-                         progress.cursor);
+      note = fmt::format(
+          "the mixture changes at row {}; each source of the old mixture continues where it stopped, a new source starts at its first row",
+          progress.cursor);
     }
     now = same ? then : data::with_other_weights(then, before, progress.cursor, after, now.weights);
   } else if (began) {
     now.at = progress.cursor;
-    note = fmt::format("the rows are a mixture from row {} on, in which each source begins at its first row", progress.cursor);
+    note = fmt::format("the data is a weighted mixture from row {} on, in which each source starts at its first row", progress.cursor);
   }
   progress.mixture = now;
   loader.set_mixture_start(std::move(now));

@@ -107,8 +107,8 @@ RunFolder::~RunFolder() {
 std::string RunFolder::lock_notice() const {
   if (!lock_ || lock_->why_not_flock().empty()) return "";
   return fmt::format(
-      "{} cannot be locked here: {}. {} names host and process instead; a run that died on another host must be told apart by "
-      "you: remove that file then",
+      "{} cannot be locked on this filesystem: {}. {} names host and process instead; if a run died on another host, "
+      "remove that file by hand",
       path_.string(), lock_->why_not_flock(), (path_ / "lock.holder").string());
 }
 
@@ -185,10 +185,10 @@ std::string RunFolder::said_of_disk() {
     i64 lost = 0;
     for (const GrowingFile* file : files) lost += file->lost();
     return fmt::format(
-        "metrics.jsonl is whole again, and what else had to wait: there was room for it{}",
+        "metrics.jsonl and the other files that had to wait are complete again: the disk has room{}",
         lost > 0 ? fmt::format(". TensorBoard's event file lacks {} records for which there was no room in memory", lost) : "");
   }
-  return fmt::format("{} {} to wait: {}; its lines are kept in memory until there is room", fmt::join(waiting, ", "),
+  return fmt::format("{} {} to wait: {}; new lines are kept in memory until there is room", fmt::join(waiting, ", "),
                      waiting.size() == 1 ? "has" : "have", why);
 }
 

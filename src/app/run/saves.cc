@@ -168,7 +168,8 @@ void Saves::tell(bool must) {
 }
 
 void Saves::warn(i64 step, const std::exception& error) {
-  console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training goes on, the one before stands", step, error.what()));
+  console_.warn(fmt::format("the checkpoint of step {} was not saved: {}; training continues, and the checkpoint before it is kept", step,
+                            error.what()));
 }
 
 }  // namespace spillway::app

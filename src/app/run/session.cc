@@ -73,8 +73,9 @@ parallel::PlanRequest Session::request_for(const Workload& work) const {
 
 void Session::plan(const PlanWishes& wishes, const Workload& work) {
   if (wishes.uses(Tier::nvme) && nvme_.paths.empty()) {
-    throw Error(ErrorCode::usage,
-                "[plan] a --place flag says nvme, but there is no path: give --nvme PATH (in a Slurm job $SLURM_TMPDIR is taken)");
+    throw Error(
+        ErrorCode::usage,
+        "[plan] a --place flag asks for nvme, but there is no path: give --nvme PATH (the default in a Slurm job is $SLURM_TMPDIR)");
   }
   request_ = request_for(work);
   NodeRates node = look_at_node(request_, wishes.may_use(Tier::nvme));
@@ -145,7 +146,8 @@ std::string Session::threads_notice() const {
   const CoreGrant grant = core_grant(Host{}, place_.core_sharers, place_.local_ranks);
   if (threads_ <= grant.cores) return "";
   return fmt::format(
-      "--threads {} on {} core{} (by {}): threads that share a core wait for each other, several times slower than without the flag",
+      "--threads {} is too many for {} core{} (limited by {}): threads that share a core wait for each other, so steps take several times "
+      "as long",
       threads_, grant.cores, grant.cores == 1 ? "" : "s", grant.bounded);
 }
 
@@ -185,14 +187,15 @@ Pinning Session::pinning() {
 
 std::string Session::taking() const {
   const i64 under_way = pinning_bytes_;
-  if (under_way == 0) return "taking memory and disk";
+  if (under_way == 0) return "allocating memory and disk space";
   return fmt::format("page-locking host memory, {} of {}", format_bytes(pinned_bytes_ + under_way), format_bytes(chosen_->plan.total[1]));
 }
 
 std::string Session::pinning_notice() const {
   if (unlocked_bytes_ == 0) return "";
   return fmt::format(
-      "host: {} could not be page-locked ({}): copies between them and the GPU may go at half the rate, and computing waits for them; "
+      "host: {} could not be page-locked ({}): copies between this memory and the GPU may run at half the rate, and computing waits for "
+      "them; "
       "raise "
       "ulimit -l, or lower --host-memory",
       format_bytes(unlocked_bytes_), why_unlocked_);

@@ -89,10 +89,10 @@ void check_named(const TrainConfig& config) {
   const std::vector<fs::path> all = checkpoints(path);
   const std::string got = !fs::exists(path)         ? "which does not exist"
                           : !fs::is_directory(path) ? "which is a file"
-                          : all.empty()             ? "a folder without manifest.json"
-                                                    : fmt::format("a run's folder: its newest is {}", all.back().string());
+                          : all.empty()             ? "which is a folder without manifest.json"
+                                        : fmt::format("which is a run folder: its newest checkpoint is {}", all.back().string());
   throw Error(ErrorCode::data,
-              fmt::format("[--resume] expected a checkpoint (a run's checkpoints/step-00000100, or a folder in which DeepSpeed "
+              fmt::format("[--resume] expected a checkpoint (a run's checkpoints/step-00000100, or a folder that DeepSpeed "
                           "saved), or auto, must or never, got {}, {}",
                           config.resume.path, got));
 }
@@ -126,8 +126,9 @@ i64 keep_global_batch(TrainConfig& config) {
 }
 
 void nothing_to_go_on_from(const TrainConfig& config) {
-  throw Error(ErrorCode::data,
-              fmt::format("[resume] {} holds no complete checkpoint, nor is there a state on nvme, and --resume is must", config.out));
+  throw Error(ErrorCode::data, fmt::format("[resume] {} holds no complete checkpoint and there is no state on nvme, but --resume is must: "
+                                           "give --resume auto to start a new run",
+                                           config.out));
 }
 
 void settle_resume(TrainConfig& config, const std::vector<std::string>& same) {
@@ -176,10 +177,9 @@ Start find_whole(const TrainConfig& config, Start start) {
 }
 
 void nothing_whole(const TrainConfig& config, const Start& start) {
-  throw Error(ErrorCode::data,
-              fmt::format("[resume] {} has {} checkpoint{}, and none that is whole: {}; nothing was changed. Give a copy of "
-                          "one with --resume PATH, or start anew with another --out",
-                          config.out, start.left.size(), start.left.size() == 1 ? "" : "s", start.left.front().second));
+  throw Error(ErrorCode::data, fmt::format("[resume] {} has {} checkpoint{}, and none is intact: {}; nothing was changed. Give an intact "
+                                           "copy with --resume PATH, or start a new run with another --out",
+                                           config.out, start.left.size(), start.left.size() == 1 ? "" : "s", start.left.front().second));
 }
 
 void check_same_numbers(const TrainConfig& config, const fs::path& run, const std::vector<std::string>& same) {
@@ -187,33 +187,34 @@ void check_same_numbers(const TrainConfig& config, const fs::path& run, const st
   if (run.empty() || !fs::exists(file)) return;
   const std::vector<std::string> changes = number_changes(text_of(file), config, same);
   if (changes.empty()) return;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("[resume] the run in {} was started with other values that change numbers: {}; give the same, or --allow-change KEY, "
-                  "or another --out",
-                  file.parent_path().string(), fmt::join(changes, "; ")));
+  throw Error(ErrorCode::usage, fmt::format("[resume] the run in {} was started with other values of options that change numbers: {}; give "
+                                            "the same values, or --allow-change KEY, "
+                                            "or another --out",
+                                            file.parent_path().string(), fmt::join(changes, "; ")));
 }
 
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same) {
   parallel::ModelState& state = session.rank().state();
   if (!state.recovered()) return {};
   std::optional<Record> record = parse_record(*state.recovered());
-  if (!record) return {.set_aside = "nothing is known of it"};
+  if (!record) return {.set_aside = "no record says which run and step it belongs to"};
   const i64 step = record->progress.step;
-  const auto aside = [&](const std::string& why) { return Recovery{.set_aside = fmt::format("it is of step {}, and {}", step, why)}; };
-  if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path) return aside("--resume says otherwise");
+  const auto aside = [&](const std::string& why) { return Recovery{.set_aside = fmt::format("it is from step {}, and {}", step, why)}; };
+  if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path)
+    return aside("--resume asks for another start");
   if (record->progress.standing.diverged)
-    return {.written_over = fmt::format("of step {} is given up: the run ended there, for its numbers were not finite", step)};
+    return {.written_over = fmt::format("of step {} is discarded: the run ended there because its numbers were not finite", step)};
   if (step <= from_checkpoint.step)
-    return {.written_over = fmt::format("of step {} is given up: there is a checkpoint of step {}", step, from_checkpoint.step)};
+    return {.written_over = fmt::format("of step {} is discarded: there is a checkpoint of step {}", step, from_checkpoint.step)};
   if (step > *config.steps) {
     throw Error(ErrorCode::usage,
-                fmt::format("[resume] the run's state on nvme is of step {}, and --steps is {}: give --steps {} or more to "
-                            "go on from it, or another --out; nothing was changed",
+                fmt::format("[resume] the run's state on nvme is from step {}, but --steps is {}: give --steps {} or more to "
+                            "continue from it, or another --out; nothing was changed",
                             step, *config.steps, step));
   }
   if (record->numbers_hash != numbers_hash(config)) {
-    if (!fs::exists(fs::path(config.out) / "config.json")) return aside("it was made with other values, of which the run's folder is gone");
+    if (!fs::exists(fs::path(config.out) / "config.json"))
+      return aside("it was made with other option values, and the run folder that recorded them is gone");
     check_same_numbers(config, config.out, same);
   }
   return {.record = std::move(record)};

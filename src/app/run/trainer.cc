@@ -176,14 +176,14 @@ Trainer::StepReport Trainer::step() {
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
     saves_.finish(false);  // the message names the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
-                      fmt::format("[anomaly] step {}: {}, though every op's result is: what was added up over micro-batches and ranks, or "
-                                  "rounded, is not; {}",
+                      fmt::format("[anomaly] step {}: {}, although the result of every op is finite: a sum over micro-batches or ranks, or "
+                                  "rounding, overflowed; {}",
                                   progress_.step, report.why_skipped, what_stands()));
   }
   if (progress_.standing.skipped_in_a_row >= kMostNonfinite) {
     diverge(fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}", kMostNonfinite,
                         progress_.step, report.why_skipped),
-            progress_.loss_scale ? ", or --precision bf16, since fp16 ends at 65504: no loss scale was small enough" : "");
+            progress_.loss_scale ? ", or --precision bf16, because fp16 ends at 65504 and no loss scale was small enough" : "");
   }
   return report;
 }
@@ -290,10 +290,11 @@ std::string Trainer::why_skipped(const parallel::StepResult& result) const {
   } else if (!parameters.empty()) {
     const size_t more = parameters.size() - 1;
     why = fmt::format("gradients in a tile of {} are not finite", session_.model().parameters[*parameters.rbegin()]->name);
-    if (more > 0) why += fmt::format(", where backward came first, nor those of {} more parameter{}", more, more == 1 ? "" : "s");
+    if (more > 0) why += fmt::format(", which backward computed first; the same holds for {} more parameter{}", more, more == 1 ? "" : "s");
   }
   // In fp16 it is normal that the first steps search for the largest loss scale that fits.
-  return progress_.loss_scale ? fmt::format("gradients beyond fp16, loss scale {:.10g} from now on ({})", progress_.loss_scale->scale, why)
+  return progress_.loss_scale ? fmt::format("gradients exceed the range of fp16, the loss scale is {:.10g} from now on ({})",
+                                            progress_.loss_scale->scale, why)
                               : why;
 }
 
@@ -334,8 +335,8 @@ void Trainer::write_histograms() {
   });
   ahead_.histograms.add(seconds_since(begin));
   if (of.empty()) return;
-  console_.warn(fmt::format("{} weight{} not finite after step {}, in {} parameter{}, {} the first: no histogram counts such", not_finite,
-                            not_finite == 1 ? " is" : "s are", progress_.step, of.size(), of.size() == 1 ? "" : "s", of[0]));
+  console_.warn(fmt::format("{} weight{} not finite after step {}, in {} parameter{} (the first is {}): histograms leave such weights out",
+                            not_finite, not_finite == 1 ? " is" : "s are", progress_.step, of.size(), of.size() == 1 ? "" : "s", of[0]));
 }
 
 void Trainer::warn_of(const std::string& said) const {

@@ -65,7 +65,8 @@ std::string Trainer::why_not_begun() {
   if (peers_.first()) ahead_.step = LongestLately(session_.prediction().step(program).seconds);
   if (peers_.most({peers_.first() && time_is_up()})[0] == 0) return "";
   return fmt::format(
-      "the time limit is near: step {} is not begun, for it may take {} (predicted), a save {}, and {} are left; nothing was trained, run "
+      "the time limit is near: step {} was not started, because it may take {} (predicted), a save {}, and only {} are left; nothing was "
+      "trained; run "
       "the same command again with more time",
       progress_.step + 1, format_duration(ahead_.step.seconds()), format_duration(saves_.seconds()),
       format_duration(std::max(0.0, limit_.left_s(seconds_since(start_)))));
@@ -89,8 +90,8 @@ bool Trainer::breaks_off(double part_s) const {
 std::string Trainer::why_stopped(const Wanted& now) const {
   if (now.stop) return "stopped by " + signal_text();
   if (now.asked) return "stopped";
-  return fmt::format("the time limit is near (what is next may take {}, a save {}), stopped", format_duration(seconds_ahead()),
-                     format_duration(saves_.seconds()));
+  return fmt::format("the time limit is near (the next part may take {}, a save {}), so the run was stopped",
+                     format_duration(seconds_ahead()), format_duration(saves_.seconds()));
 }
 
 // Returns the text that answers a signal. On a terminal it starts below the progress line.
@@ -102,26 +103,28 @@ std::string Trainer::stop_answer(const std::string& after) const {
 void Trainer::set_answers(const std::string& after) {
   answered_step_ = saves_.saved_step();
   if (peers_.first())
-    set_stop_answers(stop_answer(after), fmt::format("{}left without saving; {}", console_.terminal() ? "\n" : "", what_stands()));
+    set_stop_answers(stop_answer(after), fmt::format("{}stopped without saving; {}", console_.terminal() ? "\n" : "", what_stands()));
 }
 
 // Says what a restart can resume from.
 std::string Trainer::what_stands() const {
-  if (session_.chosen().recoverable()) return "its state on nvme stands";
-  return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} stands", saves_.saved_step());
+  if (session_.chosen().recoverable()) return "the run's state on nvme is kept";
+  return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} is kept", saves_.saved_step());
 }
 
 // Says what a restart can resume from after a divergence, when the state on nvme is given up and the checkpoints in `set_aside` were
 // renamed.
 std::string Trainer::what_is_good(const std::vector<std::string>& set_aside) const {
-  std::string text = "nothing was saved yet, the same command begins anew";
-  if (!set_aside.empty()) text = "no checkpoint is known to be good, the same command begins anew";
+  std::string text = "nothing was saved yet, so the same command starts from the beginning";
+  if (!set_aside.empty()) text = "no checkpoint is known to be good, so the same command starts from the beginning";
   if (!config_.resume.path.empty()) text = fmt::format("the same command goes on from {}", config_.resume.path);
   if (const i64 good = saves_.saved_step(); good >= 0) {
-    text = fmt::format("the last good checkpoint is {}, the same command goes on from it", checkpoint_path(folder_.path(), good).string());
+    text = fmt::format("the last good checkpoint is {}, and the same command goes on from it",
+                       checkpoint_path(folder_.path(), good).string());
   }
-  if (!set_aside.empty()) text += fmt::format(" (kept apart, for its weights gave no finite loss: {})", fmt::join(set_aside, ", "));
-  return text + " and comes to the same numbers unless something is changed";
+  if (!set_aside.empty())
+    text += fmt::format(" (renamed and kept, because the loss of its weights is not finite: {})", fmt::join(set_aside, ", "));
+  return text + " and gets the same numbers again unless an option is changed";
 }
 
 void Trainer::diverge(const std::string& why, const std::string& advice) {
@@ -177,8 +180,8 @@ int Trainer::stop(const std::string& why) {
   sound ? save(true) : saves_.finish(false);
   console_.end_progress();
   console_.log(fmt::format("{} after step {} of {}: {}; run the same command again to go on{}", why, progress_.step, *config_.steps,
-                           sound ? "saved" : "not saved, for the numbers of this step are not finite; " + what_stands(),
-                           progress_.standing.owes_validation ? ", first with the validation after this step" : ""));
+                           sound ? "saved" : "not saved, because the loss or gradient norm of this step is not finite; " + what_stands(),
+                           progress_.standing.owes_validation ? ", beginning with the validation after this step" : ""));
   if (profile_) console_.log(profile_text());
   return kStoppedStatus;
 }
@@ -187,16 +190,17 @@ int Trainer::stop(const std::string& why) {
 void Trainer::end(const StepReport& last) {
   if (has_run_out_of_patience()) {
     const i64 count = progress_.standing.no_better;
-    stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row no better than the best{}", progress_.step,
-                       *config_.steps, count, count == 1 ? "" : "s", progress_.step == first_step_ ? "; more patience goes on" : ""));
+    stands(fmt::format("stopped early after step {} of {}: {} validation{} in a row did not improve on the best loss{}", progress_.step,
+                       *config_.steps, count, count == 1 ? "" : "s",
+                       progress_.step == first_step_ ? "; a larger patience continues the run" : ""));
   }
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
       saves_.finish(false);  // the message names the newest checkpoint
       throw AgreedError(ErrorCode::numbers,
-                        fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If it was "
-                                    "this batch alone, larger --steps go on",
+                        fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If only "
+                                    "this batch causes it, a larger --steps continues the run",
                                     progress_.step, what_stands()));
     }
     save(true);

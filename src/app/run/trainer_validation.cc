@@ -58,13 +58,13 @@ void Trainer::validate(StepReport& report) {
 // get on.
 std::optional<int> Trainer::make_up_validation() {
   if (!std::exchange(progress_.standing.owes_validation, false) || !data_.held_out) return {};
-  console_.log(fmt::format("makes up the validation after step {}, which an earlier start did not finish", progress_.step));
+  console_.log(fmt::format("running the validation after step {} now, because an earlier start did not finish it", progress_.step));
   StepReport report;
   report.result.loss = std::numeric_limits<double>::quiet_NaN();  // the training loss belongs to the earlier process
   validate(report);
   validated_late_ = true;
   if (!report.validation_loss) {
-    stands(fmt::format("the validation after step {} was interrupted once more: it is left out", progress_.step));
+    stands(fmt::format("the validation after step {} was interrupted again: it is skipped", progress_.step));
     return stop(peers_.most({stop_requested()})[0] != 0 ? "stopped by " + signal_text() : "stopped");
   }
   judge_weights(report);
@@ -92,13 +92,13 @@ void Trainer::find_best() {
   });
   if (!spoilt.empty())
     console_.warn(fmt::format("{}; {}", spoilt,
-                              kept_ ? fmt::format("it is written anew: the run's best checkpoint is that of step {}", kept_->step)
-                                    : "no older checkpoint is taken for the best"));
+                              kept_ ? fmt::format("best.json is rewritten: the run's best checkpoint is that of step {}", kept_->step)
+                                    : "no older checkpoint counts as the best"));
   if (kept_) saves_.keep_step(kept_->step);
   if (!data_.held_out) return;
   if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // an older program did not record it
   if (!standing.validates_on(validation_data(config_, data_))) return;
-  console_.log("the validations until now were on other data: which is the best, and --patience of a program, count from here on");
+  console_.log("the earlier validations used other data: the best loss and the patience count start again from here");
   if (kept_) kept_->loss = std::numeric_limits<double>::infinity();
 }
 

@@ -85,7 +85,7 @@ TEST_F(Diverging, KeepsWhatItSavedWhileTheLossWasFinite) {
     const Outcome f = train(words);
     EXPECT_EQ(f.status, 7);
     expect_all(f.err, {"not finite in 20 steps in a row, the last at step 31",
-                       "the last good checkpoint is " + checkpoint_path(run, 10).string() + ", the same command goes on from it",
+                       "the last good checkpoint is " + checkpoint_path(run, 10).string() + ", and the same command goes on from it",
                        "--allow-change learning_rate"});
     if (start == 2) expect_all(f.err, {"continues at step 10 of 60 from the last checkpoint"});
     expect_good(10);
@@ -102,8 +102,8 @@ TEST_F(Diverging, ACheckpointWhoseWeightsGiveNoFiniteLossIsNotGoneOnFrom) {
   const Outcome f = train(words);
   EXPECT_EQ(f.status, 7);
   expect_good(10);
-  expect_all(f.err, {"the last good checkpoint is " + checkpoint_path(run, 10).string(),
-                     "kept apart, for its weights gave no finite loss: " + checkpoint_path(run, 11).string() + ".not-finite"});
+  expect_all(f.err,
+             {"the last good checkpoint is " + checkpoint_path(run, 10).string(), checkpoint_path(run, 11).string() + ".not-finite"});
   EXPECT_TRUE(fs::exists(checkpoint_path(run, 11).string() + ".not-finite/model.safetensors"));
   expect_all(train(words).err, {"continues at step 10 of 60"});
 }
@@ -128,7 +128,7 @@ TEST_F(Diverging, AFinalSaveOfSuchWeightsIsRefused) {
 TEST_F(Diverging, TheLastStepIsNotSavedAfterALossThatIsNotFinite) {
   const Outcome f = train(flags({"--steps", "15", "--checkpoint-every", "5"}));
   EXPECT_EQ(f.status, 7);
-  expect_all(f.err, {"the last step, 15, is not saved", "the checkpoint of step 10 stands"});
+  expect_all(f.err, {"the last step, 15, is not saved", "the checkpoint of step 10"});
   expect_good(10);
 }
 
@@ -141,7 +141,7 @@ TEST_F(Diverging, AStopAfterSuchAStepSavesNothing) {
   const TrainingResult result = training.run(results, log);
   EXPECT_FALSE(result.finished);
   EXPECT_EQ(result.checkpoint, checkpoint_path(run, 10));
-  expect_all(log.str(), {"not saved, for the numbers of this step are not finite; the checkpoint of step 10 stands"});
+  expect_all(log.str(), {"not saved, because the loss or gradient norm", "the checkpoint of step 10"});
   expect_good(10);
 }
 
@@ -155,8 +155,7 @@ TEST_F(Diverging, AStateOnNvmeIsGivenUpForTheCheckpoint) {
     EXPECT_EQ(train(words).status, 7);
     const Outcome again = train(words);
     EXPECT_EQ(again.status, 7);
-    expect_all(again.err, {"continues at step 10 of 60 from the last checkpoint",
-                           "nvme: the state there of step 31 is given up: the run ended there, for its numbers were not finite"});
+    expect_all(again.err, {"continues at step 10 of 60 from the last checkpoint", "step 31 is discarded"});
     expect_good(10);
   }
 }

@@ -203,11 +203,11 @@ TEST_F(Epochs, OtherWeightsOnTheWayGoOnInEachSource) {
   ASSERT_TRUE(before.mixture);
   EXPECT_EQ(*before.mixture, data::mixture_from_the_beginning({1, 1}));
   const Outcome changed = mixture(b + ":3", a + ":1", "6", {"--allow-change", "data"});
-  EXPECT_TRUE(has(changed.err, "the mixture is another from row 8 on; each source goes on at the row where it stood")) << changed.err;
+  EXPECT_TRUE(has(changed.err, "the mixture changes at row 8")) << changed.err;
   const data::MixtureStart after{8, {3, 1}, {4, 4}, {1, 0}};
   EXPECT_EQ(read_progress(checkpoints(at("run")).back()).mixture, after);
   const Outcome same = mixture(b + ":3", a + ":1", "8");
-  EXPECT_FALSE(has(same.err, "the mixture is another")) << same.err;
+  EXPECT_FALSE(has(same.err, "the mixture changes")) << same.err;
   EXPECT_EQ(read_progress(checkpoints(at("run")).back()).mixture, after);
 }
 
@@ -227,7 +227,7 @@ TEST_F(OlderRun, IsToldThatStepsEndWithEpochsFromHereOn) {
   const auto from = sources();
   const data::Loader uneven(from, {.sequence_length = 4, .micro_batch_size = 4}), even(from, {.sequence_length = 4, .micro_batch_size = 5});
   const Progress progress = at_step_five();
-  EXPECT_TRUE(has(older_epochs_note(progress, uneven), "from row 20 on a step ends there"));
+  EXPECT_TRUE(has(older_epochs_note(progress, uneven), "from row 20 on"));
   EXPECT_EQ(older_epochs_note(progress, even), "");
   Progress newer = progress;
   newer.rules = kNumberRules;
@@ -247,12 +247,12 @@ TEST_F(OlderRun, OfAMixtureGoesOnByTheWeightsOfItsConfiguration) {
   EXPECT_EQ(settled(progress, {3, 1}, {3, 1}), "");
   EXPECT_EQ(progress.mixture, data::mixture_from_the_beginning({3, 1}));
   progress = at_step_five();
-  EXPECT_TRUE(has(settled(progress, {3, 1}, {1, 1}), "each source goes on at the row where it stood"));
+  EXPECT_TRUE(has(settled(progress, {3, 1}, {1, 1}), "the mixture changes at row"));
   EXPECT_EQ(progress.mixture, (data::MixtureStart{20, {1, 1}, {15, 5}, {0, 1}}));
   progress = at_step_five();
-  EXPECT_TRUE(has(settled(progress, {}, {1, 1}), "each source begins at its first row"));
+  EXPECT_TRUE(has(settled(progress, {}, {1, 1}), "each source starts at its first row"));
   EXPECT_EQ(progress.mixture, (data::MixtureStart{20, {1, 1}, {0, 0}, {0, 1}}));
-  EXPECT_TRUE(has(settled(progress, {1, 1}, {}), "from row 20 on they are those of all sources"));
+  EXPECT_TRUE(has(settled(progress, {1, 1}, {}), "from row 20 on each epoch"));
   progress = {};
   EXPECT_EQ(settled(progress, {}, {1, 2}), "");
 }

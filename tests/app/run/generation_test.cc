@@ -141,7 +141,7 @@ TEST_F(Generation, WhatIsNoFileOfPromptsIsRefused) {
     EXPECT_NE(f.err.find(why), std::string::npos) << f.err;
     EXPECT_EQ(f.out, "");
   };
-  refused("none.txt", "", 4, "expected a prompt a line in ");
+  refused("none.txt", "", 4, "expected one prompt per line in ");
   refused("blank.txt", "A\n\nB\n", 2, "blank.txt, line 2: expected a prompt of at least one token");
   refused("broken.jsonl", "{\"prompt\": \"A\"}\n{\"prompt\": \n", 4, "broken.jsonl, line 2: expected {\"prompt\": TEXT}");
   refused("number.jsonl", "{\"prompt\": 3}\n", 4, "number.jsonl, line 1: expected {\"prompt\": TEXT}");

@@ -69,7 +69,8 @@ TEST_F(ImageData, IdxFilesGiveOneChannelAndTheirSize) {
   const Outcome size = run_app({"train", "--model", path("run/checkpoints/step-00000002"), "--data", path("idx"), "--image-size", "32",
                                 "--out", path("no"), "--device", "cpu"});
   EXPECT_TRUE(size.status == 2 &&
-              size.err.find("[--image-size] expected no such flag for step-00000002, whose config.json says it") != std::string::npos)
+              size.err.find("[--image-size] expected this flag to be left out, because the config.json of step-00000002") !=
+                  std::string::npos)
       << size.err;
   const Words words_of_plan{"plan", "--model", "cifar-net", "--data", path("idx"), "--device", "cpu", "--json", "--micro-batch-size"};
   const auto plan_of = [&](const char* batch) {

@@ -194,16 +194,17 @@ TEST_F(ImageTraining, WhatImagesHaveNoUseForIsRefused) {
     EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(path("no")));
   };
-  refused({"--sequence-length", "32"}, "[--sequence-length] expected no such flag for cifar-net, which reads images, got 32");
-  refused({"--tokenizer", "bytes"}, "[--tokenizer] expected no such flag for cifar-net");
-  refused({"--dropout", "0.1"}, "[--dropout] expected no such flag for cifar-net");
-  refused({"--sample-every", "1"}, "[--sample-every] expected no such flag for cifar-net");
+  refused({"--sequence-length", "32"}, "[--sequence-length] expected this flag to be left out, because cifar-net reads images, got 32");
+  refused({"--tokenizer", "bytes"}, "[--tokenizer] expected this flag to be left out, because cifar-net");
+  refused({"--dropout", "0.1"}, "[--dropout] expected this flag to be left out, because cifar-net");
+  refused({"--sample-every", "1"}, "[--sample-every] expected this flag to be left out, because cifar-net");
   refused({"--global-batch-size", "96"}, "expected a multiple of 64 (--micro-batch-size 64");
   refused({"--data", folder_.write("t.txt", "text")}, "expected CIFAR-10's or CIFAR-100's binary version");
   refused({"--image-size", "0"}, "[--image-size] expected a value in [1, 16384]");
   const Outcome flag =
       run_app({"train", "--model", "gpt2-tiny", "--data", folder_.write("t.txt", "text"), "--augment", "crop-flip", "--out", path("no")});
-  EXPECT_TRUE(flag.status == 2 && flag.err.find("[--augment] expected no such flag for gpt2-tiny, which reads text") != std::string::npos)
+  EXPECT_TRUE(flag.status == 2 &&
+              flag.err.find("[--augment] expected this flag to be left out, because gpt2-tiny reads text") != std::string::npos)
       << flag.err;
   const Outcome text = run_app({"train", "--model", "gpt2-tiny", "--data", path("cifar"), "--out", path("no")});
   EXPECT_TRUE(text.status == 2 && text.err.find("expected .txt files in the folder") != std::string::npos) << text.err;
