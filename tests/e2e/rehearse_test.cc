@@ -262,7 +262,7 @@ TEST_F(Rehearse, WhatCannotBeginIsCaught) {
   const Args args = with(rehearsal(), "--device-memory", "1MiB");
   const Finished f = at.spillway(args);
   expect_caught(f, 3, "the first step: ", "[plan] it does not fit");
-  EXPECT_TRUE(mentions(f.err, "The first one's plan:")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "The first suggestion's plan:")) << f.err;
 }
 
 TEST_F(RehearseRelease, NumbersThatAreNoneAreCaught) {

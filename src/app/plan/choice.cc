@@ -59,7 +59,7 @@ void apply_choice(const std::string& text, parallel::PlanRequest& request, Share
   p.keeps_logits = choice.value("keeps_logits", false);  // older programs do not say
   p.cache = static_cast<Tier>(choice.value("cache", 0));
   require(p.parameters.size() == request.layout.groups.size() && p.activations.size() == request.layout.blocks.size(),
-          "[plan] the first rank's plan is of another model");
+          "[plan] the first rank's plan was made for another model");
   parallel::Scheduling& s = request.scheduling;
   s.prefetch = choice["prefetch"].get<int>();
   s.overlap = static_cast<parallel::OptimizerOverlap>(choice["overlap"].get<int>());

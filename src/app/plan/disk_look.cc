@@ -15,15 +15,15 @@ DiskRates rates_of(const ScratchPath& scratch, offload::IoEngine& engine, const 
   const DiskLimit limit = cgroup_disk(host, disk_of(path));
   if (limit.read_bytes_per_s || limit.write_bytes_per_s) {
     const DiskRates under = limited(known, limit);
-    doubts += fmt::format("; the control group lets {} be read at {:.2f} and written at {:.2f} GB/s", path, under.read_bytes_per_s / 1e9,
-                          under.write_bytes_per_s / 1e9);
+    doubts += fmt::format("; the control group limits {} to {:.2f} GB/s for reads and {:.2f} GB/s for writes", path,
+                          under.read_bytes_per_s / 1e9, under.write_bytes_per_s / 1e9);
     return under;
   }
   if (scratch.look == ScratchPath::Look::thorough) {
     if (const auto now = probe_disk(path, engine, size)) return *now;
   }
   if (known.path.empty())
-    doubts += fmt::format("; the rates of {} are constants until `spillway bench disk --nvme {}` has measured them", path, path);
+    doubts += fmt::format("; the rates of {} are assumed constants until `spillway bench disk --nvme {}` has measured them", path, path);
   return known;
 }
 

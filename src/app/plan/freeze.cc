@@ -22,9 +22,10 @@ bool names(const std::string& pattern, const std::string& parameter) {
   const std::string& example = close.empty() ? model.parameters.front()->name : close;
   throw Error(
       ErrorCode::usage,
-      fmt::format("[--freeze] expected a parameter's name, a module's or a glob, but \"{}\" names none of this model's {} parameters, "
-                  "such as {}{}",
-                  pattern, model.parameters.size(), example, close.empty() ? "" : fmt::format(": try '*{}*'", pattern)));
+      fmt::format(
+          "[--freeze] expected the name of a parameter or module, or a glob, but \"{}\" matches none of this model's {} parameters, "
+          "such as {}{}",
+          pattern, model.parameters.size(), example, close.empty() ? "" : fmt::format(": try '*{}*'", pattern)));
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ void freeze_parameters(nn::Sequential& model, const std::vector<std::string>& pa
     if (!found) refuse_unknown(model, pattern);
   }
   if (frozen_elems(model) == model.parameter_elems())
-    throw Error(ErrorCode::usage, "[--freeze] expected something left to train, but the patterns name every parameter");
+    throw Error(ErrorCode::usage, "[--freeze] expected at least one parameter left to train, but the patterns match every parameter");
 }
 
 i64 frozen_elems(const nn::Sequential& model) {

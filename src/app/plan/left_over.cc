@@ -182,7 +182,7 @@ std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& pla
   Plan made = size_plan(fuller);
   if (cost_of(fuller, made, rates) >= cost_of(request, plan, rates)) return {};
   const std::string what = fmt::format("the last {} of {} blocks {}", count, blocks,
-                                       all.tier == kept.tier ? "are not run again" : "keep their activations on the device");
+                                       all.tier == kept.tier ? "are not recomputed" : "keep their activations on the device");
   std::string gain = gain_text(what, plan, made, *request.model, rates);
   return Fuller{std::move(fuller), std::move(made), std::move(gain)};
 }

@@ -18,7 +18,7 @@ void time_model(NodeRates& node, const parallel::PlanRequest& request, const Com
   if (on_gpu && !computer.is_here) {
     const int ranks = request.scheduling.sharding.ranks * request.scheduling.pipeline.ranks;
     if (request.gpu_to_gpu) node.rates.reduce_scatter_bytes_per_s = node.rates.all_gather_bytes_per_s = ranks * kGpuPortBytesPerS;
-    node.doubts += "; no GPU was looked at: computing and copying are reckoned with constants";
+    node.doubts += "; no GPU was measured: the times of computing and copying are estimated from constants";
     return;
   }
   if (!on_gpu) node.rates.flops = kBlockEfficiency * time_products(request.scheduling.format.weight, threads);
@@ -28,9 +28,10 @@ void time_model(NodeRates& node, const parallel::PlanRequest& request, const Com
   node.rates.blocks = time_blocks(request, computer.device, computer.tf32, threads, computer.device_bytes, node.rates.flops, taken_bytes);
   const bool alone = request.scheduling.sharding.ranks * request.scheduling.pipeline.ranks == 1;
   if (!alone && !calibration.ranks_measured)
-    node.doubts += fmt::format("; exchanges are reckoned at a constant {:.0f} GB/s until `spillway bench communicator` has measured them",
-                               node.rates.all_gather_bytes_per_s / 1e9);
-  if (node.rates.blocks.empty()) node.doubts += "; blocks are too large to be timed and estimated instead";
+    node.doubts += fmt::format(
+        "; exchanges between ranks are estimated at a constant {:.0f} GB/s until `spillway bench communicator` has measured them",
+        node.rates.all_gather_bytes_per_s / 1e9);
+  if (node.rates.blocks.empty()) node.doubts += "; blocks are too large to be timed, so their times are estimated";
 }
 
 }  // namespace

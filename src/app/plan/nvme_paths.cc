@@ -25,7 +25,7 @@ std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host
 
 [[noreturn]] void unusable(const fs::path& path, const std::string& why) {
   throw Error(ErrorCode::usage, "[nvme] " + path.string() + " cannot be used: " + why +
-                                    "; give --nvme a folder this user may write to, or PATH:SIZE for another machine's");
+                                    "; give --nvme a folder that this user may write to, or PATH:SIZE to plan for another machine");
 }
 
 // Does what inspect_scratch does without creating its test file: asks the system about the folder, or about its parent if it does not

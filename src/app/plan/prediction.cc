@@ -70,16 +70,17 @@ std::string Prediction::text() {
   if (plan_.train_when_clipping)
     text += fmt::format(", {} while clipping is frequent", format_duration(step(*plan_.train_when_clipping).seconds));
   const StepCost& cost = step(plan_.train);
-  text += fmt::format("; {} {:.0f} % of the step", plan_.on_gpu() ? "the GPU computes" : "computing goes on for",
-                      100 * cost.share(cost.computing_s));
-  text += fmt::format("; the process about {}", format_bytes(process_bytes()));
+  text +=
+      fmt::format("; {} {:.0f} % of the step", plan_.on_gpu() ? "the GPU computes" : "computing takes", 100 * cost.share(cost.computing_s));
+  text += fmt::format("; the process takes about {}", format_bytes(process_bytes()));
   const double break_even = break_even_tokens(plan_, *request_.model, node_.rates);
-  if (break_even > 0) text += fmt::format("; moving to and from nvme hides behind computing from {:.0f} tokens a step", break_even);
+  if (break_even > 0) text += fmt::format("; nvme traffic hides behind computing from {:.0f} tokens a step upward", break_even);
   // A GPU's copies hide behind its computing, so only a CPU has this cost.
   const double small = plan_.on_gpu() ? 0 : small_copies_tokens(plan_, *request_.model, node_.rates);
   if (small > 0)
     text += fmt::format(
-        "; copying weights and gradients to and from host memory costs {:.0f} % of computing at {:.0f} tokens a step, less above",
+        "; copying weights and gradients to and from host memory costs {:.0f} % of computing at {:.0f} tokens a step, and less with more "
+        "tokens",
         100 * kSmallShare, small);
   return text + node_.doubts;
 }

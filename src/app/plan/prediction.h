@@ -19,7 +19,7 @@ class Prediction {
   const StepCost& step(const parallel::Program& program) { return step(program, program.head, program.commit); }
   /// Returns the peak memory of the whole process in bytes.
   i64 process_bytes() const;
-  /// Returns "predicted: 1.2 s a step, bound by disk (compute …); the GPU computes 60 % of the step; the process about 3.4 GiB; …",
+  /// Returns "predicted: 1.2 s a step, bound by disk (compute …); the GPU computes 60 % of the step; the process takes about 3.4 GiB; …",
   /// followed by the reasons to doubt it.
   std::string text();
   const Rates& rates() const { return node_.rates; }

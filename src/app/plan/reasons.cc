@@ -48,7 +48,7 @@ std::string overlap_text(const Plan& plan) {
   if (plan.train_when_clipping) return "optimizer: inside backward unless clipping is frequent, else inside the next forward";
   switch (plan.train.overlap) {
     case parallel::OptimizerOverlap::backward:
-      return "optimizer: inside backward, and again inside the next forward when clipping bites";
+      return "optimizer: inside backward, and again inside the next forward when gradients are clipped";
     case parallel::OptimizerOverlap::forward:
       return "optimizer: inside the next forward";
     default:
@@ -63,10 +63,10 @@ std::string stepper_text(const Plan& plan) {
   for (const parallel::Group& g : plan.layout.groups) {
     if (plan.has_steps(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
   }
-  if (!steps[0]) return ", by the GPU, which holds all that it takes";
+  if (!steps[0]) return ", on the GPU, which holds all weights, gradients and state of the step";
   const bool beside = plan.train.overlap != parallel::OptimizerOverlap::none;
-  return fmt::format(", by the CPU{}{}", steps[1] ? " and, of what lies there altogether, by the GPU" : "",
-                     beside ? ", beside the GPU's computing" : ", while the GPU waits");
+  return fmt::format(", on the CPU{}{}", steps[1] ? " (on the GPU for groups that reside there completely)" : "",
+                     beside ? ", while the GPU computes" : ", while the GPU waits");
 }
 
 // Names the sources from which data is fetched ahead of its use.
@@ -94,7 +94,7 @@ std::string prefetch_text(const Plan& plan) {
   const std::string from = plan.on_gpu() ? sources_text(plan) : plan.uses(Tier::nvme) ? "nvme" : "";
   if (from.empty()) return "";
   const int blocks = plan.scheduling.prefetch;
-  const char* beside = !plan.on_gpu() ? "" : blocks > 0 ? ", copied beside computing" : ", so that computing waits for it";
+  const char* beside = !plan.on_gpu() ? "" : blocks > 0 ? ", copied while the GPU computes" : ", so computing waits for each copy";
   return fmt::format("prefetch: {} block{} ahead, from {}{}", blocks, blocks == 1 ? "" : "s", from, beside);
 }
 
@@ -104,7 +104,7 @@ std::string logits_text(const Plan& plan) {
   if (plan.logits_bytes == 0) return "";
   const bool kept = std::ranges::any_of(plan.train.head, [](const parallel::Instruction& i) { return i.keep_logits; });
   return fmt::format("logits: {}, {} of a micro-batch",
-                     kept ? "kept on the device from forward to backward" : "computed again by backward, piece by piece",
+                     kept ? "kept on the device from forward to backward" : "recomputed in pieces by backward",
                      format_bytes(plan.logits_bytes));
 }
 
@@ -118,14 +118,15 @@ std::vector<std::string> reasons(const Plan& plan) {
       const bool bf16 = plan.scheduling.format.moments == optim::Moments::bf16;
       why.push_back(fmt::format("moments: {}, an approximation, stochastically rounded", bf16 ? "bf16" : "8 bit"));
     }
-    if (plan.scheduling.round_gradients) why.push_back("gradients: rounded to bf16 once summed, an approximation");
-    if (plan.scheduling.sums_each()) why.push_back("gradients: each micro-batch's summed over the ranks, of which each keeps its part");
+    if (plan.scheduling.round_gradients) why.push_back("gradients: rounded to bf16 after they are summed, an approximation");
+    if (plan.scheduling.sums_each()) why.push_back("gradients: summed over the ranks after each micro-batch, each rank keeps its shard");
     why.push_back(activations_text(plan.placement.activations));
     if (std::string text = logits_text(plan); !text.empty()) why.push_back(std::move(text));
   }
   if (plan.cache_bytes > 0 && plan.placement.cache == Tier::host)
-    why.push_back(fmt::format("keys and values: in host memory, {}, a block's on the device while it attends to them",
-                              format_bytes(plan.cache_bytes)));
+    why.push_back(
+        fmt::format("key/value cache: in host memory, {}; the keys and values of a block are on the device only while the block uses them",
+                    format_bytes(plan.cache_bytes)));
   if (plan.training && plan.scheduling.micro_batches > 1) {
     const bool vertical = plan.scheduling.order == parallel::Order::vertical;
     why.push_back(vertical ? "order: all micro-batches of a block, then the next block (weights travel once a step)"

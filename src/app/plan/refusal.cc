@@ -18,7 +18,7 @@ using parallel::Tier;
 std::string disk_text(i64 rank_bytes, const TierBudgets& budgets, i64 ranks) {
   const i64 needed = rank_bytes * ranks, there = budgets.bytes[2] * ranks;
   return fmt::format("--nvme PATH with room for {}{}", at_least(needed),
-                     there > 0 ? fmt::format(" (there is {}; {} more)", format_bytes(there), at_least(needed - there)) : "");
+                     there > 0 ? fmt::format(" (there is {}; add {})", format_bytes(there), at_least(needed - there)) : "");
 }
 
 i64 ranks_of(const parallel::PlanRequest& base) { return i64{base.scheduling.sharding.ranks} * base.scheduling.pipeline.ranks; }
@@ -81,9 +81,11 @@ void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, co
   }
   const std::string less = list_of(less_to_hold(base, wishes, budgets, rates), budgets, ranks);
   const Plan& shown = found.ways.empty() ? *found.closest : found.ways.front().plan;
-  text += found.ways.empty() ? ". No single budget would do: raise several" : " at the least. Any one of these makes it fit:" + list;
-  if (!less.empty()) text += (found.ways.empty() ? ", or hold less:" : "\nor less to hold:") + less;
-  text += fmt::format("\nThe {} plan:\n", found.ways.empty() ? "closest" : "first one's") + memory_table(shown, budgets);
+  text +=
+      found.ways.empty() ? ". No single larger budget is enough: raise several" : " at the least. Any one of these makes it fit:" + list;
+  if (!less.empty())
+    text += (found.ways.empty() ? ", or use an option that needs less memory:" : "\nor use an option that needs less memory:") + less;
+  text += fmt::format("\nThe {} plan:\n", found.ways.empty() ? "closest" : "first suggestion's") + memory_table(shown, budgets);
   text.pop_back();
   throw Error(ErrorCode::refused, text);
 }

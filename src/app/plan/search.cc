@@ -60,7 +60,7 @@ i64 total_excess(const Plan& plan, const TierBudgets& b) {
 
 void require_room(const Plan& plan, const TierBudgets& budgets) {
   if (total_excess(plan, budgets) == 0) return;
-  throw Error(ErrorCode::refused, "[plan] the first rank's plan does not fit this one:\n" + memory_table(plan, budgets));
+  throw Error(ErrorCode::refused, "[plan] the first rank's plan does not fit into this rank's budgets:\n" + memory_table(plan, budgets));
 }
 
 bool hopeless(const Candidate& c, const TierBudgets& b) {

@@ -21,12 +21,14 @@ optim::StateFormat StateWishes::format(Precision precision) const {
   format.rule = rule;
   format.average = average;
   if (precision == Precision::fp16 && master == optim::Master::split)
-    throw Error(
-        ErrorCode::usage,
-        "[--master-weights] expected fp32 with --precision fp16, got split: only a bf16 weight is half of its master; leave it out");
+    throw Error(ErrorCode::usage,
+                "[--master-weights] expected fp32 with --precision fp16, got split: a split master needs bf16 weights, which are half of "
+                "it; leave --master-weights out");
   format.check();
   if (round_gradients && precision == Precision::fp64)
-    throw Error(ErrorCode::usage, "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: rounded gradients would waste it");
+    throw Error(
+        ErrorCode::usage,
+        "[--gradient-dtype] expected fp32 with --precision fp64, got bf16: gradients rounded to bf16 would waste the precision of fp64");
   return format;
 }
 

@@ -52,7 +52,7 @@ TEST_P(CachePlace, IsTheDeviceWhileThereIsRoom) {
   EXPECT_GE(tight.plan.total[1], cache);
   EXPECT_LT(tight.plan.total[0], roomy.plan.total[0]);
   EXPECT_NE(tight.why.end(),
-            std::ranges::find_if(tight.why, [](const std::string& line) { return line.starts_with("keys and values: in host memory, "); }));
+            std::ranges::find_if(tight.why, [](const std::string& line) { return line.starts_with("key/value cache: in host memory, "); }));
   EXPECT_EQ(chosen(tight.plan.total[0], tight.plan.total[1]).plan.placement.cache, Tier::host);
   EXPECT_THROW(chosen(tight.plan.total[0], cache - 1), Error) << "nowhere";
 

@@ -42,8 +42,8 @@ std::string refusal(const std::vector<std::string>& patterns) {
 TEST(Freeze, RefusesWhatNamesNothingAndWhatLeavesNothing) {
   const std::string unknown = refusal({"wte"});
   EXPECT_NE(unknown.find("such as transformer.wte.weight: try '*wte*'"), std::string::npos) << unknown;
-  EXPECT_NE(refusal({"transformer.h.1."}).find("names none"), std::string::npos);
-  EXPECT_NE(refusal({"*"}).find("something left to train"), std::string::npos);
+  EXPECT_NE(refusal({"transformer.h.1."}).find("matches none"), std::string::npos);
+  EXPECT_NE(refusal({"*"}).find("left to train"), std::string::npos);
 }
 
 // A run with frozen blocks resumes from its checkpoint to the same numbers, whether all is in memory or on nvme. The plan times frozen

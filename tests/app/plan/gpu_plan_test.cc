@@ -159,18 +159,18 @@ TEST_F(GpuPlan, WhatWasAskedForStays) {
   const ChosenPlan asked = chosen(wishes);
   EXPECT_EQ(asked.plan.scheduling.prefetch, 0);
   EXPECT_EQ(asked.plan.train.overlap, Overlap::none);
-  EXPECT_EQ(line_of(asked.why, "prefetch: "), "prefetch: 0 blocks ahead, from host memory, so that computing waits for it");
-  EXPECT_EQ(line_of(asked.why, "optimizer: "), "optimizer: after backward, by the CPU, while the GPU waits");
+  EXPECT_EQ(line_of(asked.why, "prefetch: "), "prefetch: 0 blocks ahead, from host memory, so computing waits for each copy");
+  EXPECT_EQ(line_of(asked.why, "optimizer: "), "optimizer: after backward, on the CPU, while the GPU waits");
 }
 
 TEST_F(GpuPlan, TheReasonsSayWhatGoesBesideComputing) {
   const ChosenPlan spilled = chosen(all_on(Tier::host));
-  EXPECT_EQ(line_of(spilled.why, "prefetch: "), "prefetch: 2 blocks ahead, from host memory, copied beside computing");
-  EXPECT_TRUE(line_of(spilled.why, "optimizer: ").ends_with(", by the CPU, beside the GPU's computing"))
-      << line_of(spilled.why, "optimizer: ");
+  EXPECT_EQ(line_of(spilled.why, "prefetch: "), "prefetch: 2 blocks ahead, from host memory, copied while the GPU computes");
+  EXPECT_TRUE(line_of(spilled.why, "optimizer: ").ends_with(", on the CPU, while the GPU computes")) << line_of(spilled.why, "optimizer: ");
   const ChosenPlan resident = chosen(all_on(Tier::device));
   EXPECT_EQ(line_of(resident.why, "prefetch: "), "");
-  EXPECT_EQ(line_of(resident.why, "optimizer: "), "optimizer: after backward, by the GPU, which holds all that it takes");
+  EXPECT_EQ(line_of(resident.why, "optimizer: "),
+            "optimizer: after backward, on the GPU, which holds all weights, gradients and state of the step");
 }
 
 // One stage's state fits on its GPU and the other's does not. Both stages then leave their Steps to the next forward.

@@ -66,7 +66,7 @@ TEST_P(KeptLogits, WhereThereIsRoomToTheByte) {
   EXPECT_TRUE(chosen(kept.plan.total[0], all_there()).plan.placement.keeps_logits);
   const ChosenPlan again = chosen(kept.plan.total[0] - 1, all_there());
   EXPECT_FALSE(again.plan.placement.keeps_logits);
-  EXPECT_EQ(logits_line(again).find("logits: computed again by backward, piece by piece, 3.07 GiB"), 0u) << logits_line(again);
+  EXPECT_EQ(logits_line(again).find("logits: recomputed in pieces by backward, 3.07 GiB"), 0u) << logits_line(again);
   EXPECT_GT(kept.plan.total[0], again.plan.total[0] + kLogits / 2);
   EXPECT_FALSE(chosen(again.plan.total[0], all_there()).plan.placement.keeps_logits) << "it fits without";
   const double product_s = 2.0 * 16 * 1024 * 50257 * 768 / rates_.flops;
@@ -204,7 +204,7 @@ struct KeptLogitsRelease : testing::Test {
 TEST_F(KeptLogitsRelease, ARunGoesOnWithoutThemAndTheBytesAreThePlans) {
   run("kept", 2, "600MiB", "kept");
   run("both", 1, "600MiB", "kept");
-  run("both", 2, "300MiB", "computed again");
+  run("both", 2, "300MiB", "recomputed in pieces");
   const std::string kept = (folder.path() / "kept").string(), both = (folder.path() / "both").string();
   EXPECT_EQ(numbers_in(both), numbers_in(kept));
   EXPECT_TRUE(state_in(both, 2) == state_in(kept, 2));

@@ -64,7 +64,7 @@ TEST(DiskLook, UnderALimitItIsWhatIsSetAndWhatBenchKnows) {
   ASSERT_EQ(look.disks.size(), 1u);
   EXPECT_DOUBLE_EQ(look.disks[0].read_bytes_per_s, 2e8);
   EXPECT_DOUBLE_EQ(look.disks[0].write_bytes_per_s, 5e7);
-  EXPECT_EQ(look.doubts, "; the control group lets " + path + " be read at 0.20 and written at 0.05 GB/s");
+  EXPECT_EQ(look.doubts, "; the control group limits " + path + " to 0.20 GB/s for reads and 0.05 GB/s for writes");
 }
 
 TEST(NodeRates, WithoutTrainingNothingIsTimed) {
@@ -88,7 +88,7 @@ TEST(NodeRates, AGpuThatIsNotHereIsReckonedWithConstants) {
   EXPECT_TRUE(node.rates.blocks.empty());
   EXPECT_NE(node.rates.unit.tile_s, Rates().unit.tile_s) << "of the CPU, which is here";
   EXPECT_EQ(node.rates.unit.copy_s, 1 / kLinkBytesPerS) << "of the link, not of this machine's memory";
-  EXPECT_EQ(node.doubts, "; no GPU was looked at: computing and copying are reckoned with constants");
+  EXPECT_EQ(node.doubts, "; no GPU was measured: the times of computing and copying are estimated from constants");
 }
 
 }  // namespace

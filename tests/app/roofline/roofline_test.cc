@@ -212,7 +212,7 @@ TEST(RooflineCommand, HasTheLogitsThatThePlanKeeps) {
                                      "--cluster", std::string("1x1x") + gpu + ",1TiB", "--threads", "1"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     const bool again = outcome.out.find("\n  logits, again ") != std::string::npos;
-    EXPECT_EQ(again, outcome.out.find("\n  logits: computed again") != std::string::npos) << outcome.out;
+    EXPECT_EQ(again, outcome.out.find("\n  logits: recomputed") != std::string::npos) << outcome.out;
     return !again;
   };
   EXPECT_TRUE(has("H100-80GiB"));
