@@ -152,7 +152,7 @@ TEST_F(DeepSpeedCheckpoint, WhatDoesNotFitIsRefusedAndNothingIsLeft) {
     EXPECT_FALSE(fs::exists(at / "run/checkpoints")) << why;
   };
   refused(going_on("stage1", "run", "--optimizer lion"), 2, "DeepSpeed's kept exp_avg, exp_avg_sq: give the --optimizer that it had");
-  refused(going_on("stage1", "run", "--optimizer amsgrad"), 2, "this run's optimizer keeps max_exp_avg_sq of transformer.");
+  refused(going_on("stage1", "run", "--optimizer amsgrad"), 2, "this run's optimizer has the state max_exp_avg_sq of transformer.");
   refused(with(going_on("stage1", "run"), "--model", "gpt2-tiny"), 4, "are missing");
   refused(with(going_on("stage1", "run"), "--resume", "saved/none"), 4, "expected a checkpoint");
   refused(with(going_on("stage1", "run"), "--resume", "saved"), 4, "expected a checkpoint");

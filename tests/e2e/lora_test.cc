@@ -204,7 +204,7 @@ TEST_F(Adapters, OfAnotherBaseAreRefused) {
   at.write("base/model.safetensors", other);
   const Finished run = evaluated({"--model", "run"});
   EXPECT_EQ(run.status, 4);
-  EXPECT_NE(run.err.find("expected the base it was trained beside"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("expected the base model it was trained with"), std::string::npos) << run.err;
   const Finished resumed = at.spillway(train("other", {"--resume", (at / "run/checkpoints/step-00000006").string()}, "8"));
   EXPECT_EQ(resumed.status, 2);
   EXPECT_NE(resumed.err.find("expected in --model what the run was trained with"), std::string::npos) << resumed.err;
@@ -213,7 +213,7 @@ TEST_F(Adapters, OfAnotherBaseAreRefused) {
   fs::rename(at / "base", at / "gone");
   const Finished gone = evaluated({"--model", "run"});
   EXPECT_EQ(gone.status, 4);
-  EXPECT_NE(gone.err.find("expected the base that it was trained beside"), std::string::npos) << gone.err;
+  EXPECT_NE(gone.err.find("expected the base model that it was trained with"), std::string::npos) << gone.err;
 }
 
 TEST_F(Adapters, WhatCannotBeIsOneLine) {
@@ -222,11 +222,11 @@ TEST_F(Adapters, WhatCannotBeIsOneLine) {
     std::string says;
   };
   for (const auto& [flags, says] : std::vector<Case>{
-           {{"--lora-targets", "q_proj"}, "among them c_attn, c_proj, c_fc, got `q_proj`"},
-           {{"--from-scratch"}, "expected a base with weights"},
+           {{"--lora-targets", "q_proj"}, "such as c_attn, c_proj, c_fc, got `q_proj`"},
+           {{"--from-scratch"}, "expected a --model folder with trained weights"},
            {{"--adapter", "base"}, "or --lora, got both"},
            {{"--lora-targets", ","}, "got nothing"},
-           {{"--base-weights", "fp32", "--precision", "bf16"}, "expected weights that products in bf16 take as they are, got fp32"},
+           {{"--base-weights", "fp32", "--precision", "bf16"}, "can use directly, got fp32"},
            {{"--base-weights", "4bit"}, "nf4"},
        }) {
     const Finished run = at.spillway(train("never", flags));
@@ -239,8 +239,8 @@ TEST_F(Adapters, WhatCannotBeIsOneLine) {
     all.insert(all.end(), more.begin(), more.end());
     return at.spillway(all);
   };
-  EXPECT_NE(with({"--base-weights", "nf4"}).err.find("expected --lora or --adapter beside it"), std::string::npos);
-  EXPECT_NE(with({"--lora-alpha", "8"}).err.find("expected --lora RANK beside"), std::string::npos);
+  EXPECT_NE(with({"--base-weights", "nf4"}).err.find("expected --lora or --adapter with it"), std::string::npos);
+  EXPECT_NE(with({"--lora-alpha", "8"}).err.find("expected --lora RANK with"), std::string::npos);
   const Finished none = with({"--adapter", "base"});
   EXPECT_EQ(none.status, 4);
   EXPECT_NE(none.err.find("expected a PEFT folder with an adapter_config.json"), std::string::npos) << none.err;

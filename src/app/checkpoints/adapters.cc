@@ -27,7 +27,7 @@ std::vector<std::string> targets_of(const std::string& flag) {
     if (!name.empty()) names.push_back(name);
   }
   if (names.empty())
-    throw Error(ErrorCode::usage, "[--lora-targets] expected names of modules with commas between, or all-linear, got nothing");
+    throw Error(ErrorCode::usage, "[--lora-targets] expected names of modules separated by commas, or all-linear, got nothing");
   return names;
 }
 
@@ -40,8 +40,8 @@ void check_targets(const ModelSource& source) {
     if (found) continue;
     if (models::is_embedding_or_head(target))
       throw Error(ErrorCode::usage,
-                  fmt::format("[--lora-targets] expected layers between the embedding and the head, got `{}`: adapters of "
-                              "the embedding and of the head are not built",
+                  fmt::format("[--lora-targets] expected layers between the embedding and the head, got `{}`: adapters for "
+                              "the embedding and the head are not supported",
                               target));
     models::ModelConfig all = source.config;
     all.lora->targets.clear();
@@ -50,8 +50,8 @@ void check_targets(const ModelSource& source) {
       const std::string last = module.substr(module.rfind('.') + 1);
       if (std::ranges::find(names, last) == names.end()) names.push_back(last);
     }
-    throw Error(ErrorCode::usage, fmt::format("[--lora-targets] expected modules of {}, among them {}, got `{}`", source.name,
-                                              fmt::join(names, ", "), target));
+    throw Error(ErrorCode::usage,
+                fmt::format("[--lora-targets] expected modules of {}, such as {}, got `{}`", source.name, fmt::join(names, ", "), target));
   }
 }
 
@@ -71,9 +71,10 @@ kernels::WeightFormat format_named(const std::string& name, const fs::path& fold
   for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::int8, WeightFormat::nf4}) {
     if (name == to_string(format)) return format;
   }
-  throw Error(ErrorCode::data,
-              fmt::format("[checkpoint] {}: expected `{}` in its manifest to be bf16, 8bit or nf4, got `{}`: made by a newer program?",
-                          folder.string(), kBaseWeights, name));
+  throw Error(
+      ErrorCode::data,
+      fmt::format("[checkpoint] {}: expected `{}` in the manifest to be bf16, 8bit or nf4, got `{}`: a newer program may have written it",
+                  folder.string(), kBaseWeights, name));
 }
 
 }  // namespace
@@ -82,16 +83,17 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source) {
   const bool asked = config.lora_alpha || config.lora_targets != "all-linear" || config.lora_dropout != 0 || config.lora_rank_stabilized;
   if (!config.lora) {
     if (asked)
-      throw Error(ErrorCode::usage,
-                  config.adapter
-                      ? "[--adapter] expected no --lora flags beside it: rank, alpha, targets and dropout are those of the folder"
-                      : "[--lora] expected --lora RANK beside --lora-alpha, --lora-targets, --lora-dropout and --lora-rank-scaling");
+      throw Error(
+          ErrorCode::usage,
+          config.adapter
+              ? "[--adapter] expected no --lora flags with --adapter: rank, alpha, targets and dropout come from the adapter's folder"
+              : "[--lora] expected --lora RANK with --lora-alpha, --lora-targets, --lora-dropout and --lora-rank-scaling");
     if (config.adapter) take_adapter(source, *config.adapter);
   } else {
     if (source.adapter)
-      throw Error(ErrorCode::usage,
-                  fmt::format("[--lora] expected a base, got {}, which has adapters: --adapter goes on from them, with the base as --model",
-                              config.model));
+      throw Error(ErrorCode::usage, fmt::format("[--lora] expected a base model as --model, got {}, which has adapters: to train these "
+                                                "further, give them as --adapter and the base as --model",
+                                                config.model));
     models::LoraConfig lora;
     lora.rank = *config.lora;
     lora.alpha = config.lora_alpha.value_or(2 * static_cast<double>(lora.rank));
@@ -102,13 +104,15 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source) {
   }
   if (!source.config.lora) {
     if (config.base_weights)
-      throw Error(ErrorCode::usage, "[--base-weights] expected --lora or --adapter beside it: weights that are trained are kept in full");
+      throw Error(ErrorCode::usage,
+                  "[--base-weights] expected --lora or --adapter with it: only frozen base weights can be quantized, trained weights stay "
+                  "in full precision");
     return;
   }
   if (source.config.reads_images()) throw Error(ErrorCode::usage, fmt::format("[--lora] expected a language model, got {}", source.name));
   if ((!source.has_weights && !config.for_any_node) || config.from_scratch)
     throw Error(ErrorCode::usage,
-                "[--lora] expected a base with weights, a Hugging Face folder: adapters beside drawn weights learn nothing of use");
+                "[--lora] expected a --model folder with trained weights: adapters on a randomly initialized base learn nothing useful");
   check_targets(source);
   if (!config.base_weights && weight_dtype(*config.precision) == DType::f32 && source.has_weights && is_all_bf16(*source.folder))
     source.config.base_weights = kernels::WeightFormat::bf16;
@@ -116,7 +120,8 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source) {
 
 void take_adapter(ModelSource& source, const fs::path& folder) {
   if (source.adapter)
-    throw Error(ErrorCode::usage, fmt::format("[--adapter] expected a base as --model, got {}, which has adapters", source.name));
+    throw Error(ErrorCode::usage,
+                fmt::format("[--adapter] expected a base model as --model, got {}, which has adapters already", source.name));
   source.config.lora = models::read_adapter_config(folder);
   if (std::string note = models::adapter_note(folder); !note.empty()) source.notes.push_back(std::move(note));
   source.adapter = folder;
@@ -130,10 +135,9 @@ void take_base_weights(std::optional<BaseWeights> asked, Precision precision, Mo
     throw Error(ErrorCode::usage, fmt::format("[--base-weights] expected a language model, got {}", source.name));
   const bool fits = *asked == BaseWeights::fp32 ? products == DType::f32 : *asked == BaseWeights::bf16 ? products != DType::f16 : true;
   if (!fits)
-    throw Error(
-        ErrorCode::usage,
-        fmt::format("[--base-weights] expected weights that products in {} take as they are, got {}: leave it out, or give 8bit or nf4",
-                    to_string(products), *asked == BaseWeights::fp32 ? "fp32" : "bf16"));
+    throw Error(ErrorCode::usage, fmt::format("[--base-weights] expected a format that matrix products in {} can use directly, got {}: "
+                                              "leave --base-weights out, or give 8bit or nf4",
+                                              to_string(products), *asked == BaseWeights::fp32 ? "fp32" : "bf16"));
   const bool plain = *asked == BaseWeights::fp32 || (*asked == BaseWeights::bf16 && products == DType::bf16);
   source.config.base_weights = plain                         ? WeightFormat::plain
                                : *asked == BaseWeights::bf16 ? WeightFormat::bf16
@@ -162,8 +166,8 @@ void check_adapters_base(const ModelSource& base, const fs::path& adapter) {
   if (now == wanted) return;
   throw Error(
       ErrorCode::data,
-      fmt::format("[adapter] {}: expected the base it was trained beside ({}, fingerprint {}), got other weights there ({}): put that "
-                  "base back",
+      fmt::format("[adapter] {}: expected the base model it was trained with ({}, fingerprint {}), got other weights there ({}): put that "
+                  "base model back",
                   adapter.string(), base.reference, wanted, now));
 }
 
@@ -175,7 +179,7 @@ ModelSource find_adapted(const fs::path& folder, std::string name) {
   const auto [reference, revision] = models::read_adapter_base(folder);
   if (fs::is_directory(reference) && is_adapter_folder(reference)) {
     throw Error(ErrorCode::data,
-                fmt::format("[adapter] {}: expected a model with weights as its base, got {}, which holds adapters itself: "
+                fmt::format("[adapter] {}: expected a model with full weights as its base, got {}, which holds adapters itself: "
                             "merge those into their base first (export --merge)",
                             folder.string(), reference));
   }
@@ -183,8 +187,8 @@ ModelSource find_adapted(const fs::path& folder, std::string name) {
   try {
     base = find_model(reference, revision);
   } catch (const Error& e) {
-    throw Error(ErrorCode::data,
-                fmt::format("[adapter] {}: expected the base that it was trained beside, `{}`: {}", folder.string(), reference, e.what()));
+    throw Error(ErrorCode::data, fmt::format("[adapter] {}: expected the base model that it was trained with, `{}`: {}", folder.string(),
+                                             reference, e.what()));
   }
   check_adapters_base(base, folder);
   take_adapter(base, folder);

@@ -41,8 +41,8 @@ std::optional<Best> read_best(const fs::path& run) {
   if (!fs::exists(best_file(run), unseen)) return {};
   const std::optional<Best> best = parse_best(read_whole(best_file(run)).value_or(""));
   if (!best) {
-    throw Error(ErrorCode::data, fmt::format("[best] {}: expected an object with step and validation_loss, a step from 1 and a finite "
-                                             "loss: remove it, and the next validation is the best",
+    throw Error(ErrorCode::data, fmt::format("[best] {}: expected a JSON object with step (1 or more) and validation_loss (finite); "
+                                             "remove the file, and the next validation counts as the best",
                                              best_file(run).string()));
   }
   return fs::exists(checkpoint_path(run, best->step)) ? best : std::nullopt;

@@ -104,8 +104,8 @@ std::optional<optim::LossScale> loss_scale_of(const nlohmann::json& json) {
 
 i64 whole_number(const nlohmann::json& manifest, const char* key, const fs::path& checkpoint) {
   if (!manifest.contains(key) || !manifest[key].is_number_integer() || manifest[key].get<i64>() < 0) {
-    throw Error(ErrorCode::data,
-                fmt::format("[checkpoint] {}: expected `{}` to be a whole number from 0", (checkpoint / "manifest.json").string(), key));
+    throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected `{}` to be a whole number of 0 or more",
+                                             (checkpoint / "manifest.json").string(), key));
   }
   return manifest[key].get<i64>();
 }
@@ -179,8 +179,8 @@ fs::path find_checkpoint(const fs::path& run, const std::string& which) {
   if (which == "best") {
     const std::optional<Best> best = read_best(run);
     if (best) return checkpoint_path(run, best->step);
-    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has no checkpoint that is known to be the best: runs of a program that asks "
-                                             "for it (keep_best) have one",
+    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has no best checkpoint: only training from Python or C++ that asks "
+                                             "for it (keep_best) records one",
                                              run.string()));
   }
   std::string names;

@@ -50,7 +50,7 @@ struct Written {
   // Adds the text() of another rank that writes the same files.
   void add(std::string_view text) {
     require(text.size() == sizeof bytes + (weights.size() + state.size()) * sizeof(u32),
-            "[checkpoint] another rank's sums are of other files");
+            "[checkpoint] another rank's checksums are for other files");
     const auto take = [&](auto number) {
       std::memcpy(&number, text.data(), sizeof number);
       text.remove_prefix(sizeof number);
@@ -157,7 +157,7 @@ class Writer {
   void check_finite(u32 parameter, std::span<const std::byte> weights) const {
     if (trained_[parameter].empty() || !any_not_finite(weights, format_.weight)) return;
     throw Error(ErrorCode::numbers,
-                fmt::format("[checkpoint] expected finite weights, got some of {} that are infinite or no numbers", trained_[parameter]));
+                fmt::format("[checkpoint] expected finite weights, got some of {} that are infinite or NaN", trained_[parameter]));
   }
 
   // Lists the tensors of the weights file. A model with adapters saves only those.

@@ -100,18 +100,20 @@ class State {
       const bool trained =
           std::ranges::any_of(checkpoint_.arrays(), [&](const auto& array) { return checkpoint_.has_array(tensor, array); });
       if (trained && !taken.contains(&tensor))
-        throw Error(ErrorCode::data,
-                    fmt::format("[resume] {}: {} was trained too, and is no adapter of this model: give the --lora-targets that "
-                                "DeepSpeed trained with",
-                                checkpoint_.folder().string(), tensor.name));
+        throw Error(
+            ErrorCode::data,
+            fmt::format("[resume] {}: DeepSpeed also trained {}, which is not an adapter of this model: give the --lora-targets that "
+                        "DeepSpeed trained with",
+                        checkpoint_.folder().string(), tensor.name));
     }
   }
 
   [[noreturn]] void refuse(const std::string& kept) const {
     const std::vector<std::string> arrays = checkpoint_.arrays();
     throw Error(ErrorCode::usage,
-                fmt::format("[resume] {}: this run's optimizer keeps {}, and DeepSpeed's kept {}: give the --optimizer that it had, or "
-                            "take its weights alone with --model",
+                fmt::format("[resume] {}: this run's optimizer has the state {}, but DeepSpeed's optimizer saved {}: give the --optimizer "
+                            "that DeepSpeed used, or "
+                            "load only the weights with --model",
                             checkpoint_.folder().string(), kept, arrays.empty() ? "nothing" : fmt::format("{}", fmt::join(arrays, ", "))));
   }
 
@@ -128,7 +130,10 @@ bool is_deepspeed_checkpoint(const fs::path& folder) { return data::is_zero_chec
 
 Progress deepspeed_progress(const fs::path& checkpoint) {
   const ZeroCheckpoint::Standing standing = ZeroCheckpoint(checkpoint).standing();
-  if (standing.steps == 0) throw Error(ErrorCode::data, fmt::format("[resume] {}: DeepSpeed had not taken a step", checkpoint.string()));
+  if (standing.steps == 0)
+    throw Error(ErrorCode::data,
+                fmt::format("[resume] {}: expected a checkpoint after at least one step, got one that DeepSpeed saved before step 1",
+                            checkpoint.string()));
   return {.step = standing.steps,
           .updates = std::min(standing.updates, standing.steps),
           .cursor = standing.samples,

@@ -17,7 +17,7 @@ i64 token_of(const json& id, i64 vocabulary, const fs::path& file) {
   if (id.is_number_integer() && id >= 0 && id < vocabulary) return id.get<i64>();
   throw Error(ErrorCode::data,
               fmt::format("[generate] {}: expected `eos_token_id` to be a token of the model's vocabulary of {}, or a list "
-                          "of such, got {}: mend the file or delete it, then config.json's counts",
+                          "of such tokens, got {}: fix the file, or delete it so that config.json is used",
                           file.string(), vocabulary, id.dump(-1, ' ', false, json::error_handler_t::replace)));
 }
 

@@ -17,7 +17,8 @@ std::optional<data::MixtureStart> mixture_of(const nlohmann::json& from) {
   if (!from.contains("mixture")) return {};
   constexpr i64 kMost = i64{1} << 62;
   const auto bad = [] {
-    return Error(ErrorCode::data, "[checkpoint] expected `mixture` to say where each source stands, got something else");
+    return Error(ErrorCode::data,
+                 "[checkpoint] expected `mixture` in the manifest to hold the position in each data source, got something else");
   };
   data::MixtureStart found;
   try {

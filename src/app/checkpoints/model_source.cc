@@ -60,8 +60,8 @@ std::optional<fs::path> cached_snapshot(const std::string& model, const std::str
 // Refuses a checkpoint without a manifest. Every read of a checkpoint is verified by its manifest, so a missing one means damage.
 void check_manifest(const fs::path& folder) {
   if (!fs::exists(folder / kStateName) || fs::exists(folder / data::kManifestName)) return;
-  throw data::Damaged(folder, fmt::format("{} is a checkpoint whose {} is gone, with the checksums of what it holds", folder.string(),
-                                          data::kManifestName));
+  throw data::Damaged(
+      folder, fmt::format("{} is a checkpoint without {}, which holds the checksums of its files", folder.string(), data::kManifestName));
 }
 
 // Refuses a checkpoint of a model that a program built itself, because only that program knows its blocks.
@@ -118,10 +118,9 @@ ModelSource find_model(const std::string& model, const std::string& revision) {
     return source;
   }
   if (model.find('/') == std::string::npos) models::preset(model);  // throws: names the known ones and the nearest
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}: no such folder; download it first",
-                  hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision));
+  throw Error(ErrorCode::usage, fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}, for "
+                                            "which there is no folder: download the model first",
+                                            hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision));
 }
 
 ModelSource find_trained_model(const std::string& model, const std::string& which) {
@@ -131,8 +130,9 @@ ModelSource find_trained_model(const std::string& model, const std::string& whic
     return from_folder(checkpoint, last_component(model));
   }
   if (fs::exists(path / "metrics.jsonl")) {
-    throw Error(ErrorCode::data,
-                fmt::format("[model] {} is a run that has saved no checkpoint yet: wait for its first, or resume it", model));
+    throw Error(
+        ErrorCode::data,
+        fmt::format("[model] {} is a run that has saved no checkpoint yet: wait for its first checkpoint, or resume the run", model));
   }
   if (models::is_preset(model) || fs::is_directory(path) || cached_snapshot(model)) return find_model(model);
   const char* got = fs::exists(path) ? "which is a file" : "which does not exist";

@@ -19,9 +19,9 @@ std::string shown(const std::vector<std::string>& names) {
 std::vector<std::string> notes_of(const FreezeChange& change) {
   std::vector<std::string> notes;
   if (!change.thawed.empty())
-    notes.push_back(
-        fmt::format("{}: trained from here on, with the optimizer state and the bias corrections of a first update", shown(change.thawed)));
-  if (!change.frozen.empty()) notes.push_back(shown(change.frozen) + ": frozen from here on, the optimizer state is dropped");
+    notes.push_back(fmt::format("{}: trained from here on, with new optimizer state and bias corrections that start at the first update",
+                                shown(change.thawed)));
+  if (!change.frozen.empty()) notes.push_back(shown(change.frozen) + ": frozen from here on, so the optimizer state is dropped");
   return notes;
 }
 

@@ -79,7 +79,7 @@ TEST_F(BestFile, IsCheckedBeforeItIsTrusted) {
   for (const char* odd : {"", "{", "[3, 1.5]", R"({"step": "x"})", R"({"step": 3, "validation_loss": null})",
                           R"({"step": 0, "validation_loss": 1})", R"({"step": -3, "validation_loss": 1})",
                           R"({"step": 3, "validation_loss": 1e999})", R"({"step": 18446744073709551615, "validation_loss": 1})"}) {
-    EXPECT_NE(message(odd).find("expected an object with step and validation_loss"), std::string::npos) << odd;
+    EXPECT_NE(message(odd).find("expected a JSON object with step"), std::string::npos) << odd;
   }
   EXPECT_NE(message(R"({"step": 3, "validation_loss": 1.5, "more": ")" + std::string(100'000, 'x') + "\"}").find("expected an object"),
             std::string::npos);

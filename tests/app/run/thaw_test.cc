@@ -103,9 +103,7 @@ TEST_F(Thaw, ThawedParametersCountTheirOwnSteps) {
   EXPECT_EQ(refused.front().status, 2) << refused.front().err;
   const std::vector<Outcome> thawed = train_on(1, train("run", 4) + kThaw);
   expect_all_well(thawed);
-  EXPECT_NE(thawed.front().err.find("trained from here on, with the optimizer state and the bias corrections of a first update"),
-            std::string::npos)
-      << thawed.front().err;
+  EXPECT_NE(thawed.front().err.find("trained from here on"), std::string::npos) << thawed.front().err;
   expect_all_well(train_on(1, train("run", 6)));  // a restart knows the step from which they count
   for (int step = 4; step <= 6; ++step) {
     expect_adamw("run", step, kThawed, step - 3);
@@ -132,7 +130,7 @@ TEST_F(Thaw, FreezingMoreDropsTheState) {
   expect_all_well(train_on(1, train("run", 2)));
   const auto frozen = train_on(1, train("run", 3) + kFrozen + kThaw);
   expect_all_well(frozen);
-  EXPECT_NE(frozen.front().err.find("frozen from here on, the optimizer state is dropped"), std::string::npos) << frozen.front().err;
+  EXPECT_NE(frozen.front().err.find("frozen from here on"), std::string::npos) << frozen.front().err;
   EXPECT_EQ(weight("run", 3, kThawed), weight("run", 2, kThawed));
   EXPECT_TRUE(state("run", 3, kThawed + ".exp_avg").empty());
   expect_adamw("run", 3, kTrained, 3);
