@@ -54,7 +54,8 @@ TEST_F(GoingBack, OtherDataAtItsPathIsNotTakenForTheRuns) {
   std::reverse(changed.begin(), changed.end());
   for (const std::string& other : {changed, text + text.substr(0, 1000), text.substr(0, text.size() / 2)}) {
     at.write("text.txt", other);
-    expect_says(at.spillway(to_step(8)), 2, {"expected in --data what the run was trained on up to step 4", "--allow-change data"});
+    expect_says(at.spillway(to_step(8)), 2,
+                {"expected in --data the same contents that the run was trained on up to step 4", "--allow-change data"});
   }
   EXPECT_EQ(at.read("run/config.json"), config);
   EXPECT_EQ(at.read("run/metrics.jsonl"), metrics);
@@ -223,7 +224,7 @@ TEST_F(GoingBackOnNvme, OtherDataAtItsPathIsNotTakenForTheStates) {
   at.write("text.txt", text.substr(7));
   const Finished f = at.spillway(to("run", kSteps));
   EXPECT_EQ(f.status, 2) << f.err;
-  EXPECT_TRUE(mentions(f.err, "expected in --data what the run was trained on")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "expected in --data the same contents that the run was trained on")) << f.err;
   at.write("text.txt", text);
   const Finished right = at.spillway(to("run", kSteps));
   EXPECT_EQ(right.status, 0) << right.err;

@@ -207,7 +207,7 @@ TEST_F(Adapters, OfAnotherBaseAreRefused) {
   EXPECT_NE(run.err.find("expected the base model it was trained with"), std::string::npos) << run.err;
   const Finished resumed = at.spillway(train("other", {"--resume", (at / "run/checkpoints/step-00000006").string()}, "8"));
   EXPECT_EQ(resumed.status, 2);
-  EXPECT_NE(resumed.err.find("expected in --model what the run was trained with"), std::string::npos) << resumed.err;
+  EXPECT_NE(resumed.err.find("expected in --model the same contents that the run was trained with"), std::string::npos) << resumed.err;
   at.write("base/model.safetensors", weights);
   expect_ends(evaluated({"--model", "run"}));
   fs::rename(at / "base", at / "gone");

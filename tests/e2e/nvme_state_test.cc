@@ -150,11 +150,11 @@ TEST_F(NvmeState, AStartWithOtherFlagsDoesNotLeaveTheOnlyState) {
       {with(args, "--freeze", "model.layers.0.*"), "freeze: [] -> "},
       {with(args, "--gradient-dtype", "bf16"), "gradient_dtype: "},
       {with(args, "--learning-rate", "2e-3"), "learning_rate: 0.001 -> 0.002"},
-      {with(args, "--place-optimizer", "host"), "not all weights and optimizer state lie on nvme"},
+      {with(args, "--place-optimizer", "host"), "not all weights and optimizer state are stored on nvme"},
       {with(args, "--durability", "step"), "it was made with another --durability"},
-      {with(args, "--nvme", "elsewhere"), "--nvme names other paths, or in another order"},
-      {with(with(args, "--ranks", "2"), "--pipeline-stages", "2"), "it is of another number of ranks"},
-      {small_run("run", kSteps, "16MiB", {"--checkpoint-every", "100000"}), "is all there is of the run in run"},
+      {with(args, "--nvme", "elsewhere"), "--nvme names other paths"},
+      {with(with(args, "--ranks", "2"), "--pipeline-stages", "2"), "another number of ranks"},
+      {small_run("run", kSteps, "16MiB", {"--checkpoint-every", "100000"}), "is the only saved state of the run in run"},
   };
   for (const auto& [other, word] : others) {
     const Finished f = at.spillway(other);
@@ -210,7 +210,7 @@ TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   const Finished f = at.spillway(args);
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_TRUE(mentions(f.err, "from the last checkpoint")) << f.err;
-  EXPECT_TRUE(std::regex_search(f.err, std::regex("damaged, the run goes on without it: .*tile \\d+ of .* at offset"))) << f.err;
+  EXPECT_TRUE(std::regex_search(f.err, std::regex("nvme: the state there is damaged.*tile \\d+ of .* at offset"))) << f.err;
   expect_same_run("run", "straight");
 }
 
@@ -234,7 +234,7 @@ TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   flip_bits(*std::ranges::max_element(stores));
   const Finished f = at.spillway(on_two("run"));
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_TRUE(mentions(f.err, "from the last checkpoint") && mentions(f.err, "damaged, the run goes on without it: ")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "from the last checkpoint") && mentions(f.err, "nvme: the state there is damaged")) << f.err;
   expect_same_run("run", "straight");
 }
 

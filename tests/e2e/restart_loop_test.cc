@@ -126,7 +126,7 @@ class RestartLoop : public testing::Test {
     said_ += std::string(way.name) + ": " + f.err + "\n";
     if (way.status != 0) {
       EXPECT_TRUE(f.status == way.status || f.status == 0) << way.name << ": " << f.status << "\n" << said_;
-    } else if (f.status == 2 && mentions(f.err, "is all there is of the run in run")) {
+    } else if (f.status == 2 && mentions(f.err, "is the only saved state of the run in run")) {
       EXPECT_EQ(whole, 0) << way.name << "\n" << said_;  // it would abandon a state on nvme for which there is no checkpoint
     } else {
       EXPECT_TRUE(f.status == 0 || f.status == 128 + SIGKILL) << way.name << ": " << f.status << "\n" << said_;

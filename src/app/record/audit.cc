@@ -36,19 +36,19 @@ std::string disk_help(const Levers& l) {
   std::vector<std::string> help;
   if (l.spilled_state_bytes > 0)
     help.push_back(
-        fmt::format("a larger --host-memory, so that more of the {} of optimizer state stay in RAM", format_bytes(l.spilled_state_bytes)));
+        fmt::format("a larger --host-memory, so that more of the {} of optimizer state stays in RAM", format_bytes(l.spilled_state_bytes)));
   if (l.spilled_state_bytes == 0 && l.spilled_bytes > 0) help.push_back("a larger --host-memory or --device-memory");
   help.push_back(l.stripes > 1 ? "one more --nvme path on another drive" : "a second --nvme path on another drive");
   if (l.split_master_left) {
     help.push_back(
-        fmt::format("--master-weights split (the same bits, 2 bytes a parameter less {})", l.weights_on_nvme ? "to write" : "each way"));
+        fmt::format("--master-weights split (same results, 2 bytes per parameter less {})", l.weights_on_nvme ? "to write" : "each way"));
   }
   if (l.low_moments_left)
-    help.push_back(fmt::format("--moments bf16 (an approximation, {} bytes a parameter less each way)", 2 * l.state_arrays));
+    help.push_back(fmt::format("--moments bf16 (an approximation, {} bytes per parameter less each way)", 2 * l.state_arrays));
   if (static_cast<double>(l.tokens) < l.break_even_tokens)
     help.push_back(
-        fmt::format("more tokens a step, by --micro-batch-size or --gradient-accumulation-steps: moving hides behind computing "
-                    "from {:.0f}, now {}",
+        fmt::format("more tokens a step, by --micro-batch-size or --gradient-accumulation-steps: disk traffic hides behind computing "
+                    "from {:.0f} tokens a step upward, now {}",
                     l.break_even_tokens, l.tokens));
   return fmt::format("{}", fmt::join(help, "; "));
 }
@@ -62,14 +62,14 @@ std::string help_for(Resource resource, const Levers& levers) {
         return levers.bf16 ? "a faster GPU; a faster disk would not help"
                            : "--precision bf16, or a faster GPU; a faster disk would not help";
       return fmt::format("more cores{}; a faster disk would not help",
-                         levers.bf16 ? "" : ", or --precision bf16 where the CPU multiplies it (AVX512_BF16, AMX)");
+                         levers.bf16 ? "" : ", or --precision bf16 on a CPU with bf16 instructions (AVX512_BF16, AMX)");
     case Resource::memory:
       return "more tokens a step, by --micro-batch-size or --gradient-accumulation-steps, so that the optimizer runs less often";
     case Resource::data:
       return "token files (spillway tokenize) instead of text";
     case Resource::ranks:
-      return "more --gradient-accumulation-steps, so that ranks meet less often; a lower --zero-stage where there is memory; where a rank "
-             "is slower than the others (slowest_rank in metrics.jsonl), what holds it up";
+      return "more --gradient-accumulation-steps, so that ranks exchange less often; a lower --zero-stage if there is memory; if one rank "
+             "is slower than the others (slowest_rank in metrics.jsonl), the cause of that";
   }
   return "";
 }
@@ -126,7 +126,7 @@ std::string Audit::verdict(const Levers& levers) const {
   if (bytes > 0 && disk_.either_s > 0) {
     text +=
         fmt::format("; disk {} while busy, {:.0f} % of the time", gigabytes_per_s(bytes / disk_.either_s), 100 * disk_.either_s / seconds_);
-    if (levers.disk_bytes_per_s > 0) text += fmt::format(", of {} expected of it", gigabytes_per_s(levers.disk_bytes_per_s));
+    if (levers.disk_bytes_per_s > 0) text += fmt::format("; {} was expected", gigabytes_per_s(levers.disk_bytes_per_s));
   }
   return text + "); what would help: " + help_for(bound, levers);
 }

@@ -21,7 +21,7 @@ std::string Recorder::write(const std::filesystem::path& file, const std::string
   data::replace_text(file, text);
   return "";
 } catch (const Error& error) {
-  return fmt::format("{} is not written, the run goes on without it: {}", file.string(), error.what());
+  return fmt::format("{} cannot be written, so the run continues without this file: {}", file.string(), error.what());
 }
 
 std::string Recorder::plan(const RunPlan& plan) const { return peers_.first() ? write(run_plan_file(run_), to_json(plan)) : ""; }

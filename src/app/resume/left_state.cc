@@ -37,13 +37,13 @@ std::set<std::string> scratch_paths(const Session& session, const TrainConfig& b
 // Returns why this rank would not continue from its own store on `path`; empty if it would.
 std::string unlike(const Session& session, const TrainConfig& config, const std::string& path, const offload::LeftStore& left) {
   const std::vector<ScratchPath>& used = session.nvme().paths;
-  if (!session.chosen().recoverable()) return "here not all weights and optimizer state lie on nvme";
-  if (used.empty() || place_of(used.front()) != path) return "--nvme names other paths, or in another order";
-  if (left.stripes != used.size()) return "--nvme names another number of paths";
+  if (!session.chosen().recoverable()) return "with these flags not all weights and optimizer state are stored on nvme";
+  if (used.empty() || place_of(used.front()) != path) return "--nvme names other paths, or the same paths in another order";
+  if (left.stripes != used.size()) return "--nvme names more or fewer paths";
   if (left.durability != config.durability) return "it was made with another --durability";
   const offload::StoreDescription& wanted = session.chosen().store;
   if (left.layout_hash != wanted.layout_hash || left.persistent_tiles != wanted.persistent_tiles)
-    return "its bytes lie otherwise: the model, its placement or the state's types are others";
+    return "its files have another layout: the model, the placement or the data types of the state differ";
   return "";
 }
 
@@ -64,7 +64,8 @@ std::optional<Left> newest_left(const Session& session, const TrainConfig& confi
       const auto store = store_in(fs::path(path) / orphan.name);
       const auto record = store ? parse_record(store->record) : std::nullopt;
       if (!record) continue;
-      Left left{fs::path(path) / orphan.name, *record, mine ? unlike(session, config, path, *store) : "it is of another number of ranks"};
+      Left left{fs::path(path) / orphan.name, *record,
+                mine ? unlike(session, config, path, *store) : "it was made with another number of ranks"};
       const i64 step = record->progress.step, so_far = newest ? newest->record.progress.step : -1;
       if (step > so_far || (step == so_far && left.unlike.empty())) newest = std::move(left);
     }
@@ -89,16 +90,17 @@ LeftState check_left_state(const Session& session, const TrainConfig& config, co
   TrainConfig strict = config;
   strict.allow_change.clear();
   if (!number_changes(*text, strict, same).empty())
-    return {.note = fmt::format("{} lies there as it was without --allow-change: it is saved as a checkpoint first", state),
-            .save_step = step};
+    return {.note = fmt::format("{} was made before the --allow-change: it is saved as a checkpoint first", state), .save_step = step};
   if (from_checkpoint.step > 0)
-    return {.note = fmt::format("{} is newer than the checkpoint of step {}, but this start does not go on from it: {}", state,
+    return {.note = fmt::format("{} is newer than the checkpoint of step {}, but this start cannot continue from it: {}", state,
                                 from_checkpoint.step, left->unlike)};
-  throw Error(ErrorCode::usage,
-              fmt::format("[resume] {} is all there is of the run in {}, and with these flags it would be left: {}. Give the flags that it "
-                          "was started with (its config.json), with --steps {} to save a checkpoint which goes on in any placement, or "
-                          "another --out to begin anew; nothing was changed",
-                          state, config.out, left->unlike, step));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format(
+          "[resume] {} is the only saved state of the run in {}, and these flags cannot continue from it: {}. Give the flags that the run "
+          "was started with (see its config.json), with --steps {} to save a checkpoint that any placement can continue from, or "
+          "another --out for a new run; nothing was changed",
+          state, config.out, left->unlike, step));
 }
 
 TrainConfig saving_config(const TrainConfig& config, i64 step) {
@@ -119,12 +121,12 @@ void tell_of_nvme(Session& session, const TrainConfig& config, Console& console,
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
   const std::string why = state.why_not_recovered(), moved = state.store_moved();
   if (!recovery.set_aside.empty()) {
-    console.warn("nvme: the state there is not gone on from: " + recovery.set_aside);
+    console.warn("nvme: the run does not continue from the state there: " + recovery.set_aside);
   } else if (!why.empty() && (went_before || !moved.empty())) {
-    console.log("nvme: no state to go on from: " + why);
+    console.log("nvme: there is no state to continue from: " + why);
   }
   if (!moved.empty()) console.warn("nvme: " + moved);
-  if (!recovery.damaged.empty()) console.warn("nvme: the state there is damaged, the run goes on without it: " + recovery.damaged);
+  if (!recovery.damaged.empty()) console.warn("nvme: the state there is damaged, so the run continues without it: " + recovery.damaged);
   if (!recovery.written_over.empty()) console.log("nvme: the state there " + recovery.written_over);
 }
 

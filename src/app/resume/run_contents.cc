@@ -201,10 +201,12 @@ RunContents contents_of_run(const fs::path& run, const Progress& progress) {
   try {
     return parse_contents(*text);
   } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::data,
-                fmt::format("[resume] expected what the run reads in {}, got {}: remove it, and contents are compared with the "
-                            "newest checkpoint's alone",
-                            (run / kContentsName).string(), e.what()));
+    throw Error(
+        ErrorCode::data,
+        fmt::format(
+            "[resume] expected checksums of the run's input files in {}, got {}: remove that file, and the inputs are compared with the "
+            "newest checkpoint only",
+            (run / kContentsName).string(), e.what()));
   }
 }
 
@@ -227,15 +229,16 @@ void check_same_contents(const fs::path& run, const TrainConfig& config, const R
   for (const std::string& key : other_contents(run, config, before, now)) {
     if (allows(config, key)) continue;
     const std::string was = before.find(key), is = now.find(key);
-    const std::string meaning = key == "data" ? ", in which its place means nothing" : "";
-    const std::string older = key == "data"
-                                  ? ". If the files are the same, an older program made rows of their text, without the special "
-                                    "tokens that the tokenizer puts around it, of prompts and completions apart, and packed in no order"
-                                  : "";
+    const std::string meaning = key == "data" ? ", in which the run's position has no meaning" : "";
+    const std::string older =
+        key == "data" ? ". If the files are the same, an older program made rows from their text differently: without the special "
+                        "tokens that the tokenizer adds, with prompts and completions tokenized separately, and packed in another order"
+                      : "";
     throw Error(
         ErrorCode::usage,
-        fmt::format("[resume] expected in {} what the run was trained {} up to step {} ({}), got other contents in {} ({}){}: put them "
-                    "back, or begin anew with another --out; --allow-change {} takes them from here on{}",
+        fmt::format("[resume] expected in {} the same contents that the run was trained {} up to step {} ({}), got other contents in {} "
+                    "({}){}: put the old files "
+                    "back, or start a new run with another --out; --allow-change {} continues with the new contents{}",
                     flag_of(key), key == "data" ? "on" : "with", step, was, paths_of(config, key, was, is), is, meaning, key, older));
   }
 }
@@ -251,13 +254,14 @@ std::vector<std::string> notes_of(const fs::path& run, const TrainConfig& config
     if (std::ranges::find(same, key) != same.end()) notes.push_back("the same contents at another path: " + change);
   }
   for (const std::string& key : other_contents(run, config, before, now)) {
-    notes.push_back(fmt::format("{} has other contents from step {} on, in {}: as --allow-change {} says, they are the run's now",
+    notes.push_back(fmt::format("{} has other contents from step {} on, in {}: the run uses them now, as --allow-change {} permits",
                                 flag_of(key), step + 1, paths_of(config, key, before.find(key), now.find(key)), key));
   }
   const std::string was = before.find("validation_data"), is = now.find("validation_data");
   if (!was.empty() && !is.empty() && was != is)
-    notes.push_back(fmt::format("--validation-data has other contents than before, in {}: its losses do not compare with those so far",
-                                paths_of(config, "validation_data", was, is)));
+    notes.push_back(fmt::format(
+        "--validation-data has other contents than before, in {}: the new validation losses cannot be compared with the earlier ones",
+        paths_of(config, "validation_data", was, is)));
   return notes;
 }
 
