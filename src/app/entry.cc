@@ -46,7 +46,7 @@ struct Dispatch {
     if (const Launcher launcher = detect_launcher(host); launcher.ranks > 1) {
       throw Error(ErrorCode::usage, "[--rehearse] expected to start the ranks itself (--ranks N), got one of " +
                                         std::to_string(launcher.ranks) + " that " + launcher.name +
-                                        " started: rehearse on one node, without it");
+                                        " started: run --rehearse on one node, without the launcher");
     }
     return run_rehearsal(config, console);
   }
@@ -164,7 +164,7 @@ int run(std::span<const std::string> args, const Streams& streams, const Host& h
   try {
     const int status = run_any(args, streams, host, json);
     if (streams.out.flush()) return status;
-    say("[stdout] the results could not be written: is the disk full, or the reader gone?");
+    say("[stdout] the results could not be written: the disk is full, or the program that reads them has ended");
     return static_cast<int>(ErrorCode::io);
   } catch (...) {
     const Failure failure = failure_of(std::current_exception());

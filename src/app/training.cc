@@ -11,13 +11,13 @@ namespace {
 
 void check_run_settings(const TrainConfig& config) {
   if (config.out.empty()) throw Error(ErrorCode::usage, "[training] expected --out FOLDER, where the run is written");
-  if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse is the command's");
+  if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse works only on the command line");
 }
 
 // Parses and checks the flags. `notes` receives remarks on the DeepSpeed configuration file, if --deepspeed names one.
 TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
   const GivenMap given = parse_flags(Command::train, flags);
-  if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help is the command's");
+  if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help works only on the command line");
   Settings settings = make_settings(Command::train, with_files(Command::train, given, notes));
   check_settings(settings, Host{});
   check_run_settings(std::get<TrainConfig>(settings));

@@ -141,7 +141,7 @@ TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
                  "[--attention] expected no dropout of attention for cudnn, got 0.1: give --dropout 0");
   expect_refused(with(gpt2, {"--sequence-length", "1"}), 2, "[--attention] expected sequences of two and more, got 1 for cudnn");
   expect_refused(with(gpt2, {"--device-memory", "1MiB", "--sequence-length", "256"}), 3,
-                 "Of the device's memory 520.0 KiB are for the workspace of --attention cudnn");
+                 "The workspace of --attention cudnn takes 520.0 KiB of the device's memory");
   if (!emulated) return;
   be_like("old");
   expect_refused(gpt2, 2, "[attention] expected cuDNN 9.15.1 or newer, got 9.15.0: install cuDNN 9.15.1 or newer");

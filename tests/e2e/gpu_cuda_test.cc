@@ -122,7 +122,7 @@ TEST_F(ProgramOnGpu, NcclWhereItCannotBeIsOneLine) {
   const auto refused = [&](const Args& args, const std::string& says) {
     const Finished f = at.spillway(args);
     EXPECT_EQ(f.status, 2) << f.err;
-    EXPECT_TRUE(mentions(f.err, "[--communicator] expected GPUs that talk over NCCL") && mentions(f.err, says)) << f.err;
+    EXPECT_TRUE(mentions(f.err, "[--communicator] expected GPUs that can communicate over NCCL") && mentions(f.err, says)) << f.err;
   };
   const Args two = {"--ranks", "2", "--communicator", "nccl"};
   refused(training("run", 1, two, "cpu"), "give --device cuda");
@@ -157,7 +157,7 @@ TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
   ::unsetenv("SPILLWAY_EMULATED_PEERS");
   EXPECT_EQ(trained.status, 0) << trained.err;
   EXPECT_TRUE(mentions(trained.err, "NCCL gets NCCL_P2P_DISABLE=1")) << trained.err;
-  EXPECT_TRUE(mentions(trained.err, "GPUs meet through host memory: ")) << trained.err;
+  EXPECT_TRUE(mentions(trained.err, "GPUs communicate through host memory: ")) << trained.err;
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_F(Sharded, ADeadRankEndsAll) {
   EXPECT_EQ(end.status, 6) << end.err.substr(end.err.size() - std::min<size_t>(end.err.size(), 1000));
   EXPECT_TRUE(mentions(end.err, "[ranks] rank 1 on host ")) << end.err;
   EXPECT_TRUE(mentions(end.err, "(SIGKILL)") && mentions(end.err, "it was evaluating; all ranks ended")) << end.err;
-  EXPECT_FALSE(mentions(end.err, "the same command goes on"));
+  EXPECT_FALSE(mentions(end.err, "the same command again"));
 }
 
 // A matrix of 128 MiB, which is a hole in its file, is exported by a process that may use 64 MiB.

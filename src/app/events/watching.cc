@@ -101,7 +101,7 @@ Watching::Watching(const fs::path& run, WatchWish wish, i64 step, const std::str
     try {
       if (wanted) file.emplace(make());
     } catch (const std::exception& error) {
-      missing_.push_back(fmt::format("the run goes on without {}: {}", name, error.what()));
+      missing_.push_back(fmt::format("the run continues without {}: {}", name, error.what()));
     }
   };
   open(wish.tensorboard, events_, "event files for TensorBoard", [&] { return open_events(run, step, config); });

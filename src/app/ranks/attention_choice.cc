@@ -23,10 +23,9 @@ void check_attention(const ResourceConfig& config, const kernels::AttentionShape
 }
 
 Error with_attention_workspace(const Error& refused, const kernels::AttentionShape& shape) {
-  return Error(refused.code(),
-               fmt::format("{}\nOf the device's memory {} are for the workspace of --attention cudnn, which --attention own "
-                           "does without",
-                           refused.what(), format_bytes(kernels::attention_library_bytes(shape))));
+  return Error(refused.code(), fmt::format("{}\nThe workspace of --attention cudnn takes {} of the device's memory; --attention own "
+                                           "needs none",
+                                           refused.what(), format_bytes(kernels::attention_library_bytes(shape))));
 }
 
 std::string prepare_attention(const kernels::AttentionShape& shape, const ChosenDevice& device, MemoryPool& pool, const Peers& peers,
@@ -46,7 +45,7 @@ std::string prepare_attention(const kernels::AttentionShape& shape, const Chosen
     if (!peers.first()) record = prepare(of_first);
     if (record == of_first) return;
     throw Error(ErrorCode::usage,
-                fmt::format("[--attention] expected one cuDNN and one kind of GPU on all ranks, got {} on rank 0 and {} on rank {}",
+                fmt::format("[--attention] expected the same cuDNN version and GPU model on all ranks, got {} on rank 0 and {} on rank {}",
                             of_first, record, peers.rank()));
   });
   return record;

@@ -27,7 +27,8 @@ const GpuFacts& chosen_gpu(const std::string& device, const GpuReport& report, c
   const auto count = static_cast<int>(report.gpus.size());
   const std::optional<int> asked = asked_gpu(device);
   if (asked && place.ranks > 1)
-    throw Error(ErrorCode::usage, fmt::format("[--device] expected cuda for {} ranks, which take a GPU each, got {}", place.ranks, device));
+    throw Error(ErrorCode::usage,
+                fmt::format("[--device] expected cuda for {} ranks, because each rank takes its own GPU, got {}", place.ranks, device));
   if (asked && *asked >= count)
     throw Error(ErrorCode::usage,
                 fmt::format("[--device] expected one of the {} visible GPUs, cuda:0 to cuda:{}, got {}", count, count - 1, device));
@@ -59,8 +60,9 @@ void resolve_device(ResourceConfig& config, const GpuReport& report) {
   if (tf32) config.tf32_matmul = config.tf32_conv = true;
   if (!config.tf32_matmul && !config.tf32_conv) return;
   if (*config.device == "cpu")
-    throw Error(ErrorCode::usage,
-                "[--precision] expected --device cuda with tf32, which only GPUs multiply in, got cpu: fp32 and bf16 work there");
+    throw Error(
+        ErrorCode::usage,
+        "[--precision] expected --device cuda with tf32, which only GPUs support, got cpu: give --precision fp32 or bf16 on the CPU");
   if (!tf32 && config.precision != Precision::fp32)
     throw Error(ErrorCode::usage,
                 "[--precision] expected fp32 or tf32 with --tf32-matmul or --tf32-conv, got another: leave one of them out");
@@ -85,12 +87,13 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
 
 Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::optional<i64> device_bytes, std::optional<i64> host_bytes) {
   if (!gpu.free_bytes && !device_bytes)
-    throw Error(ErrorCode::usage, "[--device-memory] expected the GPU's memory, since no GPU is here to ask: give --device-memory");
+    throw Error(ErrorCode::usage,
+                "[--device-memory] expected the size of the GPU's memory, got none, and this node has no GPU to ask: give --device-memory");
   const i64 device_room = gpu.free_bytes.value_or(device_bytes.value_or(0));
   if (device_bytes && *device_bytes > device_room)
     throw Error(ErrorCode::refused,
                 fmt::format("[budgets] expected --device-memory of at most {} (free on {}, less {}, for each rank that shares it), got {}: "
-                            "lower it, or end what else runs there (nvidia-smi tells)",
+                            "lower it, or end other programs on that GPU (nvidia-smi lists them)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
   const bool of_this_node = gpu.free_bytes.has_value();  // else the plan is for another node, whose memory is not known here
   if (of_this_node && host_bytes && *host_bytes > grant.bytes)

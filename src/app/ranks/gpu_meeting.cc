@@ -24,7 +24,7 @@ bool may_have_nccl(const RanksConfig& config) { return wants_nccl(config) || con
 
 std::string problem_here(const MeetingPoint& mine) {
   if (!mine.device.is_cuda()) return "a rank computes on the CPU: give --device cuda";
-  if (mine.shared) return fmt::format("ranks share cuda:{}: start as many as there are GPUs", mine.device.index);
+  if (mine.shared) return fmt::format("several ranks share cuda:{}: start as many ranks as there are GPUs", mine.device.index);
   return parallel::nccl_problem();
 }
 
@@ -71,13 +71,13 @@ void prepare_driver(Console& console) {
   ::setenv(kConnections, "32", 0);
   const char* connections = std::getenv(kConnections);
   if (std::atoi(connections) < kLeastConnections)
-    console.warn(
-        fmt::format("{}={} in the environment makes queues of a GPU wait for each other, ranks over NCCL perhaps for ever: unset it, "
-                    "or give --communicator local",
-                    kConnections, connections));
+    console.warn(fmt::format(
+        "{}={} in the environment makes the streams of a GPU wait for each other, and ranks over NCCL may hang: unset the variable, "
+        "or give --communicator local",
+        kConnections, connections));
 }
 
-std::string through_host_memory(const std::string& why) { return "GPUs meet through host memory: " + why; }
+std::string through_host_memory(const std::string& why) { return "GPUs communicate through host memory: " + why; }
 
 std::string peers_of_nccl() {
   for (const char* name : {kNoPeers, kPeerLevel}) {
@@ -87,8 +87,8 @@ std::string peers_of_nccl() {
 }
 
 [[noreturn]] void refuse_nccl(const std::string& problem) {
-  throw AgreedError(ErrorCode::usage, "[--communicator] expected GPUs that talk over NCCL for nccl, got: " + problem +
-                                          "; or leave --communicator out: ranks then meet through host memory");
+  throw AgreedError(ErrorCode::usage, "[--communicator] expected GPUs that can communicate over NCCL for nccl, got: " + problem +
+                                          "; or leave --communicator out: ranks then communicate through host memory");
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
   meeting.nccl = problem.empty();
   if (!meeting.nccl && wants_nccl(config)) refuse_nccl(problem);
   meeting.text = through_host_memory(problem);
-  if (meeting.nccl) meeting.text = fmt::format("GPUs talk to each other over NCCL {}{}", parallel::nccl_version(), peers_of_nccl());
+  if (meeting.nccl) meeting.text = fmt::format("GPUs communicate over NCCL {}{}", parallel::nccl_version(), peers_of_nccl());
   return meeting;
 }
 
@@ -135,11 +135,11 @@ void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher,
   if (!first || std::getenv(kNoPeers) || std::getenv(kPeerLevel)) return;
   const PeerReport report = probe_peers();
   if (report.problem.empty()) return;
-  if (report.gpus == 0) throw Error(ErrorCode::io, "[gpu] expected GPUs that can be used, got: " + report.problem + "; give --device cpu");
+  if (report.gpus == 0) throw Error(ErrorCode::io, "[gpu] expected usable GPUs, got: " + report.problem + "; give --device cpu");
   const char *name = report.links_work ? kPeerLevel : kNoPeers, *value = report.links_work ? "NVL" : "1";
   ::setenv(name, value, 0);
-  console.log(fmt::format("{} on this node: NCCL gets {}={} and goes another way{}", report.problem, name, value,
-                          report.links_work ? " but where NVLink is" : ""));
+  console.log(fmt::format("{} on this node: Spillway sets {}={}, so NCCL avoids direct copies between GPUs{}", report.problem, name, value,
+                          report.links_work ? " except over NVLink" : ""));
 }
 
 }  // namespace spillway::app

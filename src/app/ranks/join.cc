@@ -51,10 +51,10 @@ void check_secret(const Launcher& launcher, const std::string& place, const Host
   const bool by_hand = launcher.name.empty() || (launcher.name == "torchrun" && !host.env("TORCHELASTIC_RUN_ID"));
   throw Error(
       ErrorCode::usage,
-      "[rendezvous] expected a secret that only this run's ranks know, for they meet at " + place + ", where anyone can connect: before " +
-          (by_hand ? "the ranks start" : launcher.name + " on every node") +
-          ", export SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'), made once, and the same value on all nodes; or let "
-          "rank 0 tell it in a file, --rendezvous file:PATH on a filesystem that all see");
+      "[rendezvous] expected a secret that only this run's ranks know, because they meet at " + place +
+          ", where anyone can connect: before " + (by_hand ? "the ranks start" : launcher.name + " on every node") +
+          ", export SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'), run once, and use the same value on all nodes; or let "
+          "rank 0 write the secret to a file: --rendezvous file:PATH on a filesystem that all nodes share");
 }
 
 // Returns the token that all ranks of this start share. It includes the restart counts, because torchrun restarts ranks under the same run

@@ -26,7 +26,7 @@ std::string cores_text() {
 constexpr i64 kMostBytes = kGiB;
 
 [[noreturn]] void wrong_text(size_t rank, const std::string& got) {
-  throw Error(ErrorCode::peer, fmt::format("[ranks] expected at most 1 GiB of text or numbers of rank {}, got {}", rank, got));
+  throw Error(ErrorCode::peer, fmt::format("[ranks] expected at most 1 GiB of text or numbers from rank {}, got {}", rank, got));
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ std::vector<std::vector<double>> Peers::gather(const std::vector<double>& mine) 
   std::vector<std::vector<double>> all;
   const auto* bytes = reinterpret_cast<const char*>(mine.data());
   for (const std::string& text : gather(std::string(bytes, mine.size() * sizeof(double)))) {
-    if (text.size() % sizeof(double) != 0) wrong_text(all.size(), fmt::format("{} bytes where numbers of 8 are", text.size()));
+    if (text.size() % sizeof(double) != 0) wrong_text(all.size(), fmt::format("{} bytes, which is not a multiple of 8", text.size()));
     all.emplace_back(text.size() / sizeof(double));
     std::memcpy(all.back().data(), text.data(), text.size());
   }

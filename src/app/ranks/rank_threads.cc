@@ -69,8 +69,8 @@ class Group {
     changed_.wait(lock, [&] { return all_ended() || !failures_.empty(); });
     if (changed_.wait_for(lock, std::chrono::duration<double>(given_.grace_s), all_ended)) return;
     const Failure failure = failure_of(first_failure());
-    console_.warn(fmt::format("{}; rank{} {} did not end within {} s of it{}", failure.text, running_.size() > 1 ? "s" : "",
-                              fmt::join(running_, ", "), given_.grace_s, given_.may_exit ? "" : " and is waited for"));
+    console_.warn(fmt::format("{}; rank{} {} did not end within {} s after that{}", failure.text, running_.size() > 1 ? "s" : "",
+                              fmt::join(running_, ", "), given_.grace_s, given_.may_exit ? "" : ", so the program waits"));
     // Without running destructors: the threads that still run would use the objects that they destroy.
     if (given_.may_exit) ::_exit(static_cast<int>(failure.code));
     changed_.wait(lock, all_ended);
@@ -89,8 +89,9 @@ class Group {
   }
 
   std::string too_many(int rank, const char* why) const {
-    return fmt::format("[ranks] expected {} threads, got \"{}\" at number {}: is the limit of processes (ulimit -u) low?", given_.ranks,
-                       why, rank + 1);
+    return fmt::format(
+        "[ranks] expected {} threads, got \"{}\" at number {}: raise the limit of processes (ulimit -u), or start fewer ranks",
+        given_.ranks, why, rank + 1);
   }
 
   const RankThreads& given_;

@@ -49,8 +49,8 @@ void check_same_flags(const Peers& peers, const std::string& flags, const Facts&
       }
       throw AgreedError(
           ErrorCode::usage,
-          fmt::format("[ranks] expected the same of all ranks, got `{}` {} on rank 0 and {} on rank{} {}: start the same program "
-                      "with the same flags on all of them, with --out and --data on a filesystem that all see",
+          fmt::format("[ranks] expected the same value on all ranks, got `{}` {} on rank 0 and {} on rank{} {}: start the same program "
+                      "with the same flags on all ranks, with --out and --data on a filesystem that all nodes share",
                       key, shown(value), shown(other), with.size() > 1 ? "s" : "", fmt::join(with, ", ")));
     }
   }

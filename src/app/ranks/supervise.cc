@@ -105,9 +105,11 @@ class Supervisor {
       if (one.process == 0) become(r);
       if (one.process > 0) continue;
       ranks_.pop_back();
-      throw Error(ErrorCode::io,
-                  fmt::format("[ranks] expected {} processes, got \"{}\" at number {}: is the limit of processes (ulimit -u) low?",
-                              given_.ranks, std::strerror(errno), r + 1));
+      throw Error(
+          ErrorCode::io,
+          fmt::format(
+              "[ranks] expected {} processes, got \"{}\" at number {}: raise the limit of processes (ulimit -u), or start fewer ranks",
+              given_.ranks, std::strerror(errno), r + 1));
     }
   }
 
@@ -166,7 +168,7 @@ class Supervisor {
   void stopped(Rank& one, int signal) {
     if (signal != SIGSTOP || one.stopped_since) return;
     one.stopped_since = Clock::now();
-    console_.warn(fmt::format("{} was stopped ({}); all end unless it goes on within {}: kill -CONT {}", name(one), doing(one),
+    console_.warn(fmt::format("{} was stopped ({}); all ranks end unless it continues within {}: run kill -CONT {}", name(one), doing(one),
                               format_duration(given_.timeout_s), one.process));
   }
 
@@ -209,7 +211,7 @@ class Supervisor {
   void leave() {
     if (std::exchange(leaves_at_once_, true)) return;
     kill_all();
-    const std::string text = "left without saving; what was saved before stands";
+    const std::string text = "stopped without saving; what was saved before is kept";
     console_.log((console_.terminal() ? "\n" : "") + text);  // on a new line, below the progress line of a rank
     write_down(text);
   }
@@ -267,8 +269,8 @@ class Supervisor {
     }
     const auto silent = std::ranges::find(ranks_, code, [](const Rank& one) { return one.code(); });
     throw Error(static_cast<ErrorCode>(code),
-                fmt::format("[ranks] {} ended with exit status {} and said nothing ({})", silent == ranks_.end() ? "a rank" : name(*silent),
-                            code, silent == ranks_.end() ? "" : doing(*silent)));
+                fmt::format("[ranks] {} ended with exit status {} and without a message ({})",
+                            silent == ranks_.end() ? "a rank" : name(*silent), code, silent == ranks_.end() ? "" : doing(*silent)));
   }
 
   int number(const Rank& one) const { return static_cast<int>(&one - ranks_.data()); }
@@ -282,16 +284,16 @@ class Supervisor {
 
   std::string death(const Rank& one) const {
     const std::string what =
-        one.hung ? fmt::format("was stopped (SIGSTOP) and did not go on within --timeout {}", format_duration(given_.timeout_s))
+        one.hung ? fmt::format("was stopped (SIGSTOP) and did not continue within --timeout {}", format_duration(given_.timeout_s))
                  : "died: killed by " + signal_name(WTERMSIG(one.status)) + cause(WTERMSIG(one.status));
     const bool resumes = reports_.phase(number(one)) == RankPhase::training;
     return fmt::format("[ranks] {} {}; it was {}; all ranks ended{}", name(one), what, doing(one),
-                       resumes ? ". What was saved stands: the same command goes on" : "");
+                       resumes ? ". What was saved is kept: run the same command again to continue" : "");
   }
 
   std::string cause(int signal) const {
     if (signal != SIGKILL) return "";
-    if (cgroup_oom_kills(host_) == oom_kills_) return ", by somebody or by the kernel for want of memory (dmesg tells)";
+    if (cgroup_oom_kills(host_) == oom_kills_) return ", by a user or by the kernel because memory ran out (see dmesg)";
     const auto memory = cgroup_memory(host_);
     return "; the memory control group counted an out-of-memory kill" +
            (memory ? fmt::format(" (limit {}, now in use {})", format_bytes(memory->limit_bytes), format_bytes(memory->use_bytes))

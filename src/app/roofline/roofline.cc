@@ -26,9 +26,11 @@ Timed timed(Kernel k, const Ceilings& c) {
 
 std::string ceilings_text(const Ceilings& c) {
   return fmt::format(
-      "roofline of a step on an H100 SXM by arithmetic alone: {:.0f} TFLOP/s dense in bf16, of which products reach {:.0f} % and attention "
-      "{:.0f} % while it multiplies and {:.2f} T exponentials/s between; {:.2f} TB/s of memory, of which {:.0f} %; {:.0f} GB/s each way to "
-      "the host's, of which {:.0f} %; {:.0f} us from one kernel to the next\n",
+      "roofline of a step on an H100 SXM, calculated and not measured: {:.0f} TFLOP/s dense in bf16 (matrix products reach {:.0f} %, "
+      "attention "
+      "{:.0f} % while it multiplies, with {:.2f} T exponentials/s between); {:.2f} TB/s of memory (kernels reach {:.0f} %); {:.0f} GB/s "
+      "each way to "
+      "host memory (copies reach {:.0f} %); {:.0f} us from one kernel to the next\n",
       c.tensor_flops / 1e12, 100 * c.product_share, 100 * c.attention_share, c.exps_per_s / 1e12, c.memory_bytes_per_s / 1e12,
       100 * c.memory_share, c.link_bytes_per_s / 1e9, 100 * c.link_share, c.launch_s * 1e6);
 }
@@ -75,18 +77,18 @@ std::string to_text(const Roofline& r) {
   for (size_t w = 0; w < kWorks; ++w) {
     const auto work = static_cast<Work>(w);
     if (r.work_s[w] == 0) continue;
-    text += work == Work::link
-                ? fmt::format("copies beside them: {:.2f} ms to the GPU, {:.2f} ms from it\n", r.to_gpu_s * 1e3, r.from_gpu_s * 1e3)
-                : fmt::format("{}: {:.2f} ms\n", to_string(work), r.work_s[w] * 1e3);
+    text += work == Work::link ? fmt::format("copies in parallel with the kernels: {:.2f} ms to the GPU, {:.2f} ms from the GPU\n",
+                                             r.to_gpu_s * 1e3, r.from_gpu_s * 1e3)
+                               : fmt::format("{}: {:.2f} ms\n", to_string(work), r.work_s[w] * 1e3);
     for (const Timed& t : r.kernels) {
       if (t.kernel.work == work) text += line_of(t, r);
     }
   }
   text += fmt::format(
-      "all of the GPU's: {:.2f} ms, in which it multiplies {:.2f} TFLOP, {:.1f} % of its peak; the model asks for {:.2f}, {:.1f} %\n",
+      "GPU in all: {:.2f} ms for {:.2f} TFLOP of products, {:.1f} % of its peak; the model itself needs {:.2f} TFLOP, {:.1f} %\n",
       r.gpu_s * 1e3, r.flops / 1e12, 100 * r.share_of_peak(r.flops), r.model_flops / 1e12, 100 * r.share_of_peak(r.model_flops));
   if (r.between_ranks_bytes > 0)
-    text += fmt::format("beside it between the ranks: {:.1f} MB, at a rate that is not the GPU's\n", r.between_ranks_bytes / 1e6);
+    text += fmt::format("exchanged between the ranks: {:.1f} MB, whose time is not counted here\n", r.between_ranks_bytes / 1e6);
   return text;
 }
 

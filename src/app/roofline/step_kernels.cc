@@ -388,10 +388,11 @@ std::vector<Kernel> kernels_of_step(const Plan& plan, const ModelConfig& model, 
   const bool text = !model.reads_images(), halves = size_of(plan.scheduling.format.weight) == 2;
   if (plan.on_gpu() && plan.training && text && halves && !frozen && is_in_the_table(model)) return Table(plan, model, ceilings).all();
   if (text && !is_in_the_table(model)) {
-    throw Error(ErrorCode::usage,
-                "[--roofline] expected GPT-2, Llama, or Mistral or Qwen2 without windows, whose kernels the table knows; of other models "
-                "`plan` says "
-                "times without it");
+    throw Error(
+        ErrorCode::usage,
+        "[--roofline] expected GPT-2, Llama, or Mistral or Qwen2 without sliding windows, whose kernels the table covers; for other models "
+        "`plan` predicts "
+        "times without --roofline");
   }
   throw Error(ErrorCode::usage,
               "[--roofline] expected a plan for training text on a GPU in bf16 or fp16 with nothing frozen: --cluster "

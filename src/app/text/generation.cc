@@ -128,9 +128,10 @@ void check_prompt(const std::vector<i32>& tokens, i64 vocabulary, const std::str
   if (tokens.empty()) throw Error(ErrorCode::usage, where + " expected a prompt of at least one token, got none");
   const auto beyond = std::ranges::find_if(tokens, [&](i32 id) { return id >= vocabulary; });
   if (beyond != tokens.end())
-    throw Error(ErrorCode::usage,
-                fmt::format("{} expected tokens of the model's vocabulary of {}, the prompt has {}: the tokenizer is another model's",
-                            where, vocabulary, *beyond));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("{} expected token ids below the model's vocabulary of {}, the prompt has {}: the tokenizer belongs to another model",
+                    where, vocabulary, *beyond));
 }
 
 // The passes are as equal as possible, so that little is padded. None is longer than half the positions: when the cache is full, the newer
@@ -145,7 +146,7 @@ TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions) {
 void generate_tokens(parallel::Rank& rank, std::vector<TextRow> rows, i64 max_tokens, i64 positions, const Emit& emit) {
   const bool cached = rank.plan().cache_positions > 0;
   require(!rows.empty() && std::ssize(rows) <= (cached ? rank.plan().micro_batch_size : 1), "[generate] expected the planned rows");
-  for (const TextRow& row : rows) require(!row.tokens.empty(), "[generate] a prompt of at least one token");
+  for (const TextRow& row : rows) require(!row.tokens.empty(), "[generate] expected a prompt of at least one token");
   const StreamScope scope(rank.input_stream());
   if (cached) return generate_with_cache(rank, std::move(rows), max_tokens, positions, emit);
   TextRow& row = rows.front();

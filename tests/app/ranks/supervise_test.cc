@@ -125,7 +125,7 @@ TEST(Supervise, DeadRankIsNamedWithWhatItDid) {
   EXPECT_EQ(outcome.status, 6);
   EXPECT_THAT(outcome.error,
               AllOf(HasSubstr("rank 1 on host"), HasSubstr("signal 6 (SIGABRT)"), HasSubstr("training, its last step was 12"),
-                    HasSubstr("the same command goes on"), Not(HasSubstr("misses"))));
+                    HasSubstr("the same command again"), Not(HasSubstr("misses"))));
   EXPECT_THAT(ranks_that("raise:9|sleep_ms:60000").error,
               AllOf(HasSubstr("rank 0 on host"), HasSubstr("(SIGKILL)"), HasSubstr("starting")));
 }
@@ -133,14 +133,14 @@ TEST(Supervise, DeadRankIsNamedWithWhatItDid) {
 TEST(Supervise, StatusWithoutAWordIsNamed) {
   const Ended outcome = ranks_that("sleep_ms:60000|exit:9");
   EXPECT_EQ(outcome.status, 9);
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("rank 1"), HasSubstr("exit status 9"), HasSubstr("said nothing")));
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("rank 1"), HasSubstr("exit status 9"), HasSubstr("without a message")));
 }
 
 TEST(Supervise, StoppedRankIsNamedAtOnceAndEndsAllAfterTheTimeOut) {
   const Ended outcome = ranks_that("sleep_ms:60000|step:3 raise:19", 1);
   EXPECT_EQ(outcome.status, 6);
-  EXPECT_THAT(outcome.error,
-              AllOf(HasSubstr("rank 1"), HasSubstr("was stopped (SIGSTOP) and did not go on within --timeout 1.0 s"), HasSubstr("was 3")));
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("rank 1"), HasSubstr("was stopped (SIGSTOP) and did not continue within --timeout 1.0 s"),
+                                   HasSubstr("was 3")));
   EXPECT_THAT(outcome.warnings, AllOf(HasSubstr("rank 1"), HasSubstr("was stopped"), HasSubstr("kill -CONT")));
   EXPECT_LT(outcome.seconds, 30);
 }
@@ -161,7 +161,7 @@ TEST(Supervise, OutOfMemoryKillIsTold) {
   fake.file("/sys/fs/cgroup/job/memory.stat", "inactive_file 0\n");
   fake.file("/sys/fs/cgroup/job/memory.events", "oom 1\noom_kill 1\n");
   const Host host = fake.host();
-  EXPECT_THAT(ranks_that("exit:0|raise:9", 60, host).error, HasSubstr("by somebody or by the kernel"));
+  EXPECT_THAT(ranks_that("exit:0|raise:9", 60, host).error, HasSubstr("by the kernel because memory ran out"));
   const std::string counted = "append:" + (host.root / "sys/fs/cgroup/job/memory.events").string() + ":oom_kill\t2";
   EXPECT_THAT(ranks_that("exit:0|" + counted + " raise:9", 60, host).error,
               AllOf(HasSubstr("out-of-memory kill"), HasSubstr("limit 1.00 GiB"), HasSubstr("512.0 MiB")));
@@ -259,8 +259,8 @@ TEST(MeetingPlace, ThroughANetworkAsksForASecret) {
     FakeHost fake;
     fake.env("MASTER_ADDR", "n1").env("MASTER_PORT", "29500").env("SPILLWAY_TOKEN", token);
     EXPECT_THAT(why_not_joined(torchrun, fake.host()),
-                AllOf(HasSubstr("export SPILLWAY_TOKEN=$("), HasSubstr("made once, and the same value on all nodes"),
-                      HasSubstr("before the ranks start"), Not(HasSubstr("torchrun"))));
+                AllOf(HasSubstr("export SPILLWAY_TOKEN=$("), HasSubstr("the same value on all nodes"), HasSubstr("before the ranks start"),
+                      Not(HasSubstr("torchrun"))));
     fake.env("TORCHELASTIC_RUN_ID", "1");
     EXPECT_THAT(why_not_joined(torchrun, fake.host()), HasSubstr("before torchrun on every node"));
   }

@@ -146,7 +146,7 @@ TEST_F(Generation, WhatIsNoFileOfPromptsIsRefused) {
   refused("broken.jsonl", "{\"prompt\": \"A\"}\n{\"prompt\": \n", 4, "broken.jsonl, line 2: expected {\"prompt\": TEXT}");
   refused("number.jsonl", "{\"prompt\": 3}\n", 4, "number.jsonl, line 1: expected {\"prompt\": TEXT}");
   refused("talk.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n", 2, "expected a chat template");
-  refused("beyond.txt", "~\n", 2, "beyond.txt, line 1: expected tokens of the model's vocabulary of 97");
+  refused("beyond.txt", "~\n", 2, "beyond.txt, line 1: expected token ids below the model's vocabulary of 97");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ class CommandsOverNccl : public testing::Test {
   std::string text_, model_;
 };
 
-constexpr const char *kOverNccl = "GPUs talk to each other over NCCL", *kThroughHost = "GPUs meet through host memory";
+constexpr const char *kOverNccl = "GPUs communicate over NCCL", *kThroughHost = "GPUs communicate through host memory";
 
 TEST_F(CommandsOverNccl, TrainGivesTheNumbersAndStateOfHostMemory) {
   expect_all_well(train_on(2, flags("nccl", "nccl", {"--zero-stage", "3"})), kOverNccl);
@@ -178,10 +178,11 @@ class CommandsOnOneGpu : public CommandsOverNccl {
 
 TEST_F(CommandsOnOneGpu, RanksThatShareItMeetThroughHostMemory) {
   if (query_gpus().gpus.size() != 1) GTEST_SKIP() << "needs one GPU alone, not 2 or more GPUs";
-  expect_all_well(train_on(2, flags("a", "auto", {})), "GPUs meet through host memory: ranks share cuda:0");
+  expect_all_well(train_on(2, flags("a", "auto", {})), "GPUs communicate through host memory: several ranks share cuda:0");
   const auto refused = train_on(2, flags("b", "nccl", {}));
   for (const Outcome& rank : refused) EXPECT_EQ(rank.status, 2);
-  EXPECT_NE(refused[0].err.find("[--communicator] expected GPUs that talk over NCCL for nccl, got: ranks share cuda:0"), std::string::npos)
+  EXPECT_NE(refused[0].err.find("[--communicator] expected GPUs that can communicate over NCCL for nccl, got: several ranks share cuda:0"),
+            std::string::npos)
       << refused[0].err;
 }
 
