@@ -35,7 +35,7 @@ class Keys {
   }
 
   void say() {
-    if (!autos_.empty()) file_.note(joined(autos_) + ": auto, so as the flags say, and else their defaults");
+    if (!autos_.empty()) file_.note(joined(autos_) + ": auto, so the value of the matching flag applies, or the default");
     for (const auto& [words, paths] : noted_) file_.note(joined(paths) + ": " + std::string(words));
   }
 
@@ -74,7 +74,7 @@ class Keys {
         return noted_[key->words].push_back(path);
       case Treatment::refused:
         if (!asks_for_nothing(*key, value))
-          refuse("[" + file_.what(path) + "] " + shown(value) + " is not built: " + std::string(key->words));
+          refuse("[" + file_.what(path) + "] " + shown(value) + " is not supported: " + std::string(key->words));
     }
   }
 
@@ -115,7 +115,7 @@ void take_batches(DeepspeedReader& file) {
     const i64 of_a_rank = each.value_or(1) * accumulated.value_or(1);
     if (*rows % of_a_rank != 0) file.refuse_value(all, fmt::format("a multiple of {} x {}, {} rows", micro, steps, of_a_rank));
     file.give("global-batch-size", std::to_string(*rows), all);
-    if (!each) file.note(all + ": in micro-batches of --micro-batch-size rows, added up");
+    if (!each) file.note(all + ": the batch is split into micro-batches of --micro-batch-size rows, and their gradients are summed");
   } else if (accumulated) {
     file.give("gradient-accumulation-steps", std::to_string(*accumulated), steps);
   }
@@ -123,7 +123,7 @@ void take_batches(DeepspeedReader& file) {
 
 void take_precision(DeepspeedReader& file) {
   const bool bf16 = file.flag("bf16.enabled") || file.flag("bfloat16.enabled"), fp16 = file.flag("fp16.enabled");
-  if (bf16 && fp16) refuse("[" + file.what("fp16.enabled") + "] expected it or bf16.enabled, got both");
+  if (bf16 && fp16) refuse("[" + file.what("fp16.enabled") + "] expected either fp16.enabled or bf16.enabled to be true, got both");
   const bool open = file.is_auto("bf16.enabled") || file.is_auto("bfloat16.enabled") || file.is_auto("fp16.enabled");
   if (bf16 || fp16 || !open) file.give("precision", bf16 ? "bf16" : fp16 ? "fp16" : "fp32", fp16 ? "fp16.enabled" : "bf16.enabled");
   constexpr i64 kWindow = 1000;  // DeepSpeed's default loss_scale_window
@@ -161,7 +161,7 @@ void take_offload(DeepspeedReader& file, const std::string& section, const std::
     const std::string path = file.text(folder).value_or("/local_nvme");
     const auto other = file.given.find("nvme");
     if (other != file.given.end() && other->second.texts.front() != path)
-      refuse("[" + file.what(folder) + "] expected one folder for all that lies on nvme, got " + path + " beside " +
+      refuse("[" + file.what(folder) + "] expected the same nvme_path for parameters and optimizer, got " + path + " and " +
              other->second.texts.front());
     file.give("nvme", path, folder);
   } else if (file.flag(std::string(kZero) + "." + deprecated)) {
@@ -186,7 +186,7 @@ void take_rest(DeepspeedReader& file) {
     file.give("pipeline-stages", std::to_string(*file.integer("pipeline.stages")), "pipeline.stages");
   if (file.integer("pipeline.activation_checkpoint_interval").value_or(0) > 0) {
     file.give("recompute", "block", "pipeline.activation_checkpoint_interval");
-    file.note("pipeline.activation_checkpoint_interval: each block keeps its input alone");
+    file.note("pipeline.activation_checkpoint_interval: each block keeps only its input, whatever the interval");
   }
   for (const char* path : {"wall_clock_breakdown", "flops_profiler.enabled"}) {
     if (file.flag(path)) file.give("profile", "true", path);

@@ -9,22 +9,22 @@ namespace {
 
 using enum Treatment;
 
-constexpr std::string_view kPlanned = "sizes and times of transfers follow from the plan (spillway plan shows them)";
-constexpr std::string_view kAlways = "is always so here";
+constexpr std::string_view kPlanned = "the plan chooses the sizes and times of transfers (see spillway plan)";
+constexpr std::string_view kAlways = "Spillway always does this";
 constexpr std::string_view kShown =
-    "a run's folder has metrics.jsonl and TensorBoard's files (docs/watching.md), --profile a table of times";
-constexpr std::string_view kFolder = "these files lie in the run's folder (--out)";
-constexpr std::string_view kChecked = "has no counterpart, and no number depends on it";
+    "the run folder holds metrics.jsonl and TensorBoard's files (docs/watching.md); --profile prints a table of times";
+constexpr std::string_view kFolder = "these files are written to the run folder (--out)";
+constexpr std::string_view kChecked = "has no counterpart here, and no result depends on it";
 constexpr std::string_view kLossScale =
     "the loss scale begins at 2^16, is halved by each overflow and doubles after --loss-scale-window steps without one";
-constexpr std::string_view kCheckpoints = "checkpoints are complete or absent, and go on with other ranks, stages and placements";
+constexpr std::string_view kCheckpoints = "a checkpoint is saved whole and can be resumed with other ranks, ZeRO stages and placements";
 constexpr std::string_view kOff = "false|null";
 
 constexpr DeepspeedKey kKeys[] = {
     {"train_batch_size", read, "", ""},
     {"train_micro_batch_size_per_gpu", read, "", ""},
     {"gradient_accumulation_steps", read, "", ""},
-    {"managed_gradient_accumulation", refused, "accumulation is the trainer's", "true"},
+    {"managed_gradient_accumulation", refused, "the trainer always manages accumulation", "true"},
 
     {"optimizer.type", read, "", ""},
     {"optimizer.params.*", read, "", ""},
@@ -33,48 +33,50 @@ constexpr DeepspeedKey kKeys[] = {
     {"scheduler.params.*", read, "", ""},
     {"gradient_clipping", same, "gradient-clipping", ""},
     {"zero_allow_untested_optimizer", noted, kChecked, ""},
-    {"zero_force_ds_cpu_optimizer", noted, "the CPU's and a GPU's optimizer give the same bits", ""},
+    {"zero_force_ds_cpu_optimizer", noted, "the optimizers on the CPU and on a GPU give the same results", ""},
 
     {"fp16.enabled", read, "", ""},
     {"fp16.auto_cast", noted, kAlways, ""},
-    {"fp16.loss_scale", refused, "leave it out: the loss scale is dynamic", "0|0.0"},
+    {"fp16.loss_scale", refused, "leave this key out: the loss scale is dynamic", "0|0.0"},
     {"fp16.initial_scale_power", noted, kLossScale, ""},
     {"fp16.loss_scale_window", read, "", ""},
     {"fp16.hysteresis", noted, kLossScale, ""},
     {"fp16.consecutive_hysteresis", noted, kLossScale, ""},
     {"fp16.min_loss_scale", noted, kLossScale, ""},
-    {"fp16.fp16_master_weights_and_grads", refused, "masters stay exact: bf16 with --master-weights split takes as little", kOff},
+    {"fp16.fp16_master_weights_and_grads", refused, "master weights stay exact: bf16 with --master-weights split takes as little memory",
+     kOff},
     {"bf16.enabled", read, "", ""},
     {"bf16.immediate_grad_update", noted, "gradients are summed in fp32 either way", ""},
     {"bf16.check_grad_overflow", noted, kAlways, ""},
-    {"bf16.bf16_master_weights_and_grads", refused, "masters stay exact: --master-weights split --gradient-dtype bf16 takes as little",
-     kOff},
-    {"bf16.bf16_optimizer_states", refused, "leave it out and say --moments bf16", kOff},
+    {"bf16.bf16_master_weights_and_grads", refused,
+     "master weights stay exact: --master-weights split --gradient-dtype bf16 takes as little memory", kOff},
+    {"bf16.bf16_optimizer_states", refused, "leave this key out and give --moments bf16", kOff},
     {"bfloat16.enabled", read, "", ""},
-    {"torch_autocast.enabled", refused, "bf16: {\"enabled\": true} has weights and activations in bf16", "false"},
+    {"torch_autocast.enabled", refused, "give bf16: {\"enabled\": true} for weights and activations in bf16", "false"},
     {"torch_autocast.*", noted, kChecked, ""},
-    {"amp.enabled", refused, "fp16: {\"enabled\": true} or bf16", "false"},
+    {"amp.enabled", refused, "give fp16: {\"enabled\": true} or bf16", "false"},
     {"amp.*", noted, kChecked, ""},
     {"data_types.grad_accum_dtype", read, "", ""},
-    {"data_types.*", refused, "--precision is of weights and activations, and what must be wide is", "\"auto\""},
+    {"data_types.*", refused, "--precision sets weights and activations, and sums stay in fp32 where needed", "\"auto\""},
     {"communication_data_type", noted, "gradients are summed in fp32", ""},
     {"fp32_allreduce", noted, kAlways, ""},
     {"seq_parallel_communication_data_type", noted, "there is no sequence parallelism", ""},
     {"prescale_gradients", noted, "gradients are summed in fp32: nothing overflows", ""},
     {"gradient_predivide_factor", noted, "gradients are summed in fp32: nothing overflows", ""},
     {"gradient_allreduce_op", refused, "gradients are means over the batch", "\"mean\""},
-    {"sparse_gradients", noted, "embeddings' gradients are dense, with the same numbers", ""},
+    {"sparse_gradients", noted, "gradients of embeddings are dense and have the same values", ""},
     {"disable_allgather", noted, kPlanned, ""},
 
     {"zero_optimization", read, "", ""},
     {"zero_optimization.stage", same, "zero-stage", ""},
     {"zero_optimization.offload_optimizer.device", read, "", ""},
     {"zero_optimization.offload_optimizer.nvme_path", read, "", ""},
-    {"zero_optimization.offload_optimizer.ratio", refused, "--place-optimizer device=4GiB,host=rest says how much stays", "1|1.0"},
+    {"zero_optimization.offload_optimizer.ratio", refused, "give --place-optimizer device=4GiB,host=rest to say how much stays on the GPU",
+     "1|1.0"},
     {"zero_optimization.offload_optimizer.pipeline_read", noted, kAlways, ""},
     {"zero_optimization.offload_optimizer.pipeline_write", noted, kAlways, ""},
-    {"zero_optimization.offload_optimizer.super_offload", noted, "--optimizer-overlap says where the step stands", ""},
-    {"zero_optimization.offload_optimizer.cpuadam_cores_perc", noted, "--threads says how many compute", ""},
+    {"zero_optimization.offload_optimizer.super_offload", noted, "--optimizer-overlap sets when the optimizer step runs", ""},
+    {"zero_optimization.offload_optimizer.cpuadam_cores_perc", noted, "--threads sets the number of compute threads", ""},
     {"zero_optimization.offload_optimizer.*", noted, kPlanned, ""},
     {"zero_optimization.offload_param.device", read, "", ""},
     {"zero_optimization.offload_param.nvme_path", read, "", ""},
@@ -105,7 +107,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"zero_optimization.log_trace_cache_warnings", noted, kChecked, ""},
     {"zero_optimization.enable_sanity_checks", noted, kChecked, ""},
     {"zero_optimization.save_muon_momentum_buffer_in_memory", noted, kPlanned, ""},
-    {"zero_optimization.leaf_module.*", noted, "a block's parameters are fetched together", ""},
+    {"zero_optimization.leaf_module.*", noted, "the parameters of a block are always fetched together", ""},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", noted, "spillway export writes a Hugging Face folder", ""},
     {"zero_optimization.stage3_gather_fp16_weights_on_model_save", noted, "spillway export writes a Hugging Face folder", ""},
     {"zero_optimization.stage3_max_live_parameters", noted, kPlanned, ""},
@@ -122,9 +124,9 @@ constexpr DeepspeedKey kKeys[] = {
     {"zero_optimization.max_live_parameters", noted, kPlanned, ""},
     {"zero_optimization.max_reuse_distance", noted, kPlanned, ""},
     {"zero_optimization.gather_16bit_weights_on_model_save", noted, "spillway export writes a Hugging Face folder", ""},
-    {"zero_optimization.zero_hpz_partition_size", refused, "leave it out: weights are sharded over all data-parallel ranks", "0|1"},
-    {"zero_optimization.zero_quantized_weights", refused, "weights travel as they are; --base-weights 8bit is for LoRA", kOff},
-    {"zero_optimization.zero_quantized_nontrainable_weights", refused, "--base-weights 8bit, of LoRA's base", kOff},
+    {"zero_optimization.zero_hpz_partition_size", refused, "leave this key out: weights are sharded over all data-parallel ranks", "0|1"},
+    {"zero_optimization.zero_quantized_weights", refused, "weights are sent unquantized; --base-weights 8bit exists for LoRA only", kOff},
+    {"zero_optimization.zero_quantized_nontrainable_weights", refused, "give --base-weights 8bit, for the base of LoRA", kOff},
     {"zero_optimization.zero_quantized_gradients", refused, "gradients are summed in fp32", kOff},
     {"zero_optimization.zenflow", refused, "--optimizer-overlap backward overlaps the exact step", "null"},
     {"zero_optimization.zenflow.*", refused, "--optimizer-overlap backward overlaps the exact step", ""},
@@ -132,13 +134,15 @@ constexpr DeepspeedKey kKeys[] = {
     {"aio.*", noted, kPlanned, ""},
 
     {"activation_checkpointing.cpu_checkpointing", read, "", ""},
-    {"activation_checkpointing.partition_activations", noted, "activations are a rank's own; --recompute block keeps a block's input", ""},
-    {"activation_checkpointing.*", noted, "--recompute and --place-activations say what is kept and where; auto is the plan's choice", ""},
+    {"activation_checkpointing.partition_activations", noted,
+     "each rank keeps its own activations; --recompute block keeps only the input of a block", ""},
+    {"activation_checkpointing.*", noted, "--recompute and --place-activations set what is kept and where; by default the plan chooses",
+     ""},
     {"pipeline.stages", read, "", ""},
     {"pipeline.activation_checkpoint_interval", read, "", ""},
-    {"pipeline.partition", noted, "the plan evens the stages out (--pipeline-split)", ""},
+    {"pipeline.partition", noted, "the plan balances the stages (--pipeline-split)", ""},
     {"pipeline.*", noted, kChecked, ""},
-    {"tensor_parallel.autotp_size", refused, "--zero-stage 3 or --pipeline-stages hold a model over ranks", "0|1"},
+    {"tensor_parallel.autotp_size", refused, "give --zero-stage 3 or --pipeline-stages to spread a model over ranks", "0|1"},
     {"tensor_parallel.*", noted, kChecked, ""},
     {"use_data_before_expert_parallelism", noted, kChecked, ""},
 
@@ -147,8 +151,8 @@ constexpr DeepspeedKey kKeys[] = {
     {"flops_profiler.enabled", read, "", ""},
     {"flops_profiler.*", noted, kShown, ""},
     {"memory_breakdown", noted, "the plan and its audit at the end show memory by tier", ""},
-    {"dump_state", noted, "a run's config.json has every setting", ""},
-    {"log_level", noted, "--quiet", ""},
+    {"dump_state", noted, "config.json in the run folder has every setting", ""},
+    {"log_level", noted, "use --quiet for less output", ""},
     {"disable_python_gc", noted, kChecked, ""},
     {"vocabulary_size", noted, kChecked, ""},
     {"tensorboard.enabled", noted, kAlways, ""},
@@ -158,19 +162,20 @@ constexpr DeepspeedKey kKeys[] = {
     {"wandb.*", noted, kShown, ""},
     {"comet.*", noted, kShown, ""},
     {"comms_logger.*", noted, kShown, ""},
-    {"autotuning.enabled", refused, "spillway plan says beforehand what fits and how fast it is", "false"},
+    {"autotuning.enabled", refused, "spillway plan predicts what fits and how fast it is", "false"},
     {"autotuning.*", noted, kChecked, ""},
-    {"elasticity.enabled", refused, "say --global-batch-size: a run goes on with other ranks and the same numbers", "false"},
+    {"elasticity.enabled", refused, "give --global-batch-size: a run can continue with other numbers of ranks and the same results",
+     "false"},
     {"elasticity.*", noted, kChecked, ""},
 
     {"checkpoint.load_universal", noted, kCheckpoints, ""},
-    {"checkpoint.use_node_local_storage", noted, "--out says where checkpoints lie", ""},
+    {"checkpoint.use_node_local_storage", noted, "--out sets the folder of the checkpoints", ""},
     {"checkpoint.*", noted, kCheckpoints, ""},
     {"nebula.*", noted, kCheckpoints, ""},
     {"dataloader_drop_last", same, "drop-last", ""},
-    {"compile.*", noted, "there is no compiler", ""},
+    {"compile.*", noted, "there is no compiler in Spillway", ""},
 
-    {"sparse_attention.*", refused, "leave it out; a model's own sliding window is taken", ""},
+    {"sparse_attention.*", refused, "leave this key out; a sliding window of the model's config.json is used", ""},
     {"curriculum_learning.enabled", refused, "leave it out", "false"},
     {"curriculum_learning.*", noted, kChecked, ""},
     {"data_efficiency.enabled", refused, "leave it out", "false"},

@@ -38,12 +38,13 @@ const std::vector<Rule>& rules() {
 struct Unbuilt {
   std::string_view theirs, instead;
 };
-constexpr Unbuilt kUnbuilt[] = {{"lamb", "AdamW"},        {"fusedlamb", "AdamW"},  {"onebitadam", "AdamW, whose gradients travel in fp32"},
-                                {"zerooneadam", "AdamW"}, {"onebitlamb", "AdamW"}, {"muadam", "AdamW"},
-                                {"muadamw", "AdamW"},     {"musgd", "SGD"},        {"nadam", "AdamW"},
-                                {"radam", "AdamW"},       {"adamax", "AdamW"},     {"adadelta", "Adagrad"},
-                                {"sparseadam", "AdamW"},  {"asgd", "SGD"},         {"lbfgs", "AdamW"},
-                                {"rprop", "RMSprop"}};
+constexpr Unbuilt kUnbuilt[] = {
+    {"lamb", "AdamW"},        {"fusedlamb", "AdamW"},  {"onebitadam", "AdamW, whose gradients are exchanged in fp32"},
+    {"zerooneadam", "AdamW"}, {"onebitlamb", "AdamW"}, {"muadam", "AdamW"},
+    {"muadamw", "AdamW"},     {"musgd", "SGD"},        {"nadam", "AdamW"},
+    {"radam", "AdamW"},       {"adamax", "AdamW"},     {"adadelta", "Adagrad"},
+    {"sparseadam", "AdamW"},  {"asgd", "SGD"},         {"lbfgs", "AdamW"},
+    {"rprop", "RMSprop"}};
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -54,8 +55,9 @@ const Rule& rule_named(const DeepspeedReader& file, const std::string& type) {
   const auto found = std::ranges::find(rules(), lower(type), &Rule::theirs);
   if (found != rules().end()) return *found;
   const auto unbuilt = std::ranges::find(kUnbuilt, lower(type), &Unbuilt::theirs);
-  file.refuse_value("optimizer.type", "AdamW, Adam, Adagrad, Lion, Muon, SGD, RMSprop or Adafactor" +
-                                          (unbuilt == std::end(kUnbuilt) ? "" : " (in its place " + std::string(unbuilt->instead) + ")"));
+  file.refuse_value("optimizer.type",
+                    "AdamW, Adam, Adagrad, Lion, Muon, SGD, RMSprop or Adafactor" +
+                        (unbuilt == std::end(kUnbuilt) ? "" : " (instead of this one: " + std::string(unbuilt->instead) + ")"));
 }
 
 // Throws if an optimizer has a parameter that it does not know. Known parameters that change nothing here ("fused", "foreach") are
@@ -73,13 +75,14 @@ void check_params(const DeepspeedReader& file, const Rule& rule) {
   for (const auto& [key, value] : params->items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
     const std::string path = kParams + key, guess = nearest(key, known);
-    if (key == "max_grad_norm") refuse("[" + file.what(path) + "] expected gradient_clipping in its place, which DeepSpeed reads");
+    if (key == "max_grad_norm") refuse("[" + file.what(path) + "] expected the key gradient_clipping instead, which DeepSpeed reads");
     std::string all;
     for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
-    refuse("[" + file.what(path) + "] expected of " + std::string(rule.theirs) + " " + all +
+    refuse("[" + file.what(path) + "] expected a parameter of " + std::string(rule.theirs) + ": " + all +
            (guess.empty() ? "" : "; did you mean " + guess + "?"));
   }
-  if (!file.flag(kParams + "bias_correction", true)) file.refuse_value(kParams + "bias_correction", "true: moments are corrected");
+  if (!file.flag(kParams + "bias_correction", true))
+    file.refuse_value(kParams + "bias_correction", "true: the bias of the moments is always corrected");
 }
 
 std::string betas_of(const DeepspeedReader& file, const Rule& rule) {
@@ -95,7 +98,7 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
   if (rule.ours != "adamw") return std::string(rule.ours);
   const bool decoupled = rule.theirs == "adamw" || file.flag(kParams + "adam_w_mode", true);
   if (!file.flag(kParams + "amsgrad")) return decoupled ? "adamw" : "adam";
-  if (decoupled) file.refuse_value(kParams + "amsgrad", "false: amsgrad is built with adam_w_mode false alone");
+  if (decoupled) file.refuse_value(kParams + "amsgrad", "false: amsgrad is supported only with adam_w_mode false");
   return "amsgrad";
 }
 
@@ -106,9 +109,12 @@ void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // 2 is DeepSpeed's minimum
   if (!file.is_auto(params + "warmup_num_steps")) file.give("warmup-steps", std::to_string(steps), params + "warmup_num_steps");
   if (file.text(params + "warmup_type").value_or("log") != "linear")
-    file.note("scheduler.params.warmup_type: the rate rises linearly where DeepSpeed's, by default, rises with the step's logarithm");
-  if (file.number(params + minimum).value_or(0) != 0) file.note("scheduler.params." + minimum + ": the rate rises from 0");
-  file.note("scheduler: step s = 0, 1 .. of a warm-up of W has lr (s + 1) / (W + 1), where DeepSpeed's first two have the least rate");
+    file.note(
+        "scheduler.params.warmup_type: the learning rate rises linearly, while DeepSpeed's default rises with the logarithm of the step");
+  if (file.number(params + minimum).value_or(0) != 0) file.note("scheduler.params." + minimum + ": the learning rate rises from 0 instead");
+  file.note(
+      "scheduler: step s (from 0) of a warm-up of W steps has the learning rate lr (s + 1) / (W + 1); DeepSpeed's first two steps have the "
+      "lowest");
 }
 
 // Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of step s is (total - s) / (total - W),
@@ -141,7 +147,7 @@ void check_schedule_params(const DeepspeedReader& file, const std::vector<std::s
 void take_optimizer(DeepspeedReader& file) {
   const std::optional<std::string> type = file.text("optimizer.type");
   if (!type) {
-    file.note("optimizer: none in the file: the flags' (--optimizer, --learning-rate, --weight-decay ..)");
+    file.note("optimizer: the file has none, so the flags apply (--optimizer, --learning-rate, --weight-decay ..)");
     return;
   }
   const Rule& rule = rule_named(file, *type);
@@ -186,8 +192,9 @@ void take_schedule(DeepspeedReader& file) {
     warm_up(file, "warmup_min_ratio");
     fall(file, "cosine", file.number(params + "cos_min_ratio").value_or(1e-4));
   } else {
-    file.refuse_value("scheduler.type",
-                      "WarmupLR, WarmupDecayLR or WarmupCosineLR (for OneCycle leave it out and say --lr-schedule onecycle, PyTorch's)");
+    file.refuse_value(
+        "scheduler.type",
+        "WarmupLR, WarmupDecayLR or WarmupCosineLR (for OneCycle leave this key out and give --lr-schedule onecycle, which is PyTorch's)");
   }
 }
 

@@ -62,7 +62,7 @@ TEST(Deepspeed, AnOffloadedStageThreeIsTaken) {
                                       {"nvme", "/local_nvme"},    {"log-every", "20"}}));
   const std::string notes = said(kOffloaded);
   EXPECT_THAT(notes, HasSubstr("zero_optimization.reduce_bucket_size, zero_optimization.offload_optimizer.pin_memory"));
-  EXPECT_THAT(notes, HasSubstr("aio.block_size, aio.queue_depth: sizes and times of transfers follow from the plan"));
+  EXPECT_THAT(notes, HasSubstr("aio.block_size, aio.queue_depth: the plan chooses"));
   EXPECT_THAT(notes, Not(HasSubstr("logarithm"))) << "warmup_type is linear";
   EXPECT_THAT(notes, Not(HasSubstr("fp16"))) << "of what is off nothing is said";
 }
@@ -93,8 +93,8 @@ TEST(Deepspeed, AutoIsLeftToTheFlags) {
     "train_micro_batch_size_per_gpu": "auto"})";
   EXPECT_EQ(taken(text), (Flags{{"optimizer", "adamw"}, {"decay-all", "true"}, {"lr-schedule", "constant"}, {"zero-stage", "2"}}));
   EXPECT_THAT(said(text), HasSubstr("optimizer.params.lr, optimizer.params.betas"));
-  EXPECT_THAT(said(text), HasSubstr("train_micro_batch_size_per_gpu: auto, so as the flags say"));
-  EXPECT_THAT(said(text), HasSubstr("rises with the step's logarithm"));
+  EXPECT_THAT(said(text), HasSubstr("train_micro_batch_size_per_gpu: auto, "));
+  EXPECT_THAT(said(text), HasSubstr("rises with the logarithm"));
 }
 
 // DeepSpeed doubles the loss scale after 1000 steps if the file does not say otherwise.
@@ -142,9 +142,9 @@ TEST(Deepspeed, EachOptimizerHasItsRule) {
   EXPECT_EQ(optimizer("RMSprop", R"({"alpha": 0.9, "centered": true})"),
             (Flags{{"optimizer", "rmsprop"}, {"learning-rate", "0.01"}, {"weight-decay", "0"}, {"alpha", "0.9"}, {"centered", "true"}}));
   EXPECT_THAT(refusal(R"({"optimizer": {"type": "OneBitAdam"}})"), HasSubstr("[optimizer.type in ds.json] expected AdamW, Adam, Adagrad"));
-  EXPECT_THAT(refusal(R"({"optimizer": {"type": "Lamb"}})"), HasSubstr("(in its place AdamW), got \"Lamb\""));
+  EXPECT_THAT(refusal(R"({"optimizer": {"type": "Lamb"}})"), HasSubstr("(instead of this one: AdamW), got \"Lamb\""));
   EXPECT_THAT(refusal(R"({"optimizer": {"type": "AdamW", "params": {"weight_decy": 0}}})"), HasSubstr("did you mean weight_decay?"));
-  EXPECT_THAT(refusal(R"({"optimizer": {"type": "AdamW", "params": {"max_grad_norm": 1}}})"), HasSubstr("expected gradient_clipping"));
+  EXPECT_THAT(refusal(R"({"optimizer": {"type": "AdamW", "params": {"max_grad_norm": 1}}})"), HasSubstr("gradient_clipping"));
   EXPECT_THAT(refusal(R"({"optimizer": {"type": "AdamW", "params": {"amsgrad": true}}})"), HasSubstr("optimizer.params.amsgrad"));
   EXPECT_THAT(refusal(R"({"optimizer": {"type": "AdamW", "params": {"betas": [0.9]}}})"), HasSubstr("expected two numbers, got [0.9]"));
 }
@@ -187,14 +187,14 @@ TEST(Deepspeed, WhatThereIsNotIsRefusedByName) {
       {R"({"zero_optimisation": {"stage": 3}})",
        "[zero_optimisation in ds.json] DeepSpeed has no such key; did you mean zero_optimization?"},
       {R"({"zero_optimization": {"stage": 3, "offload_params": {}}})", "did you mean zero_optimization.offload_param"},
-      {R"({"zero_optimization": {"zero_quantized_weights": true}})", "true is not built: weights travel as they are"},
+      {R"({"zero_optimization": {"zero_quantized_weights": true}})", "true is not supported: "},
       {R"({"zero_optimization": {"offload_optimizer": {"device": "nvme", "ratio": 0.3}}})", "--place-optimizer device=4GiB,host=rest"},
       {R"({"zero_optimization": {"offload_optimizer": {"device": "gpu"}}})", "expected none, cpu or nvme, got \"gpu\""},
       {R"({"zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/a"},
                                  "offload_param": {"device": "nvme", "nvme_path": "/b"}}})",
-       "expected one folder for all that lies on nvme, got /b beside /a"},
-      {R"({"fp16": {"enabled": true, "loss_scale": 128}})", "fp16.loss_scale in ds.json] 128 is not built"},
-      {R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", "expected it or bf16.enabled, got both"},
+       "expected the same nvme_path for parameters and optimizer, got /b and /a"},
+      {R"({"fp16": {"enabled": true, "loss_scale": 128}})", "fp16.loss_scale in ds.json] 128 is not supported"},
+      {R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", "expected either fp16.enabled or bf16.enabled"},
       {R"({"fp16": true})", "[fp16 in ds.json] expected an object, got true"},
       {R"({"bf16": {"enabled": 1}})", "expected true or false, got 1"},
       {R"({"amp": {"enabled": true, "opt_level": "O1"}})", "amp.enabled"},
