@@ -22,14 +22,14 @@ void as_type(DType dtype, const Each& each) {
     case DType::f16:
       return each(Float16());
     default:
-      require(false, "[weights] expected a floating type");
+      require(false, "[weights] expected a floating-point type");
   }
 }
 
 }  // namespace
 
 void widen_stored(std::span<const std::byte> stored, DType dtype, std::span<double> out) {
-  require(stored.size() == out.size() * static_cast<size_t>(size_of(dtype)), "[weights] the bytes are of another number of elements");
+  require(stored.size() == out.size() * static_cast<size_t>(size_of(dtype)), "[weights] expected as many bytes as the elements take");
   as_type(dtype, [&]<class T>(T) {
     for (size_t i = 0; i < out.size(); ++i) {
       T value;
@@ -40,7 +40,7 @@ void widen_stored(std::span<const std::byte> stored, DType dtype, std::span<doub
 }
 
 void narrow_stored(std::span<const double> values, DType dtype, std::span<std::byte> stored) {
-  require(stored.size() == values.size() * static_cast<size_t>(size_of(dtype)), "[weights] the bytes are of another number of elements");
+  require(stored.size() == values.size() * static_cast<size_t>(size_of(dtype)), "[weights] expected as many bytes as the elements take");
   as_type(dtype, [&]<class T>(T) {
     for (size_t i = 0; i < values.size(); ++i) {
       const T value = narrow<T>(static_cast<Wide<T>>(values[i]));

@@ -88,21 +88,21 @@ TEST(DistributedCheckpoint, WhatDoesNotFitTogetherIsRefusedByName) {
     fs::remove(copy.folder / "__1_0.distcp");
     EXPECT_THAT(copy.refusal(), HasSubstr("__1_0.distcp"));
     copy.write("__1_0.distcp", bytes_of(test::data(kFolder / "__1_0.distcp")).substr(0, 3000));
-    EXPECT_THAT(copy.refusal(), HasSubstr("it has 3000"));
+    EXPECT_THAT(copy.refusal(), HasSubstr("3000"));
     copy.write("__1_0.distcp", bytes_of(test::data(kFolder / "__0_0.distcp")) + std::string(9000, ' '));
-    EXPECT_THAT(copy.refusal(), testing::AnyOf(HasSubstr("expected the block of"), HasSubstr("expected a file of torch.save's")));
+    EXPECT_THAT(copy.refusal(), testing::AnyOf(HasSubstr("expected the block of"), HasSubstr("torch.save")));
   }
   const auto with = [](const std::string& from, const std::string& to) {
     const Copied copy;
     copy.replace(from, to);
     return copy.refusal();
   };
-  EXPECT_THAT(with("__0_0.distcp", "../_0.distcp"), HasSubstr("expected the plain name of a file beside it, got \"../_0.distcp\""));
+  EXPECT_THAT(with("__0_0.distcp", "../_0.distcp"), HasSubstr("got \"../_0.distcp\""));
   EXPECT_THAT(with("torch.distributed.checkpoint.metadata", "hacks.distributed.checkpoint.metadata"),
-              HasSubstr("it asks for hacks.distributed.checkpoint.metadata.Metadata"));
+              HasSubstr("hacks.distributed.checkpoint.metadata.Metadata"));
   // columns.weight has the shape [4, 6] and is stored as two blocks of three columns.
   EXPECT_THAT(with(std::string("K\x04K\x06\x86", 5), std::string("K\x04K\x07\x86", 5)),
-              testing::AnyOf(HasSubstr("leave something out"), HasSubstr("its blocks have")));
+              testing::AnyOf(HasSubstr("leave a gap"), HasSubstr("its blocks hold")));
   const Copied copy;
   copy.write(".metadata", "");
   EXPECT_THAT(copy.refusal(), HasSubstr(".metadata"));

@@ -91,12 +91,12 @@ TEST(LlmCFile, WhatIsNoneOrDamagedSaysSo) {
   refused(with(2, 0), "positions from 1 to 134217728 as number 2 of the header, got 0");
   refused(with(3, -1), "a vocabulary from 1");
   refused(with(4, 1 << 30), "layers from 1 to 8192");
-  refused(with(5, 5), "heads that divide the width 12, got 5");
+  refused(with(5, 5), "the width 12, got 5");
   refused(with(6, 2'000'000), "a width from 1 to 1048576");
   refused(with(7, 60), "a padded vocabulary from 61");
-  refused(with(1, 5), "12064 bytes by its header (2 layers of width 12, 61 tokens padded to 128, 16 positions, bf16), got 23104");
-  refused(whole.substr(0, whole.size() - 1), "23104 bytes by its header");
-  refused(whole + "x", "got 23105: it is not whole");
+  refused(with(1, 5), "(2 layers of width 12, 61 tokens padded to 128, 16 positions, bf16), got 23104");
+  refused(whole.substr(0, whole.size() - 1), "23104 bytes");
+  refused(whole + "x", "got 23105");
 }
 
 // Changes any single byte: the file is refused or is read within its bounds.

@@ -106,19 +106,20 @@ TEST(ZeroCheckpoint, FilesThatAreMissingAreNamed) {
   {
     const Copy copy("stage1");
     fs::remove(copy.step / kSecond);
-    EXPECT_THAT(copy.refusal(), HasSubstr("it was saved by 2 data-parallel ranks, of which there are 1 files"));
+    EXPECT_THAT(copy.refusal(), HasSubstr("2 data-parallel ranks, but there are 1 files"));
   }
   {
     const Copy copy("stage1");
     fs::remove(copy.step / kFirst);
-    EXPECT_THAT(copy.refusal(), HasSubstr("of ranks 0 to 1, that of rank 0 is missing"));
+    EXPECT_THAT(copy.refusal(), HasSubstr("of ranks 0 to 1, but the file of rank 0 is missing"));
     fs::remove(copy.step / kSecond);
-    EXPECT_THAT(copy.refusal(), HasSubstr("saved without ZeRO (stage 0), or the copy is not whole"));
+    EXPECT_THAT(copy.refusal(), HasSubstr("saved without ZeRO (stage 0)"));
   }
   {
     const Copy copy("stage3");
     fs::remove(copy.step / "zero_pp_rank_0_mp_rank_00_model_states.pt");
-    EXPECT_THAT(copy.refusal(), HasSubstr("zero_pp_rank_<n>_mp_rank_00_model_states.pt of ranks 0 to 1, that of rank 0 is missing"));
+    EXPECT_THAT(copy.refusal(),
+                HasSubstr("zero_pp_rank_<n>_mp_rank_00_model_states.pt of ranks 0 to 1, but the file of rank 0 is missing"));
   }
   {
     const Copy copy("universal");
@@ -130,11 +131,11 @@ TEST(ZeroCheckpoint, FilesThatAreMissingAreNamed) {
 TEST(ZeroCheckpoint, FilesOfTwoSavesAreNotMixed) {
   const Copy copy("stage1");
   fs::copy_file(test::data(kFolder / "stage3/global_step3" / kSecond), copy.step / kSecond, fs::copy_options::overwrite_existing);
-  EXPECT_THAT(copy.refusal(), HasSubstr("it does not belong to the first rank's file"));
+  EXPECT_THAT(copy.refusal(), HasSubstr("the first rank's file"));
   fs::copy_file(test::data(kFolder / "stage2/global_step3/mp_rank_00_model_states.pt"), copy.step / "mp_rank_00_model_states.pt",
                 fs::copy_options::overwrite_existing);
   fs::copy_file(test::data(kFolder / "stage1/global_step3" / kSecond), copy.step / kSecond, fs::copy_options::overwrite_existing);
-  EXPECT_THAT(copy.refusal(), HasSubstr("expected 2 groups of parameters in its optimizer, got 1"));
+  EXPECT_THAT(copy.refusal(), HasSubstr("expected 2 parameter groups"));
 }
 
 // DeepSpeed 0.19's own conversion mixes up parameters like this for stage 2 with round_robin_gradients.
@@ -145,7 +146,7 @@ TEST(ZeroCheckpoint, OneParameterIsNotTakenForAnother) {
   fs::rename(other, one);
   fs::rename(copy.folder / "kept", other);
   EXPECT_THAT(copy.refusal(), HasSubstr("of \"transformer.h.0.ln_1.weight\" is"));
-  EXPECT_THAT(copy.refusal(), HasSubstr("they are not of one save, or laid out in a way that is not known here"));
+  EXPECT_THAT(copy.refusal(), HasSubstr("have a layout that this program does not know"));
 }
 
 TEST(ZeroCheckpoint, WaysOfSavingThatAreNotReadAreNamedWithWhatThereIs) {
@@ -154,17 +155,18 @@ TEST(ZeroCheckpoint, WaysOfSavingThatAreNotReadAreNamedWithWhatThereIs) {
     put(copy.step / name, "x");
     return copy.refusal();
   };
-  EXPECT_THAT(with("layer_00-model_00-model_states.pt"), HasSubstr("layer by layer: join it with DeepSpeed's ds_to_universal"));
-  EXPECT_THAT(with("mp_rank_01_model_states.pt"), HasSubstr("split over tensor-parallel ranks: join it with DeepSpeed's ds_to_universal"));
+  EXPECT_THAT(with("layer_00-model_00-model_states.pt"),
+              HasSubstr("layer by layer: convert the checkpoint with DeepSpeed's ds_to_universal"));
+  EXPECT_THAT(with("mp_rank_01_model_states.pt"),
+              HasSubstr("split over tensor-parallel ranks: convert the checkpoint with DeepSpeed's ds_to_universal"));
   EXPECT_THAT(with("zero_pp_rank_0_mp_rank_01_optim_states.pt"), HasSubstr("split over tensor-parallel ranks"));
   EXPECT_THAT(with("layer_0_expert_0_mp_rank_00_model_states.pt"), HasSubstr("layer by layer"));
-  EXPECT_THAT(with("expp_rank_0_mp_rank_00_optim_states.pt"), HasSubstr("mixture of experts"));
+  EXPECT_THAT(with("expp_rank_0_mp_rank_00_optim_states.pt"), HasSubstr("mixture-of-experts"));
 }
 
 TEST(ZeroCheckpoint, LatestNamesAFolderBesideIt) {
-  for (const auto& [text, why] : {std::pair("../stage1", "expected the plain name of a folder beside it, got \"../stage1\""),
-                                  {"", "expected the plain name of a folder beside it, got \"\""},
-                                  {"global_step4", "in which there are no *_model_states.pt: is the copy whole?"}}) {
+  for (const auto& [text, why] :
+       {std::pair("../stage1", "got \"../stage1\""), {"", "got \"\""}, {"global_step4", "*_model_states.pt: is the copy complete?"}}) {
     const Copy copy("stage1");
     copy.write(copy.folder / "latest", text);
     EXPECT_THAT(copy.refusal(), HasSubstr(why));
@@ -179,7 +181,7 @@ TEST(ZeroCheckpoint, LatestNamesAFolderBesideIt) {
 TEST(ZeroCheckpoint, APickleThatAsksForMoreIsRefusedByNameAndNotRun) {
   const Copy copy("stage1");
   copy.write(copy.step / kSecond, bytes_of(test::data("torch/asks.bin")));
-  EXPECT_THAT(copy.refusal(), HasSubstr("it asks for posix.system, which is no part of a tensor (nothing of it was run)"));
+  EXPECT_THAT(copy.refusal(), HasSubstr("posix.system"));
   EXPECT_FALSE(fs::exists("asked"));
 }
 

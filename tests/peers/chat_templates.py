@@ -310,9 +310,9 @@ def compare(program, case, counts):
     return want
 
 
-EXCUSES = ["of 64 bits", "that can be printed", "got several", "whether it is the same", "of Python, got", "outside", "filter that chat", "precision", "at least 0",
-           "format of a text", "that fits", "complex", "as a format", "lists, tuples or dicts to compare", "%d without", "count from 1", "expected a test that", "expected a text as argument 0, got",
-           "a real number is required", "as indent's width", "within its loop", "cannot assign attribute", "function that chat"]
+EXCUSES = ["64 bits", "that can be printed", "got several", "`sameas`", "a Python attribute", "outside", "a Jinja filter", "precision", "at least 0",
+           "format for a text", "for a value of type", "complex", "as a format", "lists, tuples or dicts to compare", "%d without", "count from 1", "a Jinja test", "expected a text as argument 0, got",
+           "a real number is required", "as indent's width", "inside its own loop", "cannot assign attribute", "a Jinja function"]
 
 
 def excused(want, got):

@@ -109,7 +109,7 @@ std::optional<Value> own_attribute(Run& run, const Value& owner, std::string_vie
     return Value(std::shared_ptr<const Callable>(make_metered<Callable>(Callable{std::string(name), owner, nullptr})));
   }
   if (unknown_attributes(owner, name).contains(name))
-    run.fail(fmt::format("expected what chat templates use of Python, got {}.{}", type_name(owner), name));
+    run.fail(fmt::format("expected a Python attribute that this program supports in chat templates, got {}.{}", type_name(owner), name));
   if (owner.space()) {
     run.spend(static_cast<i64>(owner.space()->attributes.size() / kScannedInAStep));
     for (const auto& [key, value] : owner.space()->attributes) {
@@ -213,7 +213,7 @@ Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, co
 // Returns an item's value in a range. Items past its end may exceed 64 bits; that fails.
 i64 place_in(Run& run, const Range& range, i64 index, i64 origin) {
   const auto place = static_cast<i128>(origin) + static_cast<i128>(index) * range.step;
-  if (place != static_cast<i64>(place)) run.fail("expected whole numbers of 64 bits, got a larger one from a slice of a range");
+  if (place != static_cast<i64>(place)) run.fail("expected whole numbers that fit in 64 bits, got a larger one from a slice of a range");
   return static_cast<i64>(place);
 }
 

@@ -34,7 +34,7 @@ Value prepared(Run& run, const Json& message) {
 }
 
 Values prepared_messages(Run& run, const Json& messages) {
-  if (!messages.is_array() || messages.empty()) run.fail("expected a list of at least one message, got another");
+  if (!messages.is_array() || messages.empty()) run.fail("expected a list of at least one message, got something else");
   Values all;
   for (const Json& message : messages) {
     run.message = static_cast<i64>(all.size()) + 1;
@@ -58,7 +58,7 @@ ChatTemplate::Rendered ChatTemplate::render(const Json& messages, const Json& va
     return for_tools_->render(messages, variables, add_generation_prompt, now);
   Run run(name_, now);
   run.count_read(source_.size());
-  if (!variables.is_object() && !variables.is_null()) run.fail("expected variables by name, got another");
+  if (!variables.is_object() && !variables.is_null()) run.fail("expected an object of template variables, got something else");
   const Values prepared = prepared_messages(run, messages);
   DictBuilder all(run);
   all.set("messages", make_list(run, prepared));
@@ -67,7 +67,7 @@ ChatTemplate::Rendered ChatTemplate::render(const Json& messages, const Json& va
   all.set("add_generation_prompt", add_generation_prompt);
   for (const auto& [key, value] : variables.items()) {
     if (key == "messages" || key == "add_generation_prompt")
-      run.fail("expected variables beside the messages, got '" + key + "' among them");
+      run.fail("expected template variables other than those that this program sets, got '" + key + "' among them");
     all.set(key, from_json(run, value));
   }
   run.begin();

@@ -178,7 +178,7 @@ void Interpreter::add_named_and_more(const Node& node, const ScopePtr& scope, Ar
 }
 
 void Interpreter::add_named(Arguments& all, std::string_view name, Value value) {
-  if (all.named.size() == kMostNamed) run_.fail(fmt::format("expected at most {} arguments by name, got more", kMostNamed));
+  if (all.named.size() == kMostNamed) run_.fail(fmt::format("expected at most {} keyword arguments, got more", kMostNamed));
   all.named.emplace_back(name, std::move(value));
 }
 
@@ -219,9 +219,10 @@ Value Interpreter::call(const Node& node, const ScopePtr& scope, const Value* ca
 
 Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
   if (!loop.recursive) run_.fail("The loop must have the 'recursive' marker to be called recursively.");
-  if (arguments.plain.size() != 1 || !arguments.named.empty()) run_.fail("expected one argument for loop(), got another count");
+  if (arguments.plain.size() != 1 || !arguments.named.empty())
+    run_.fail("expected exactly one positional argument for loop(), got other arguments");
   const ScopePtr around = loop.around.lock();
-  if (!around) run_.fail("expected a call of loop() within its loop, got one behind it");
+  if (!around) run_.fail("expected loop() to be called inside its own loop, got a call after the loop had ended");
   String text;
   this->loop(*loop.recursive, around, arguments.plain[0], loop.depth + 1, text);
   return text;

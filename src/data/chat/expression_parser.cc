@@ -227,7 +227,7 @@ NodePtr ExpressionParser::primary() {
     if (base != 10) digits.remove_prefix(2);
     i64 n = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), n, base).ec != std::errc())
-      stream_.expected("a whole number of 64 bits");
+      stream_.expected("a whole number that fits in 64 bits");
     node->constant = n;
     stream_.take();
   } else if (token.kind == TokenKind::real) {
@@ -348,21 +348,22 @@ void ExpressionParser::arguments(Node& parent) {
 
 void ExpressionParser::argument(Node& parent) {
   if (stream_.skip("*")) {
-    if (parent.more || parent.more_named) stream_.fail("expected one * in a call, before **");
+    if (parent.more || parent.more_named) stream_.fail("expected at most one * argument in a call, and none after **, got another");
     return stream_.put(parent, parent.more, expression());
   }
-  if (parent.more_named) stream_.fail("expected ** as the last argument of a call, got another behind it");
+  if (parent.more_named) stream_.fail("expected ** as the last argument of a call, got another argument after it");
   if (stream_.skip("**")) return stream_.put(parent, parent.more_named, expression());
   if (stream_.now().kind == TokenKind::name && stream_.ahead().is_sign("=")) {
     std::string name = stream_.take().text;
     stream_.take();
-    if (parent.named.size() == kMostNamed) stream_.fail(fmt::format("expected at most {} arguments by name, got more", kMostNamed));
+    if (parent.named.size() == kMostNamed) stream_.fail(fmt::format("expected at most {} keyword arguments, got more", kMostNamed));
     for (const auto& other : parent.named) {
       if (other.first == name) stream_.fail("expected each argument once, got '" + name + "' twice");
     }
     return stream_.add_named(parent, std::move(name), expression());
   }
-  if (parent.more || !parent.named.empty()) stream_.fail("expected arguments without a name first, got one behind those with or behind *");
+  if (parent.more || !parent.named.empty())
+    stream_.fail("expected positional arguments first, got one after a keyword argument or after *");
   stream_.add(parent, expression());
 }
 

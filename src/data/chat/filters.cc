@@ -117,7 +117,7 @@ Value apply_filter(Run& run, std::string_view name, Arguments arguments) {
   run.spend();
   if (const PassingFilter* passing = find_passing(name)) return passing->run(run, std::move(arguments));
   const Builtin* filter = find_filter(name);
-  if (!filter) run.fail(fmt::format("expected a filter that chat templates use, got '{}'", name));
+  if (!filter) run.fail(fmt::format("expected a Jinja filter that this program supports, got '{}'", name));
   return call_builtin(run, "filter", *filter, std::move(arguments));
 }
 

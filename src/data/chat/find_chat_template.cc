@@ -28,13 +28,13 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // fits a toke
 std::optional<std::string> read_text(const fs::path& file) {
   std::error_code failed;
   if (!fs::exists(file, failed)) return {};
-  if (!fs::is_regular_file(file, failed)) reject(file, "expected a file, got something else");
+  if (!fs::is_regular_file(file, failed)) reject(file, "expected a regular file, got a folder or something else");
   const auto bytes = fs::file_size(file, failed);
   if (failed) reject(file, "expected a file that can be read, got " + failed.message());
   if (bytes > kMostBytes) reject(file, fmt::format("expected at most {} bytes, got {}", kMostBytes, bytes));
   std::string text(bytes, '\0');
   std::ifstream in(file, std::ios::binary);
-  if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) reject(file, "expected a file that can be read, got an error");
+  if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) reject(file, "expected a file that can be read, got a read error");
   return text;
 }
 
@@ -45,7 +45,7 @@ Json read_object(const fs::path& file) {
   JsonFault fault;
   Json json = parse_ordered_json(*text, &fault);
   if (json.is_discarded()) reject(file, fault.in_words(*text));
-  if (!json.is_object()) reject(file, std::string("expected an object, got ") + json.type_name());
+  if (!json.is_object()) reject(file, std::string("expected a JSON object, got ") + json.type_name());
   return json;
 }
 
@@ -80,7 +80,8 @@ std::map<std::string, Source> keys_of(const fs::path& file) {
   }
   if (found->is_object()) {
     for (const auto& [name, text] : found->items()) {
-      if (!text.is_string()) reject(file, fmt::format("expected texts in `chat_template`, got {} as `{}`", text.type_name(), name));
+      if (!text.is_string())
+        reject(file, fmt::format("expected a text for every name in `chat_template`, got {} for `{}`", text.type_name(), name));
       sources[name] = {text.get<std::string>(), fmt::format("{} ({})", file.string(), name)};
     }
     return sources;
@@ -89,7 +90,7 @@ std::map<std::string, Source> keys_of(const fs::path& file) {
   for (const Json& named : *found) {
     if (!named.is_object() || !named.contains("name") || !named["name"].is_string() || !named.contains("template") ||
         !named["template"].is_string()) {
-      reject(file, "expected a `name` and a `template` in each item of `chat_template`, got another");
+      reject(file, "expected a `name` and a `template` in each item of `chat_template`, got an item without both");
     }
     const auto name = named["name"].get<std::string>();
     sources[name] = {named["template"].get<std::string>(), fmt::format("{} ({})", file.string(), name)};

@@ -43,7 +43,7 @@ std::string c_format(Run& run, std::string_view format) {
       const bool zone = i == begin + 1 && i < format.size() && (format[i] == 'z' || format[i] == 'Z');
       if (zone) continue;
       if (i == format.size() || std::string_view("aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%").find(format[i]) == std::string_view::npos)
-        run.fail(fmt::format("expected a date's format of strftime, got '{}'", format));
+        run.fail(fmt::format("expected a date format that strftime supports, got '{}'", format));
     }
     out.append(format.substr(begin, i + 1 - begin));
   }
@@ -51,11 +51,11 @@ std::string c_format(Run& run, std::string_view format) {
 }
 
 Value strftime_now(Run& run, const Bound& a) {
-  if (a.text(run, 0).size() > 200) run.fail("expected a date's format of at most 200 bytes");
+  if (a.text(run, 0).size() > 200) run.fail("expected a date format of at most 200 bytes, got a longer one");
   const std::string format = c_format(run, a.text(run, 0));
   const std::time_t now = run.now();
   std::tm parts{};
-  if (!::localtime_r(&now, &parts)) run.fail("expected a date that the system knows, got another");
+  if (!::localtime_r(&now, &parts)) run.fail("expected the current local time, got an error from the system");
   std::array<char, 1024> text;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -95,7 +95,8 @@ List<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name, const 
     } else {
       for (const auto all = items_of(run, first); const Value& item : all->items) {
         const auto pair = items_of(run, item);
-        if (pair->items.size() != 2) run.fail(fmt::format("expected pairs for {}(), got {} items", name, pair->items.size()));
+        if (pair->items.size() != 2)
+          run.fail(fmt::format("expected pairs of a key and a value for {}(), got an item of {} values", name, pair->items.size()));
         pairs.emplace_back(pair->items[0], pair->items[1]);
       }
     }
@@ -120,14 +121,14 @@ Value call_function(Run& run, const std::string& name, Arguments arguments) {
   if (name == "namespace") {
     Space* space = run.new_space();
     for (auto& [key, value] : pairs_of(run, name, arguments)) {
-      if (!key.text()) run.fail("expected names for namespace(), got '" + type_name(key) + "'");
+      if (!key.text()) run.fail("expected texts as the keys of namespace(), got '" + type_name(key) + "'");
       set_attribute(run, *space, *key.text(), std::move(value));
     }
     return space;
   }
   if (name == "cycler") return cycler(run, std::move(arguments));
   const Builtin* function = find_builtin(kFunctions, name);
-  if (!function) run.fail("expected a function that chat templates use, got " + name + "()");
+  if (!function) run.fail("expected a Jinja function that this program supports, got " + name + "()");
   return call_builtin(run, "function", *function, std::move(arguments));
 }
 

@@ -235,7 +235,8 @@ class Lexer {
     constexpr std::string_view kOpen = "([{", kClose = ")]}";
     if (found->size() == 1 && kOpen.find(found->front()) != kOpen.npos) open += found->front();
     if (const size_t kind = kClose.find(found->front()); kind != kClose.npos) {
-      if (open.empty() || open.back() != kOpen[kind]) fail(fmt::format("expected what fits the brackets before, got {}", *found));
+      if (open.empty() || open.back() != kOpen[kind])
+        fail(fmt::format("expected a closing bracket that matches an open one, got {}", *found));
       open.pop_back();
     }
     add(TokenKind::sign, std::string(*found));

@@ -50,7 +50,7 @@ Value index(Run& run, const Bound& a) {
   for (i64 i = clamp(a.whole(run, 2, 0)); i < clamp(a.whole(run, 3, size)); ++i) {
     if (equal(run, items[static_cast<size_t>(i)], a.at(1))) return i;
   }
-  run.fail("expected an item that is in the list, got another for index()");
+  run.fail("expected index() to get an item of the list, got a value that is not in the list");
 }
 
 const Builtin kOfLists[] = {

@@ -51,7 +51,8 @@ std::optional<i64> whole_of(Run& run, std::string_view text, i64 base) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n, static_cast<int>(base));
   if (digits.empty() || end != digits.data() + digits.size() || error == std::errc::invalid_argument) return {};
   constexpr u64 kMost = u64{1} << 63;
-  if (error != std::errc() || n > (negative ? kMost : kMost - 1)) run.fail("expected whole numbers of 64 bits, got a larger one for int");
+  if (error != std::errc() || n > (negative ? kMost : kMost - 1))
+    run.fail("expected whole numbers that fit in 64 bits, got a larger one for int");
   return static_cast<i64>(negative ? u64{0} - n : n);
 }
 
@@ -71,7 +72,7 @@ std::optional<double> real_of(Run& run, std::string_view text) {
 
 std::optional<i64> cut_to_whole(Run& run, double d) {
   if (std::isnan(d)) return {};
-  if (!fits_64_bits(d)) run.fail("expected whole numbers of 64 bits, got a larger one for int");
+  if (!fits_64_bits(d)) run.fail("expected whole numbers that fit in 64 bits, got a larger one for int");
   return static_cast<i64>(d);
 }
 
@@ -130,7 +131,7 @@ Value round(Run& run, const Bound& a) {
   Value whole = scaled;
   if (scaled.real()) {
     const double d = method == "ceil" ? std::ceil(*scaled.real()) : std::floor(*scaled.real());
-    if (!fits_64_bits(d)) run.fail("expected whole numbers of 64 bits, got a larger one for round");
+    if (!fits_64_bits(d)) run.fail("expected whole numbers that fit in 64 bits, got a larger one for round");
     whole = static_cast<i64>(d);
   }
   return apply(run, Operator::divide, whole, scale);

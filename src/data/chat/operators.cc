@@ -28,7 +28,7 @@ constexpr const char* kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};
 }
 
 [[noreturn]] void overflow(const Run& run, const char* sign) {
-  run.fail(fmt::format("expected whole numbers of 64 bits, got a larger one from {}", sign));
+  run.fail(fmt::format("expected whole numbers that fit in 64 bits, got a larger result from {}", sign));
 }
 
 i64 floor_divide(const Run& run, i64 a, i64 b) {
@@ -134,7 +134,7 @@ Value on_reals(Run& run, Operator op, double a, double b) {
       return divide_down(run, a, b).second;
     case Operator::power: {
       if (a == 0 && b < 0) run.fail("0.0 cannot be raised to a negative power");
-      if (a < 0 && std::isfinite(b) && b != std::trunc(b)) run.fail("expected real numbers, got a complex one from **");
+      if (a < 0 && std::isfinite(b) && b != std::trunc(b)) run.fail("expected a real number as the result of **, got a complex one");
       const double result = std::pow(a, b);
       if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) run.fail("numerical result out of range");
       return result;

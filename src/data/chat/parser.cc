@@ -88,7 +88,7 @@ class Parser {
     if (tag == "filter") filter_block(*node);
     if (tag == "generation") generation(*node);
     if (tag == "break" || tag == "continue") {
-      if (loops_ == 0) stream_.fail("expected {% " + tag + " %} in a loop, got it outside");
+      if (loops_ == 0) stream_.fail("expected {% " + tag + " %} inside a loop, got it outside of one");
       node->kind = tag == "break" ? NodeKind::leave : NodeKind::next_iteration;
     }
     return node;
@@ -101,7 +101,7 @@ class Parser {
     stream_.add(node, expressions_.tuple(false, "recursive"));
     stream_.add(node, stream_.skip_name("if") ? expressions_.expression() : nullptr);
     node.recursive = stream_.skip_name("recursive");
-    if (writes(*node.kids[0], "loop")) stream_.fail("expected another name than 'loop' for what a loop goes through");
+    if (writes(*node.kids[0], "loop")) stream_.fail("expected a loop variable with another name than 'loop', got 'loop'");
     ++loops_;
     node.parts.push_back(body_until({"else", "endfor"}));
     --loops_;
@@ -170,7 +170,7 @@ class Parser {
       if (stream_.skip("=")) {
         code.defaults.push_back(expressions_.expression());
       } else if (!code.defaults.empty()) {
-        stream_.fail("expected a default for each parameter behind the first that has one");
+        stream_.fail("expected a default for every parameter after the first one with a default, got a parameter without one");
       }
     }
     stream_.expect(")");
@@ -196,7 +196,7 @@ class Parser {
     code.names_caller = takes("caller");
     const auto defaults = code.parameters.end() - static_cast<std::ptrdiff_t>(code.defaults.size());
     if (code.uses_caller && code.names_caller && std::find(defaults, code.parameters.end(), "caller") == code.parameters.end())
-      stream_.fail("expected a default for the parameter 'caller', or no such parameter");
+      stream_.fail("expected a default for the parameter 'caller', got the parameter without one");
   }
 
   void call_block(Node& node) {

@@ -169,7 +169,7 @@ void append_sequence(Run& run, String& out, const Sequence& s) {
     case Form::items:
       return append_items(run, out, "dict_items([", s.items, "])");
     case Form::generator:
-      run.fail("expected a value that can be printed, got a generator: put `| list` or `| join` behind the filter");
+      run.fail("expected a value that can be printed, got a generator: put `| list` or `| join` after the filter");
   }
 }
 

@@ -103,7 +103,7 @@ class Run {
    public:
     explicit Level(Run& run) : run_(run) {
       if (++run_.depth_ > 1000)
-        run_.fail("expected macros that call each other less deeply, got 1000 blocks and expressions inside each other");
+        run_.fail("expected macro calls that are nested less deeply, got 1000 blocks and expressions inside each other");
     }
     ~Level() { --run_.depth_; }
     Level(const Level&) = delete;

@@ -27,7 +27,8 @@ bool is_same(Run& run, const Value& a, const Value& b) {
   if (a.sequence()) return a.sequence() == b.sequence();
   if (a.dict()) return a.dict() == b.dict();
   if (a.range()) return a.range() == b.range();
-  if (a.real()) run.fail("expected `sameas` of none, a boolean or the like, got a float: whether it is the same is Python's secret");
+  if (a.real())
+    run.fail("expected `sameas` to compare none, booleans or objects, got a float: its result for a float depends on Python's internals");
   return equal(run, a, b);
 }
 
@@ -108,7 +109,7 @@ bool has_test(std::string_view name) { return find_builtin(kTests, name) != null
 
 bool apply_test(Run& run, std::string_view name, Arguments arguments) {
   const Builtin* test = find_builtin(kTests, name);
-  if (!test) run.fail(fmt::format("expected a test that chat templates use, got '{}'", name));
+  if (!test) run.fail(fmt::format("expected a Jinja test that this program supports, got '{}'", name));
   return truth(call_builtin(run, "test", *test, std::move(arguments)));
 }
 

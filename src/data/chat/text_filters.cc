@@ -145,7 +145,7 @@ Value url_encode(Run& run, const Bound& a) {
   } else {
     for (const auto all = items_of(run, value); const Value& item : all->items) {
       const auto pair = items_of(run, item);
-      if (pair->items.size() != 2) run.fail("expected pairs for urlencode, got another count");
+      if (pair->items.size() != 2) run.fail("expected pairs of a key and a value for urlencode, got an item of another length");
       add(pair->items[0], pair->items[1]);
     }
   }
@@ -164,7 +164,7 @@ Value as_text(Run& run, const Bound& a) { return a.at(0).text() ? a.at(0) : to_t
 
 String json_separator(Run& run, const Value& pair, size_t i) {
   const auto parts = items_of(run, pair);
-  if (parts->items.size() != 2 || !parts->items[i].text()) run.fail("expected two texts as separators of tojson");
+  if (parts->items.size() != 2 || !parts->items[i].text()) run.fail("expected two texts as the separators of tojson, got something else");
   return *parts->items[i].text();
 }
 

@@ -68,7 +68,7 @@ std::string real_digits(Run& run, double d, const Spec& spec) {
   const bool capitals = type >= 'A' && type <= 'Z';
   if (std::isnan(d)) return capitals ? "NAN" : "nan";
   if (std::isinf(d)) return capitals ? "INF" : "inf";
-  if (spec.precision > 400) run.fail("expected at most 400 digits behind the point in a format");
+  if (spec.precision > 400) run.fail("expected at most 400 digits after the decimal point in a format, got more");
   const char form[] = {'%', '.', '*', type, '\0'};
   const int precision = spec.precision < 0 ? 6 : static_cast<int>(spec.precision);
   std::string digits(1000, '\0');
@@ -89,7 +89,7 @@ std::string formatted_number(Run& run, const Value& value, const Spec& spec, con
     return with_sign(std::move(digits), *whole < 0, spec);
   }
   if (std::string_view("fFeEgG%").find(spec.type) == std::string_view::npos || !value.number() || spec.alternate)
-    run.fail(fmt::format("expected a format that fits '{}', got '{}'", type_name(value), spec.type));
+    run.fail(fmt::format("expected a format for a value of type '{}', got the format '{}'", type_name(value), spec.type));
   const double d = spec.type == '%' ? *value.number() * 100 : *value.number();
   std::string digits = real_digits(run, d, spec);
   if (spec.commas) put_commas(digits);
@@ -115,7 +115,7 @@ class Reader {
     i64 n = 0;
     while (peek() >= '0' && peek() <= '9') {
       n = n * 10 + (take() - '0');
-      if (n > kWidest) run_.fail("expected widths up to 1000000 in a format, got a larger one");
+      if (n > kWidest) run_.fail("expected a width of at most 1000000 in a format, got a larger one");
     }
     return n;
   }
@@ -175,7 +175,7 @@ class PercentFormatter {
       const std::string_view key = reader_.until(')');
       if (!right_.dict()) run_.fail("format requires a mapping");
       const Value* found = right_.dict()->find(key);
-      if (!found) run_.fail(fmt::format("expected a value for '{}' of the format, got none", key));
+      if (!found) run_.fail(fmt::format("expected a value for the key '{}' of the format, got none", key));
       value = *found;
       named = true;
     }
@@ -215,13 +215,13 @@ class PercentFormatter {
   std::string number(Value value, char type, Spec& spec, bool zero) {
     if (!value.number()) run_.fail(fmt::format("%{} format: a real number is required, not {}", type, type_name(value)));
     if (escapes_ && (type == 'x' || type == 'X' || type == 'o'))
-      run_.fail(fmt::format("%{} format: an integer is required, not Markup's", type));
+      run_.fail(fmt::format("%{} format: an integer is required, not a value that Markup escapes", type));
     const bool decimal = type == 'd' || type == 'i' || type == 'u';
     if (decimal && value.real()) {
-      if (!fits_64_bits(*value.real())) run_.fail("expected whole numbers of 64 bits, got a larger one for %d");
+      if (!fits_64_bits(*value.real())) run_.fail("expected whole numbers that fit in 64 bits, got a larger one for %d");
       value = static_cast<i64>(*value.real());
     }
-    if (decimal && spec.precision >= 0) run_.fail("expected %d without a precision, got one");
+    if (decimal && spec.precision >= 0) run_.fail("expected %d without a precision, got one with a precision");
     spec.type = decimal ? 'd' : type;
     if (zero) {
       spec.fill = '0';
@@ -271,12 +271,12 @@ class BraceFormatter {
       if (i >= arguments_.plain.size()) run_.fail("Replacement index " + std::to_string(i) + " out of range for positional args tuple");
       return arguments_.plain[i];
     }
-    if (field.find_first_of(".[") != field.npos) run_.fail(fmt::format("expected names or numbers in {{}}, got '{}'", field));
+    if (field.find_first_of(".[") != field.npos) run_.fail(fmt::format("expected a plain name or number inside {{}}, got '{}'", field));
     run_.spend(static_cast<i64>(arguments_.named.size() / kScannedInAStep));
     for (const auto& [name, given] : arguments_.named) {
       if (name == field) return given;
     }
-    run_.fail(fmt::format("expected a value for {{{}}} of the format, got none", field));
+    run_.fail(fmt::format("expected a value for {{{}}} in the format, got none", field));
   }
 
   String one(std::string_view inside) {
@@ -320,13 +320,13 @@ class BraceFormatter {
     if (!reader.done()) run_.fail(fmt::format("Invalid format specifier '{}'", format));
     if (shown.text()) {
       if ((spec.type != '\0' && spec.type != 's') || spec.align == '=' || spec.sign != '\0' || spec.alternate || spec.commas)
-        run_.fail(fmt::format("expected a format of a text, got '{}'", format));
+        run_.fail(fmt::format("expected a format for a text, got '{}'", format));
       return padded(run_, cut(*shown.text(), spec.precision), spec, '<');
     }
     if (!shown.number() || (shown.boolean() && spec.type == '\0') ||
         (shown.real() && spec.type == '\0' && (spec.precision >= 0 || spec.commas)) || (spec.commas && spec.fill == '0') ||
         (shown.whole() && spec.precision >= 0 && std::string_view("fFeEgG%").find(spec.type) == std::string_view::npos))
-      run_.fail(fmt::format("expected a format that fits '{}', got '{}'", type_name(shown), format));
+      run_.fail(fmt::format("expected a format for a value of type '{}', got the format '{}'", type_name(shown), format));
     if (shown.real() && spec.type == '\0') {
       const std::string digits = float_repr(std::fabs(*shown.real()));
       return padded(run_, with_sign(digits, std::signbit(*shown.real()), spec), spec, '>');

@@ -241,7 +241,7 @@ Value from_json_at(Run& run, const nlohmann::ordered_json& json, int depth) {
       return json.get<i64>();
     case Type::number_unsigned:
       if (json.get<u64>() > static_cast<u64>(std::numeric_limits<i64>::max()))
-        run.fail(fmt::format("expected whole numbers of 64 bits, got {}", json.get<u64>()));
+        run.fail(fmt::format("expected whole numbers that fit in 64 bits, got {}", json.get<u64>()));
       return json.get<i64>();
     case Type::number_float:
       return json.get<double>();

@@ -20,7 +20,7 @@ class PickleMachine {
     if (bytes_.size() > std::numeric_limits<u32>::max()) wrong("expected less than 4 GiB");
     while (step(static_cast<u8>(take(1)[0]))) {
     }
-    if (stack_.size() != 1 || !marks_.empty()) wrong("expected one value at its end");
+    if (stack_.size() != 1 || !marks_.empty()) wrong("expected exactly one value at the end of the pickle");
     out_.root_ = stack_.back();
   }
 
@@ -30,7 +30,7 @@ class PickleMachine {
   }
 
   std::span<const std::byte> take(u64 count) {
-    if (count > bytes_.size() - at_) wrong(fmt::format("expected {} bytes more, and there are {}", count, bytes_.size() - at_));
+    if (count > bytes_.size() - at_) wrong(fmt::format("expected {} more bytes, got {}", count, bytes_.size() - at_));
     const auto taken = bytes_.subspan(at_, static_cast<size_t>(count));
     at_ += static_cast<size_t>(count);
     return taken;
@@ -73,7 +73,7 @@ class PickleMachine {
 
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   void expect(size_t values) const {
-    if (stack_.size() - floor() < values) wrong("its stack is empty");
+    if (stack_.size() - floor() < values) wrong("expected a value on the stack, which is empty");
   }
   PickleRef pop() {
     expect(1);
@@ -87,7 +87,7 @@ class PickleMachine {
     return std::span(stack_).last(count);
   }
   std::span<const PickleRef> since_mark() const {
-    if (marks_.empty()) wrong("expected a mark");
+    if (marks_.empty()) wrong("expected a mark on the stack, got none");
     return last(stack_.size() - marks_.back());
   }
   void drop(size_t count) { stack_.resize(stack_.size() - count); }
@@ -145,7 +145,7 @@ class PickleMachine {
     expect(count + 1);
     PickleRef into = stack_[stack_.size() - count - 1];
     const Kind kind = out_.nodes_[into].kind;
-    if (kind != wanted && kind != Kind::object) wrong("expected a container to put values into");
+    if (kind != wanted && kind != Kind::object) wrong("expected a container that takes values, got another object");
     if (wanted == Kind::dict && count % 2 != 0) wrong("expected a value for each key");
     if (kind == Kind::object) into = entries_of(into);
     append(into, last(count));
@@ -171,7 +171,7 @@ class PickleMachine {
   // number is refused.
   void remember(u64 key) {
     expect(1);
-    if (key >= at_) wrong(fmt::format("expected numbers from 0 on for what is remembered, got {}", key));
+    if (key >= at_) wrong(fmt::format("expected memo entries that are numbered from 0, got number {}", key));
     if (key >= memo_.size()) {
       out_.budget_.hold((key + 1 - memo_.size()) * sizeof(PickleRef));
       memo_.resize(static_cast<size_t>(key) + 1, Pickle::kNone);
@@ -180,7 +180,7 @@ class PickleMachine {
     memo_[static_cast<size_t>(key)] = stack_.back();
   }
   void recall(u64 key) {
-    if (key >= memo_.size() || memo_[static_cast<size_t>(key)] == Pickle::kNone) wrong(fmt::format("value {} was never remembered", key));
+    if (key >= memo_.size() || memo_[static_cast<size_t>(key)] == Pickle::kNone) wrong(fmt::format("memo entry {} was never stored", key));
     push_ref(memo_[static_cast<size_t>(key)]);
   }
 
@@ -214,7 +214,7 @@ class PickleMachine {
   }
   void build() {
     const PickleRef state = pop();
-    if (top().kind != Kind::object) wrong("expected an object to give a state to");
+    if (top().kind != Kind::object) wrong("expected an object that takes a state, got another value");
     out_.refs_[static_cast<size_t>(top().bits) + top().count] = state;
   }
 
@@ -325,7 +325,7 @@ class PickleMachine {
       case 'Q':
         return push_last(Kind::persistent, 1), true;
       default:
-        wrong(fmt::format("0x{:02x} is no opcode of protocols 2 to 5 that is read here", opcode));
+        wrong(fmt::format("0x{:02x} is not a supported opcode of protocols 2 to 5", opcode));
     }
   }
 

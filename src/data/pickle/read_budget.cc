@@ -7,8 +7,8 @@
 namespace spillway::data {
 
 void ReadBudget::exceeded(const char* how) const {
-  throw Error(ErrorCode::data, fmt::format("{}: reading it {} than its {} bytes justify: expected values that are used a few times each, "
-                                           "as in every file that a training run saves",
+  throw Error(ErrorCode::data, fmt::format("{}: reading it {} than its {} bytes justify: expected each value to be used only a few "
+                                           "times, as in files that a training run saves",
                                            where_, how, input_));
 }
 

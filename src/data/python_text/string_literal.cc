@@ -47,14 +47,14 @@ std::optional<std::string> unescape(std::string_view text, std::string& why) {
     } else if (letter == '\n') {
       i += 2;
     } else if (letter == 'N') {
-      why = "expected \\u escapes in a string, got \\N";
+      why = "expected \\u escapes in a string, got the escape \\N";
       return {};
     } else if (letter == 'x' || letter == 'u' || letter == 'U' || (letter >= '0' && letter <= '7')) {
       const size_t width = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
       size_t at = i + (letter >= '0' && letter <= '7' ? 1 : 2);
       const auto c = at == i + 1 ? digits(text, at, 1, 3, 8) : digits(text, at, width, width, 16);
       if (!c || *c > 0x10FFFF || (*c >= 0xD800 && *c < 0xE000)) {
-        why = fmt::format("expected the code of a character behind \\{} in a string, got another", letter);
+        why = fmt::format("expected a valid character code after \\{} in a string, got something else", letter);
         return {};
       }
       append_utf8(out, *c);

@@ -51,16 +51,16 @@ class MetadataReader {
     read_places();
     paths_ = tree_.by_key(tree_.attribute(&tree_.root(), "planner_data"));
     const PickleNode* all = tree_.attribute(&tree_.root(), "state_dict_metadata");
-    if (all == nullptr || !tree_.is_dictionary(*all)) reject("expected `state_dict_metadata`, a dictionary of tensors");
+    if (all == nullptr || !tree_.is_dictionary(*all)) reject("expected `state_dict_metadata`, a dictionary of tensors, got something else");
     const auto entries = tree_.entries(*all);
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode& key = tree_.at(entries[i]);
-      if (key.kind != Kind::text) reject("expected names in `state_dict_metadata`");
+      if (key.kind != Kind::text) reject("expected texts as the keys of `state_dict_metadata`, got something else");
       // skip values saved as bytes, such as a number or a text
       if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;
       if (const std::string name = name_of(tree_.text(key)); !name.empty()) one(tree_.text(key), name, tree_.at(entries[i + 1]));
     }
-    if (infos.all().empty()) reject("expected the tensors of a model, there are none");
+    if (infos.all().empty()) reject("expected the tensors of a model, got none");
   }
 
   TensorIndex infos;
@@ -91,17 +91,18 @@ class MetadataReader {
       const PickleNode* offset = tree_.attribute(&key, "offset");
       if (offset == nullptr || offset->kind == Kind::none) continue;  // skip entries for values saved as bytes
       const std::string_view name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
-      const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file of each block");
+      const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file that holds each block");
       if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
-        reject(fmt::format("expected the plain name of a file beside it, got {}", in_quotes(file)));
+        reject(fmt::format("expected the plain name of a file in the same folder, got {}", in_quotes(file)));
       const PickleNode* transforms = tree_.attribute(&value, "transform_descriptors");
       if (transforms != nullptr && transforms->kind != Kind::none && !(transforms->kind == Kind::list && transforms->count == 0))
-        reject(fmt::format("{} was transformed when it was written (compressed?): save it without", in_quotes(name)));
+        reject(fmt::format("{} was transformed when it was saved (perhaps compressed): save the checkpoint again without transforms",
+                           in_quotes(name)));
       Sizes offsets = tree_.sizes(*offset, name);
       tree_.hold(sizeof(Key) + sizeof(Place) + kMapNodeBytes + offsets.size() * sizeof(i64));
       places_[{name, std::move(offsets)}] = {file,
-                                             {number(tree_.attribute(&value, "offset"), "where each block begins"),
-                                              number(tree_.attribute(&value, "length"), "how long each block is")}};
+                                             {number(tree_.attribute(&value, "offset"), "the offset at which each block begins"),
+                                              number(tree_.attribute(&value, "length"), "the length of each block")}};
     }
     check_places();
   }
@@ -119,8 +120,8 @@ class MetadataReader {
         const std::uintmax_t bytes = fs::file_size(folder_ / all[i]->file, missing);
         if (!missing) cut_.add_input(bytes);
       } else if (all[i]->range.begin - all[i - 1]->range.begin < all[i - 1]->range.bytes) {
-        reject(fmt::format("expected blocks of their own bytes in {}, got two that share those at {}", in_quotes(all[i]->file),
-                           all[i]->range.begin));
+        reject(fmt::format("expected blocks that do not overlap in {}, got two blocks that share bytes at offset {}",
+                           in_quotes(all[i]->file), all[i]->range.begin));
       }
     }
   }
@@ -144,7 +145,7 @@ class MetadataReader {
   // Adds one tensor. Everything that the metadata says about it is checked before a data file is opened.
   void one(std::string_view key, const std::string& name, const PickleNode& metadata) {
     const PickleNode *size = tree_.attribute(&metadata, "size"), *chunks = tree_.attribute(&metadata, "chunks");
-    if (size == nullptr || chunks->kind != Kind::list) reject(name, "expected its size and blocks");
+    if (size == nullptr || chunks->kind != Kind::list) reject(name, "expected a size and a list of chunks, got something else");
     TorchTensor whole;
     whole.sizes = tree_.sizes(*size, name);
     const std::optional<i64> elems = element_count(whole.sizes);
@@ -168,7 +169,7 @@ class MetadataReader {
     std::vector<Block> blocks;
     for (const PickleRef ref : tree_.elements(&chunks)) {
       const PickleNode *offsets = tree_.attribute(&tree_.at(ref), "offsets"), *sizes = tree_.attribute(&tree_.at(ref), "sizes");
-      if (offsets == nullptr || sizes == nullptr) reject(name, "expected offsets and sizes of each block");
+      if (offsets == nullptr || sizes == nullptr) reject(name, "expected offsets and sizes for each block, got a block without them");
       Block block{tree_.sizes(*offsets, name), tree_.sizes(*sizes, name)};
       check_inside(name, whole, block);
       if (block.elems == 0 && (whole.elems > 0 || !blocks.empty())) continue;
@@ -179,10 +180,10 @@ class MetadataReader {
   }
   void check_inside(const std::string& name, const TorchTensor& whole, Block& block) const {
     const size_t axes = whole.sizes.size();
-    if (block.offsets.size() != axes || block.sizes.size() != axes) reject(name, "a block has other axes");
+    if (block.offsets.size() != axes || block.sizes.size() != axes) reject(name, "a block has another number of axes than the tensor");
     for (size_t axis = 0; axis < axes; ++axis) {
       if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
-        reject(name, "a block leaves it");
+        reject(name, "a block reaches beyond the tensor");
     }
     block.elems = *element_count(block.sizes);  // at most as many as the whole tensor has
     // Count the trailing axes that the block covers completely, plus one more: elements along these are consecutive in the whole tensor.
@@ -198,7 +199,7 @@ class MetadataReader {
       missing -= block.elems;
       if (missing < 0) reject(name, "its blocks overlap");
     }
-    if (missing > 0) reject(name, fmt::format("its blocks have {} of its {} elements", whole.elems - missing, whole.elems));
+    if (missing > 0) reject(name, fmt::format("its blocks hold only {} of its {} elements", whole.elems - missing, whole.elems));
     cut_.hold(static_cast<u64>(runs) * sizeof(TensorPiece));
     Pieces all;
     all.reserve(static_cast<size_t>(runs));
@@ -206,7 +207,7 @@ class MetadataReader {
     std::ranges::sort(all, {}, &TensorPiece::at);
     i64 end = 0;
     for (const TensorPiece& piece : all) {
-      if (piece.at != end) reject(name, fmt::format("its blocks overlap or leave something out at element {}", std::min(end, piece.at)));
+      if (piece.at != end) reject(name, fmt::format("its blocks overlap or leave a gap at element {}", std::min(end, piece.at)));
       end += piece.elems;
     }
     return all;
@@ -231,7 +232,7 @@ class MetadataReader {
   const TorchTensor& stored_block(std::string_view key, const Block& block) {
     tree_.spend_name(key.size());
     const auto place = places_.find({key, block.offsets});
-    if (place == places_.end()) reject(fmt::format("a block of {} is in no file", in_quotes(key)));
+    if (place == places_.end()) reject(fmt::format("no file is recorded for a block of {}", in_quotes(key)));
     const fs::path path = folder_ / place->second.file;
     tree_.hold(sizeof(TorchTensor) + 2 * block.sizes.size() * sizeof(i64) + sizeof(fs::path) + path.native().size());
     const size_t file = tensors.archives->add(path, place->second.range);
@@ -239,11 +240,11 @@ class MetadataReader {
     const TorchTree tree(*archive, belongs_to_tensors, kCure);
     auto tensor = tree.tensor(tree.root(), key);
     if (!tensor || tensor->sizes != block.sizes)
-      reject_torch(path,
-                   fmt::format("expected the block of {} that .metadata says is at byte {}", in_quotes(key), place->second.range.begin));
+      reject_torch(path, fmt::format("expected the block of {} at byte {}, as .metadata says, got something else", in_quotes(key),
+                                     place->second.range.begin));
     if (tensor->elems > tensor->storage_elems())
-      reject_torch(path, fmt::format("expected the {} elements of the block of {}, got {} that are repeated", tensor->elems, in_quotes(key),
-                                     tensor->storage_elems()));
+      reject_torch(path, fmt::format("expected {} stored elements for the block of {}, got {} elements that are repeated", tensor->elems,
+                                     in_quotes(key), tensor->storage_elems()));
     tensors.add(file, std::move(*tensor));
     return tensors.tensors.back().second;
   }
@@ -258,7 +259,8 @@ class MetadataReader {
 
 std::vector<std::byte> metadata_of(const fs::path& folder) {
   const File file = File::open(folder / kMetadata);
-  if (file.size_bytes() > kMostMetadataBytes) reject_torch(file.path(), fmt::format("{} bytes are too many for it", file.size_bytes()));
+  if (file.size_bytes() > kMostMetadataBytes)
+    reject_torch(file.path(), fmt::format("the file has {} bytes, which is too many for .metadata", file.size_bytes()));
   std::vector<std::byte> bytes(static_cast<size_t>(file.size_bytes()));
   file.read(0, bytes);
   return bytes;
@@ -298,7 +300,7 @@ const TensorInfo* DistributedCheckpoint::find(const std::string& name) const { r
 
 void DistributedCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_torch(state_->folder, fmt::format("tensor {}: expected floating-point numbers", in_quotes(tensor.name)));
+    reject_torch(state_->folder, fmt::format("tensor {}: expected floating-point numbers, got another type", in_quotes(tensor.name)));
   state_->tensors.read(state_->pieces[state_->infos.number(tensor.name)], begin, out);
 }
 

@@ -39,8 +39,9 @@ LlmCHeader llm_c_header(const File& file) {
   if (header[0] != kLlmCMagic)
     reject_llm_c(file.path(), fmt::format("expected a file that begins with the number {}, got {}", kLlmCMagic, header[0]));
   if (header[1] != kLlmCF32 && header[1] != kLlmCBf16) {
-    reject_llm_c(file.path(), fmt::format("expected version {} (fp32) or {} (bf16), got {}: write it anew with llm.c's train_gpt2.py",
-                                          kLlmCF32, kLlmCBf16, header[1]));
+    reject_llm_c(file.path(),
+                 fmt::format("expected version {} (fp32) or {} (bf16), got {}: write the file again with llm.c's train_gpt2.py", kLlmCF32,
+                             kLlmCBf16, header[1]));
   }
   const auto number = [&](size_t at, const char* what, i64 least, i64 most) {
     const i64 value = header[at];
@@ -56,7 +57,7 @@ LlmCHeader llm_c_header(const File& file) {
   said.width = number(6, "a width", 1, kLlmCWidth);
   said.heads = number(5, "heads", 1, said.width);
   if (said.width % said.heads != 0)
-    reject_llm_c(file.path(), fmt::format("expected heads that divide the width {}, got {}", said.width, said.heads));
+    reject_llm_c(file.path(), fmt::format("expected a number of heads that divides the width {}, got {}", said.width, said.heads));
   said.padded_vocabulary = number(7, "a padded vocabulary", said.vocabulary, kLlmCVocabulary);
   return said;
 }
@@ -94,10 +95,9 @@ struct LlmCFile::State {
     for (const LlmCLayout& kind : of_layers) elems += header.layers * kind.rows * kind.columns;
     const i64 expected = kLlmCHeaderBytes + elems * size_of(header.dtype);
     if (expected != file.size_bytes()) {
-      reject_llm_c(
-          path, fmt::format("expected {} bytes by its header ({} layers of width {}, {} tokens padded to {}, {} positions, {}), got {}: it "
-                            "is not whole, or not such a file",
-                            expected, header.layers, C, header.vocabulary, V, T, to_string(header.dtype), file.size_bytes()));
+      reject_llm_c(path, fmt::format("expected {} bytes according to the header ({} layers of width {}, {} tokens padded to {}, {} "
+                                     "positions, {}), got {}: the file is incomplete, or is not a model of llm.c",
+                                     expected, header.layers, C, header.vocabulary, V, T, to_string(header.dtype), file.size_bytes()));
     }
     add("transformer.wte.weight", {"", V, C, header.vocabulary, false}, 2);
     add("transformer.wpe.weight", {"", T, C, T, false}, 2);
@@ -162,7 +162,7 @@ const TensorInfo* LlmCFile::find(const std::string& name) const {
 }
 
 void LlmCFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
-  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= tensor.shape.elems(), "[llm.c] the range leaves the tensor");
+  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= tensor.shape.elems(), "[llm.c] expected a range inside the tensor");
   if (!state_->transposed[state_->by_name.at(tensor.name)]) return state_->read(tensor, begin, out);
   // Rows of the tensor are columns of the matrix in the file.
   const i64 rows = tensor.shape[0], columns = tensor.shape[1];

@@ -21,7 +21,8 @@ PickleTree::PickleTree(std::vector<std::byte> bytes, std::filesystem::path path,
   for (const std::string& global : pickle_.globals()) {
     if (!known(global)) {
       reject_torch(path_,
-                   fmt::format("it asks for {}, which is no part of a tensor (nothing of it was run): {}", global.substr(0, kShown), cure));
+                   fmt::format("the file refers to the Python object {}, which is not part of a tensor (no code of the file was run): {}",
+                               global.substr(0, kShown), cure));
     }
   }
 }
@@ -76,19 +77,21 @@ std::map<std::string_view, const PickleNode*> PickleTree::by_key(const PickleNod
 const PickleNode* PickleTree::attribute(const PickleNode* node, std::string_view name) const { return find(attributes(node), name); }
 
 const PickleNode& PickleTree::argument(const PickleNode& arguments, size_t index, std::string_view tensor) const {
-  if (arguments.kind != Kind::tuple || arguments.count <= index) wrong(tensor, "it is made of too few values");
+  if (arguments.kind != Kind::tuple || arguments.count <= index) wrong(tensor, "the stored object has too few values");
   return at(pickle_.items(arguments)[index]);
 }
 
 i64 PickleTree::size(const PickleNode& node, std::string_view tensor) const {
-  if (node.kind != Kind::integer || node.integer() < 0) wrong(tensor, "expected sizes, strides and an offset of 0 or more");
+  if (node.kind != Kind::integer || node.integer() < 0)
+    wrong(tensor, "expected sizes, strides and an offset of 0 or more, got something else");
   return node.integer();
 }
 
 std::vector<i64> PickleTree::sizes(const PickleNode& node, std::string_view tensor) const {
   const PickleNode* list = &node;
   if (calls(node, kTorchSize)) list = &argument(arguments(node), 0, tensor);
-  if ((list->kind != Kind::tuple && list->kind != Kind::list) || list->count > kMostAxes) wrong(tensor, "expected a tuple of sizes");
+  if ((list->kind != Kind::tuple && list->kind != Kind::list) || list->count > kMostAxes)
+    wrong(tensor, "expected a tuple of sizes as the shape, got something else");
   std::vector<i64> all;
   for (const PickleRef ref : elements(list)) all.push_back(size(at(ref), tensor));
   return all;

@@ -9,10 +9,10 @@ namespace spillway::data {
 
 void TensorIndex::add(TensorInfo info) {
   if (__builtin_add_overflow(bytes_, info.bytes(), &bytes_)) {
-    throw Error(ErrorCode::data, fmt::format("{}: its tensors up to {} have more than 2^63 bytes together", where_, in_quotes(info.name)));
+    throw Error(ErrorCode::data, fmt::format("{}: the tensors up to {} have more than 2^63 bytes in total", where_, in_quotes(info.name)));
   }
   if (!by_name_.emplace(info.name, infos_.size()).second) {
-    throw Error(ErrorCode::data, fmt::format("{}: it has two tensors {}", where_, in_quotes(info.name)));
+    throw Error(ErrorCode::data, fmt::format("{}: two tensors have the name {}", where_, in_quotes(info.name)));
   }
   infos_.push_back(std::move(info));
 }

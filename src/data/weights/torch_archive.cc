@@ -34,7 +34,7 @@ void TorchArchive::open(std::optional<Range> range) {
   const Range all = range.value_or(Range{0, bytes});
   bytes_ = all.bytes;
   if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))  // libzip takes a length of 0 as up to the end
-    reject_torch(path_, fmt::format("expected {} bytes at {}, it has {}", all.bytes, all.begin, bytes));
+    reject_torch(path_, fmt::format("expected {} bytes at offset {}, but the file has {} bytes", all.bytes, all.begin, bytes));
   zip_error_t error;
   zip_error_init(&error);
   zip_source_t* source = zip_source_file_create(path_.c_str(), static_cast<zip_uint64_t>(all.begin), all.bytes, &error);
@@ -43,8 +43,9 @@ void TorchArchive::open(std::optional<Range> range) {
   if (zip_ == nullptr && source != nullptr) zip_source_free(source);
   zip_error_fini(&error);
   if (zip_ != nullptr) return;
-  if (is_of_old(path_)) reject_torch(path_, "it was written by a PyTorch before 1.6: load it there and torch.save it again");
-  reject_torch(path_, "expected a file of torch.save's, a zip archive: " + why);
+  if (is_of_old(path_))
+    reject_torch(path_, "the file was written by PyTorch before version 1.6: load it with torch.load and save it again with torch.save");
+  reject_torch(path_, "expected a zip archive as torch.save writes it, got another file: " + why);
 }
 
 TorchArchive::TorchArchive(std::filesystem::path path, std::optional<Range> range) : path_(std::move(path)) {
@@ -59,7 +60,7 @@ TorchArchive::TorchArchive(std::filesystem::path path, std::optional<Range> rang
     return;
   }
   zip_discard(zip_);
-  reject_torch(path_, fmt::format("expected a member <name>/{}: it is a zip archive of something else", kPickle));
+  reject_torch(path_, fmt::format("expected a member <name>/{}, got a zip archive of something else", kPickle));
 }
 
 TorchArchive::~TorchArchive() { zip_discard(zip_); }
@@ -68,21 +69,25 @@ TorchArchive::Member TorchArchive::member(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const zip_int64_t index = zip_name_locate(zip_, (folder_ + name).c_str(), ZIP_FL_ENC_RAW);
   zip_stat_t found;
-  if (index < 0 || zip_stat_index(zip_, static_cast<zip_uint64_t>(index), 0, &found) != 0) reject_torch(path_, "it has no member " + name);
+  if (index < 0 || zip_stat_index(zip_, static_cast<zip_uint64_t>(index), 0, &found) != 0)
+    reject_torch(path_, "the archive has no member " + name);
   if ((found.valid & ZIP_STAT_SIZE) == 0 || (found.valid & ZIP_STAT_COMP_METHOD) == 0 || found.comp_method != ZIP_CM_STORE ||
       found.encryption_method != ZIP_EM_NONE)
-    reject_torch(path_, fmt::format("expected its member {} as torch.save writes it, not compressed: save it again", name));
+    reject_torch(
+        path_,
+        fmt::format("expected the member {} to be uncompressed, as torch.save writes it, got another form: save the file again", name));
   // No member may be larger than the archive, because the sizes of tensors are checked against the member's size.
   if ((found.valid & ZIP_STAT_COMP_SIZE) == 0 || found.size != found.comp_size || found.size > static_cast<u64>(bytes_))
     reject_torch(path_,
-                 fmt::format("its member {} has {} bytes by its directory, more than lie there: the file is damaged", name, found.size));
+                 fmt::format("the zip directory says that member {} has {} bytes, which is more than the file holds: the file is damaged",
+                             name, found.size));
   return {static_cast<u64>(index), static_cast<i64>(found.size)};
 }
 
 std::vector<std::byte> TorchArchive::pickle() const {
   const Member found = member(std::string(kPickle));
   if (found.bytes > kMostPickleBytes)
-    reject_torch(path_, fmt::format("{} bytes of {} are too many, expected at most {}", found.bytes, kPickle, kMostPickleBytes));
+    reject_torch(path_, fmt::format("got {} bytes of {}, expected at most {}", found.bytes, kPickle, kMostPickleBytes));
   std::vector<std::byte> bytes(static_cast<size_t>(found.bytes));
   read(found, 0, bytes);
   return bytes;
@@ -100,7 +105,8 @@ void TorchArchive::read(const Member& member, i64 offset, std::span<std::byte> i
     at += fine ? static_cast<size_t>(got) : 0;
   }
   if (file != nullptr) zip_fclose(file);
-  if (!fine) reject_torch(path_, fmt::format("{} bytes at {} of a member cannot be read: the file is damaged", into.size(), offset));
+  if (!fine)
+    reject_torch(path_, fmt::format("cannot read {} bytes at offset {} of an archive member: the file is damaged", into.size(), offset));
 }
 
 }  // namespace spillway::data

@@ -18,7 +18,7 @@ bool is_torch_file(const std::filesystem::path& path) { return beginning_of(path
 struct TorchFile::State {
   explicit State(const std::filesystem::path& path) : archive(path), index("[torch] " + path.string()) {
     const TorchTree tree(archive, belongs_to_tensors, "save the state_dict alone, or as safetensors");
-    if (!tree.is_dictionary(tree.root())) reject_torch(path, "expected a dictionary of tensors: save a state_dict");
+    if (!tree.is_dictionary(tree.root())) reject_torch(path, "expected a dictionary of tensors, got something else: save a state_dict");
     over(tree, tree.root(), "", 0);
   }
 
@@ -30,7 +30,7 @@ struct TorchFile::State {
       tree.spend_name(prefix.size() + key.count);
       const std::string name = prefix + std::string(tree.text(key));
       if (tree.is_dictionary(value)) {
-        if (depth == kMostDepth) reject_torch(archive.path(), "its dictionaries nest too deeply");
+        if (depth == kMostDepth) reject_torch(archive.path(), "the dictionaries in the file are nested too deeply");
         over(tree, value, name + ".", depth + 1);
       } else if (auto tensor = tree.tensor(value, name)) {  // other values, such as a number or a text, are skipped
         index.add(tensor->info(name));
@@ -53,7 +53,8 @@ const TensorInfo* TorchFile::find(const std::string& name) const { return state_
 
 void TorchFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_torch(state_->archive.path(), fmt::format("tensor {}: expected floating-point numbers", in_quotes(tensor.name)));
+    reject_torch(state_->archive.path(),
+                 fmt::format("tensor {}: expected floating-point numbers, got another type", in_quotes(tensor.name)));
   data::read_wide(state_->archive, state_->tensors[state_->index.number(tensor.name)], begin, out);
 }
 

@@ -70,10 +70,9 @@ void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin
   const bool is_small = tensor.storage.bytes <= std::ssize(raw);
   const i64 most_elems = std::max(is_small ? kMostRepeated : 0, kRepeats * tensor.storage_elems());
   if (tensor.elems > most_elems) {
-    reject_torch(archive.path(),
-                 fmt::format("expected a weight of at most {} elements, as it repeats the {} of its storage, got {}: save it "
-                             "contiguous",
-                             most_elems, tensor.storage_elems(), tensor.elems));
+    reject_torch(archive.path(), fmt::format("expected at most {} elements for a weight that repeats the {} elements of its storage, got "
+                                             "{}: call .contiguous() before saving",
+                                             most_elems, tensor.storage_elems(), tensor.elems));
   }
   const auto [contiguous_axes, run] = tensor.run();
   const size_t inner = tensor.sizes.size() - contiguous_axes;
@@ -109,13 +108,13 @@ std::optional<TorchTensor> TorchTree::tensor(const PickleNode& node, std::string
 
 TorchTensor TorchTree::rebuilt(const PickleNode& arguments, std::string_view name) const {
   const PickleNode& persistent = argument(arguments, 0, name);
-  if (persistent.kind != Kind::persistent) wrong(name, "expected a storage");
+  if (persistent.kind != Kind::persistent) wrong(name, "expected a reference to a storage, got something else");
   const PickleNode& storage = persistent_id(persistent);
   if (storage.kind != Kind::tuple || storage.count < 5 || text(argument(storage, 0, name)) != "storage" ||
       argument(storage, 2, name).kind != Kind::text)
-    wrong(name, "expected a storage's type, key and size");
+    wrong(name, "expected the type, key and size of its storage, got something else");
   const auto type = std::ranges::find(kStorages, text(argument(storage, 1, name)), &StorageType::name);
-  if (type == std::end(kStorages)) wrong(name, "expected the type of its storage");
+  if (type == std::end(kStorages)) wrong(name, "expected a known type of storage, such as torch.FloatStorage, got another");
   const std::string_view key = text(argument(storage, 2, name));
   spend(kTensorSteps + key.size());
   TorchTensor tensor{.storage = archive_.storage(std::string(key)),
@@ -124,7 +123,7 @@ TorchTensor TorchTree::rebuilt(const PickleNode& arguments, std::string_view nam
                      .offset = size(argument(arguments, 1, name), name),
                      .sizes = sizes(argument(arguments, 2, name), name),
                      .strides = sizes(argument(arguments, 3, name), name)};
-  if (tensor.sizes.size() != tensor.strides.size()) wrong(name, "expected a stride for each size");
+  if (tensor.sizes.size() != tensor.strides.size()) wrong(name, "expected one stride for each size, got another number of strides");
   check_within(tensor, name);
   hold(sizeof(TorchTensor) + sizeof(TensorInfo) + (tensor.sizes.size() + tensor.strides.size()) * sizeof(i64) + kTensorNames * name.size());
   return tensor;
@@ -142,7 +141,7 @@ void TorchTree::check_within(TorchTensor& tensor, std::string_view name) const {
     fits = fits && !__builtin_add_overflow(last, reach, &last);
   }
   if (!fits || (*elems > 0 && last >= tensor.storage_elems()))
-    wrong(name, fmt::format("its elements leave its storage of {} elements", tensor.storage_elems()));
+    wrong(name, fmt::format("its elements reach beyond its storage of {} elements", tensor.storage_elems()));
   tensor.elems = *elems;
 }
 

@@ -45,7 +45,7 @@ json parse_index(const std::filesystem::path& path) {
 std::map<std::string, std::string> weight_map(const std::filesystem::path& path) {
   const json index = parse_index(path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    reject_safetensors(path, "expected an object \"weight_map\"");
+    reject_safetensors(path, "expected a JSON object under the key \"weight_map\"");
   std::map<std::string, std::string> files;
   for (auto& [name, file] : index["weight_map"].items()) {
     if (!file.is_string()) reject_safetensors(path, "tensor " + in_quotes(name) + ": expected a file name");
@@ -121,7 +121,9 @@ void WeightFolder::open_shards(const std::filesystem::path& index) {
     const auto [entry, is_new] = opened.emplace(shard, files_.size());
     if (is_new) open(index.parent_path() / shard);
     const bool there = std::visit([&](const auto& file) { return file.find(name) != nullptr; }, files_[entry->second]);
-    if (!there) reject_safetensors(index, fmt::format("it says that tensor {} is in {}, but it is not", in_quotes(name), in_quotes(shard)));
+    if (!there)
+      reject_safetensors(index, fmt::format("the index says that tensor {} is in {}, but that file does not hold the tensor",
+                                            in_quotes(name), in_quotes(shard)));
   }
 }
 
@@ -131,11 +133,12 @@ void WeightFolder::take_all(size_t file) {
     const auto [place, is_new] = places_.emplace(bare_name(tensor.name), Place{file, &tensor});
     if (is_new) continue;
     const std::string& other = place->second.info->name;
-    reject_safetensors(path_, other == tensor.name
-                                  ? fmt::format("tensor {} is in two of its files, and only one can be meant", in_quotes(tensor.name))
-                                  : fmt::format("{} and {} are one name without the wrappers of PyTorch, and only one can "
-                                                "be meant",
-                                                in_quotes(other), in_quotes(tensor.name)));
+    reject_safetensors(
+        path_,
+        other == tensor.name
+            ? fmt::format("tensor {} is in two files of this folder: expected each tensor in one file only", in_quotes(tensor.name))
+            : fmt::format("tensors {} and {} have the same name without the prefixes of PyTorch's wrappers: expected only one of them",
+                          in_quotes(other), in_quotes(tensor.name)));
   }
 }
 
@@ -154,7 +157,7 @@ std::string WeightFolder::wrappers_note() const {
     ++count;
   }
   if (count == 0) return "";
-  return fmt::format("{} of {} tensors in {} have names with a wrapper of PyTorch in them, which is left out: {} is read as {}", count,
+  return fmt::format("{} of {} tensors in {} have names with the prefix of a PyTorch wrapper, which is removed: {} is read as {}", count,
                      places_.size(), path_.string(), first->second.info->name, first->first);
 }
 

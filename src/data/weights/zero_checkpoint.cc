@@ -37,7 +37,7 @@ const TensorInfo* ZeroCheckpoint::find(const std::string& name) const { return s
 
 void ZeroCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_zero(folder(), fmt::format("tensor {}: expected floating-point numbers", in_quotes(tensor.name)));
+    reject_zero(folder(), fmt::format("tensor {}: expected floating-point numbers, got another type", in_quotes(tensor.name)));
   state_->parts.tensors.read(state_->weight(tensor).values, begin, out);
 }
 

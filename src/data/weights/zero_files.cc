@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char *kLatest = "latest", *kLatestUniversal = "latest_universal", *kParameters = "zero";
 constexpr const char* kUniversalCure =
-    "join it with DeepSpeed's ds_to_universal (python -m deepspeed.checkpoint.ds_to_universal) and give that folder";
+    "convert the checkpoint with DeepSpeed's ds_to_universal (python -m deepspeed.checkpoint.ds_to_universal) and give the folder that it "
+    "writes";
 
 // The two ranks in a file name such as "zero_pp_rank_3_mp_rank_00_optim_states.pt": the data-parallel and the model-parallel rank.
 struct TwoRanks {
@@ -72,10 +73,10 @@ fs::path step_folder(const fs::path& folder) {
   const fs::path named_by = latest(folder);
   const std::string name = first_word(named_by);
   if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos)
-    reject_zero(named_by, fmt::format("expected the plain name of a folder beside it, got {}", in_quotes(name)));
+    reject_zero(named_by, fmt::format("expected the plain name of a folder next to this file, got {}", in_quotes(name)));
   if (!has_model_states(folder / name))
     reject_zero(named_by,
-                fmt::format("it names {}, in which there are no *_model_states.pt: is the copy whole?", (folder / name).string()));
+                fmt::format("this file names {}, which has no *_model_states.pt: is the copy complete?", (folder / name).string()));
   return folder / name;
 }
 
@@ -83,7 +84,7 @@ std::vector<fs::path> all_of(const fs::path& folder, const std::map<size_t, fs::
   std::vector<fs::path> files;
   for (const auto& [rank, path] : by_rank) {
     if (rank != files.size())
-      reject_zero(folder, fmt::format("expected {} of ranks 0 to {}, that of rank {} is missing: is the copy whole?", what,
+      reject_zero(folder, fmt::format("expected {} of ranks 0 to {}, but the file of rank {} is missing: is the copy complete?", what,
                                       by_rank.rbegin()->first, files.size()));
     files.push_back(path);
   }
@@ -112,9 +113,9 @@ ZeroFiles zero_files(const fs::path& folder) {
   for (const std::string& name : names) {
     const fs::path path = files.folder / name;
     if (name.starts_with("layer_") && is_model_states(name))
-      reject_zero(path, std::string("it was saved by DeepSpeed's PipelineModule, layer by layer: ") + kUniversalCure);
+      reject_zero(path, std::string("the file was saved by DeepSpeed's PipelineModule, layer by layer: ") + kUniversalCure);
     if (name.find("expert_") != name.npos || name.starts_with("expp_rank_"))
-      reject_zero(path, "it was saved by DeepSpeed's own mixture of experts, which no model here is");
+      reject_zero(path, "the file was saved by DeepSpeed's own mixture-of-experts layer, which no model of this program uses");
     const auto model = two_ranks(name, "_model_states.pt"), optimizer = two_ranks(name, "_optim_states.pt");
     if ((model && model->model != 0) || (optimizer && optimizer->model != 0) ||
         (name.starts_with("mp_rank_") && is_model_states(name) && name != "mp_rank_00_model_states.pt"))
@@ -129,11 +130,11 @@ ZeroFiles zero_files(const fs::path& folder) {
                                            : std::vector<fs::path>{whole_model};
   files.optimizer_states = all_of(files.folder, optimizers, "zero_pp_rank_<n>_mp_rank_00_optim_states.pt");
   if (files.model_states.empty())
-    reject_zero(files.folder, "expected mp_rank_00_model_states.pt or zero_pp_rank_0_mp_rank_00_model_states.pt");
+    reject_zero(files.folder, "expected mp_rank_00_model_states.pt or zero_pp_rank_0_mp_rank_00_model_states.pt, got neither");
   if (files.optimizer_states.empty() && files.parameters.empty()) {
     reject_zero(files.folder,
-                "it has no zero_pp_rank_*_optim_states.pt: it was saved without ZeRO (stage 0), or the copy is not whole; train with "
-                "zero_optimization.stage 1 and save again, or go on from its weights alone (save_pretrained)");
+                "the folder has no zero_pp_rank_*_optim_states.pt: the checkpoint was saved without ZeRO (stage 0), or the copy is "
+                "incomplete; train with zero_optimization.stage 1 and save again, or continue from the weights alone (save_pretrained)");
   }
   return files;
 }

@@ -18,7 +18,7 @@ class ModelReader {
   explicit ModelReader(const TorchArchive& archive) : tree_(archive, belongs_to_deepspeed, kDeepSpeedCure) {}
 
   ZeroModel read() {
-    if (!tree_.is_dictionary(tree_.root())) reject("expected a dictionary, as DeepSpeed writes it");
+    if (!tree_.is_dictionary(tree_.root())) reject("expected a dictionary, as DeepSpeed writes, got something else");
     model_.steps = count("global_steps");
     model_.skipped = count("skipped_steps");
     model_.samples = count("global_samples");
@@ -81,7 +81,7 @@ class ModelReader {
       tree_.spend_name(shape.name.size());
       const auto found = by_name.find(shape.name);
       auto tensor = found == by_name.end() ? std::nullopt : tree_.tensor(*found->second, shape.name);
-      if (!tensor) reject(fmt::format("it has no values of the frozen parameter {}", in_quotes(shape.name)));
+      if (!tensor) reject(fmt::format("the file has no values for the frozen parameter {}", in_quotes(shape.name)));
       model_.frozen_values.push_back(std::move(*tensor));
     }
   }

@@ -40,6 +40,6 @@ ZeroModel zero_model(const TorchArchive& archive);
 /// Returns true for the Python globals that a DeepSpeed pickle may refer to beside those of tensors: DeepSpeed's own classes, and common
 /// plain ones of objects that a program may have saved along. Their values are ignored.
 bool belongs_to_deepspeed(std::string_view global);
-constexpr std::string_view kDeepSpeedCure = "save again without that client_state";
+constexpr std::string_view kDeepSpeedCure = "save the checkpoint again without the client_state that holds this object";
 
 }  // namespace spillway::data

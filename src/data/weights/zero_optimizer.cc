@@ -42,7 +42,7 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
       reject_zero(tree.archive().path(), fmt::format("expected floating-point tensors in {}", name));
     // The parts of the list must not share elements, so together they have at most the file's bytes.
     if (tensor->elems > left / size_of(tensor->dtype))
-      reject_zero(tree.archive().path(), fmt::format("{} have more elements than the file has bytes for", name));
+      reject_zero(tree.archive().path(), fmt::format("{} have more elements than fit into the file", name));
     left -= tensor->elems * size_of(tensor->dtype);
     tensors.push_back(std::move(*tensor));
   }
@@ -140,7 +140,7 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
   const bool whole = read.stage < 3;
   read.weights =
       tensors_of(tree, tree.find(dictionary, whole ? "single_partition_of_fp32_groups" : "fp32_flat_groups"), "the fp32 weights");
-  if (read.weights.empty()) reject_zero(path, "it has no fp32 weights");
+  if (read.weights.empty()) reject_zero(path, "the file has no fp32 weights");
   const PickleNode* optimizer = tree.find(dictionary, whole ? "base_optimizer_state" : "optimizer_state_dict");
   const std::vector<const PickleNode*> states = states_of(tree, optimizer);
   for (const PickleNode* state : states) take_arrays(tree, *state, read.arrays);

@@ -88,7 +88,7 @@ class PartsReader {
   void add_weight(ZeroWeight weight) {
     charge(weight);
     if (!numbers_by_name_.emplace(weight.info.name, parts_.weights.size()).second)
-      reject(fmt::format("it has two tensors {}", in_quotes(weight.info.name)));
+      reject(fmt::format("two tensors have the name {}", in_quotes(weight.info.name)));
     parts_.weights.push_back(std::move(weight));
   }
   void charge(const ZeroWeight& weight) {
@@ -107,22 +107,24 @@ class PartsReader {
       ZeroModel model = zero_model(*archive);
       const bool first = path == files_.model_states.front();
       if (!first && model.steps != model_.steps)
-        reject_zero(path, fmt::format("it is of step {}, and {} of step {}: expected the files of one save", model.steps,
+        reject_zero(path, fmt::format("this file is from step {}, but {} is from step {}: expected files of one save", model.steps,
                                       files_.model_states.front().filename().string(), model_.steps));
       if (!first && model.frozen_values.size() != model_.frozen.size())
-        reject_zero(path, "its frozen parameters are others than the first rank's");
+        reject_zero(path, "its frozen parameters differ from those in the first rank's file: expected files of one save");
       if (first) model_ = std::move(model);
       std::vector<TorchTensor>& frozen = first ? model_.frozen_values : model.frozen_values;
       frozen_.resize(model_.frozen.size());
       for (size_t i = 0; i < frozen.size(); ++i) {
         if (frozen[i].dtype != model_.frozen_values[i].dtype || frozen[i].foreign != model_.frozen_values[i].foreign)
-          reject_zero(path, fmt::format("the frozen parameter {} is of another type there than in the first rank's file",
-                                        in_quotes(model_.frozen[i].name)));
+          reject_zero(path,
+                      fmt::format("the frozen parameter {} has another type here than in the first rank's file: expected files of one save",
+                                  in_quotes(model_.frozen[i].name)));
         frozen_[i].append(add(file, frozen[i]), frozen[i].elems);
       }
     }
     if (model_.groups.empty() && files_.parameters.empty())
-      reject_zero(files_.model_states.front(), "expected `param_shapes`, which DeepSpeed writes with ZeRO: was it saved without?");
+      reject_zero(files_.model_states.front(),
+                  "expected `param_shapes`, which DeepSpeed writes with ZeRO, got none: was the checkpoint saved without ZeRO?");
     parts_.standing.steps = model_.steps;
     parts_.standing.samples = model_.samples;
     parts_.standing.updates = model_.steps - std::min(model_.steps, model_.skipped);
@@ -139,7 +141,7 @@ class PartsReader {
     for (size_t i = 0; i < model_.frozen.size(); ++i) {
       const NamedShape& shape = model_.frozen[i];
       if (frozen_[i].elems() < shape.elems)
-        reject(fmt::format("the frozen parameter {} has {} elements, of which there are {}", in_quotes(shape.name), shape.elems,
+        reject(fmt::format("the frozen parameter {} has {} elements, but the files hold only {}", in_quotes(shape.name), shape.elems,
                            frozen_[i].elems()));
       ZeroWeight weight{.info = shape.info(model_.frozen_values[i].dtype, model_.frozen_values[i].foreign)};
       frozen_[i].cut(0, shape.elems, 0, weight.values);
@@ -161,10 +163,10 @@ class PartsReader {
         parts_.tensors.read(weight.values, at, std::span(&full, 1));
         read_wide(*parts_.tensors.archives->open(kFirstModel), own->second, at, std::span(&rounded, 1));
         if (std::isfinite(full) && std::isfinite(rounded) && std::abs(full - rounded) > bound(own->second.dtype, full))
-          reject(fmt::format(
-              "element {} of {} is {:.9g} in the optimizer's fp32 weights and {:.9g} in the model's: they are not of one save, or laid "
-              "out in a way that is not known here",
-              at, in_quotes(weight.info.name), full, rounded));
+          reject(
+              fmt::format("element {} of {} is {:.9g} in the optimizer's fp32 weights and {:.9g} in the model's weights: the files are not "
+                          "from one save, or have a layout that this program does not know",
+                          at, in_quotes(weight.info.name), full, rounded));
       }
     }
   }
@@ -182,10 +184,10 @@ class PartsReader {
       ZeroOptimizer& rank = ranks.back();
       const ZeroOptimizer& first = ranks.front();
       if (rank.ranks != std::ssize(files_.optimizer_states))
-        reject_zero(path, fmt::format("it was saved by {} data-parallel ranks, of which there are {} files: is the copy whole?", rank.ranks,
-                                      files_.optimizer_states.size()));
+        reject_zero(path, fmt::format("the checkpoint was saved by {} data-parallel ranks, but there are {} files: is the copy complete?",
+                                      rank.ranks, files_.optimizer_states.size()));
       if (rank.stage != first.stage || rank.updates != first.updates || rank.weights.size() != first.weights.size())
-        reject_zero(path, "it does not belong to the first rank's file: expected the files of one save");
+        reject_zero(path, "this file does not match the first rank's file: expected files of one save");
       for (auto* of : {&rank.weights}) numbers_.emplace_back(numbered(file, *of));
       rank_arrays_.emplace_back();
       for (auto& [array, tensors] : rank.arrays) rank_arrays_.back().emplace(array, numbered(file, tensors));
@@ -208,7 +210,8 @@ class PartsReader {
   // padding.
   void lay_by_group(const std::vector<ZeroOptimizer>& ranks) {
     if (ranks.front().weights.size() != model_.groups.size())
-      reject(fmt::format("expected {} groups of parameters in its optimizer, got {}", model_.groups.size(), ranks.front().weights.size()));
+      reject(
+          fmt::format("expected {} parameter groups in the optimizer's files, got {}", model_.groups.size(), ranks.front().weights.size()));
     for (size_t group = 0; group < model_.groups.size(); ++group) {
       const auto joined = [&](const auto& tensors_of) {
         Flat flat;
@@ -236,7 +239,7 @@ class PartsReader {
     i64 needed = 0;
     for (size_t i = 0; i < shapes.size(); ++i) {
       needed += shapes[i].elems + (i < paddings.size() ? paddings[i] : 0);
-      if (needed > kMostElements) reject("its parameters have too many elements");
+      if (needed > kMostElements) reject("the parameters have more elements than this program supports");
     }
     const i64 last =
         paddings.empty() || shapes.empty() ? needed : needed - (shapes.size() <= paddings.size() ? paddings[shapes.size() - 1] : 0);
@@ -244,8 +247,8 @@ class PartsReader {
       return flat.elems() >= last && rounded_up(flat.elems(), alignment) <= rounded_up(needed, alignment);
     };
     if (!fits(values))
-      reject(fmt::format("its parameters have {} elements, its optimizer's fp32 weights {}: expected the files of one save", needed,
-                         values.elems()));
+      reject(fmt::format("the model's parameters have {} elements, but the optimizer's fp32 weights have {}: expected files of one save",
+                         needed, values.elems()));
     std::erase_if(arrays, [&](const auto& array) { return !fits(array.second); });
     i64 offset = 0;
     for (size_t i = 0; i < shapes.size(); offset += shapes[i].elems + (i < paddings.size() ? paddings[i] : 0), ++i) {
@@ -264,7 +267,7 @@ class PartsReader {
     i64 needed = 0;
     for (const NamedShape& shape : shapes) {
       needed += (shape.elems + count - 1) / count;
-      if (needed > kMostElements) reject("its parameters have too many elements");
+      if (needed > kMostElements) reject("the parameters have more elements than this program supports");
     }
     std::vector<Flat> values;
     std::vector<std::map<std::string, Flat>> arrays(ranks.size());
@@ -273,8 +276,7 @@ class PartsReader {
       for (const auto& [array, tensors] : rank_arrays_[rank]) arrays[rank].emplace(array, joined(tensors));
       if (values.back().elems() != needed)
         reject_zero(files_.optimizer_states[rank],
-                    fmt::format("a rank's part of the parameters has {} elements, it holds {}: expected the files "
-                                "of one save",
+                    fmt::format("each rank's part of the parameters has {} elements, but this file holds {}: expected files of one save",
                                 needed, values.back().elems()));
     }
     std::erase_if(arrays.front(), [&](const auto& array) {
@@ -308,7 +310,7 @@ class PartsReader {
       if (entry.is_directory()) folders.push_back(entry.path());
     }
     std::ranges::sort(folders);
-    if (folders.empty()) reject_zero(files_.parameters, "expected a folder for each parameter, there is none");
+    if (folders.empty()) reject_zero(files_.parameters, "expected a folder for each parameter, got none");
     std::map<std::string_view, const NamedShape*> shapes;
     for (const std::vector<NamedShape>& group : model_.groups) {
       for (const NamedShape& shape : group) shapes.emplace(shape.name, &shape);
@@ -316,7 +318,7 @@ class PartsReader {
     std::optional<i64> updates;
     for (const fs::path& folder : folders) {
       const auto values = universal_tensor(folder / "fp32.pt");
-      if (!values) reject_zero(folder / "fp32.pt", "expected a tensor in it");
+      if (!values) reject_zero(folder / "fp32.pt", "expected a floating-point tensor in this file, got none");
       const NamedShape shape = universal_shape(shapes, folder.filename().string(), values->second);
       const i64 elems = shape.elems, stored = values->second.elems;
       ZeroWeight weight{.info = shape.info(values->second.dtype)};
@@ -328,7 +330,8 @@ class PartsReader {
         if (array == "step") {
           const std::optional<i64> step = universal_step(entry.path());
           if (updates && step && *updates != *step)
-            reject_zero(entry.path(), fmt::format("it is of step {}, others of step {}", *step, *updates));
+            reject_zero(entry.path(),
+                        fmt::format("this file is from step {}, but others are from step {}: expected files of one save", *step, *updates));
           if (step) updates = step;
           continue;
         }

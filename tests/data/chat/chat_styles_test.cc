@@ -59,9 +59,9 @@ TEST(ChatStyles, ConstructsAreWhatTransformersMakesOfThem) {
 
 // Whether an error is one of those with which Spillway refuses constructs that Python would evaluate.
 bool is_refused_by_name(const std::string& error) {
-  for (const char* words :
-       {"64 bits", "that can be printed", "is known, got", "of Python, got", "{% break %}", "{% continue %}", "that fits", "as argument 0",
-        "not subscriptable", "a real number is required", "within its loop", "chat templates use", "dicts to compare", "at least 0"}) {
+  for (const char* words : {"64 bits", "that can be printed", "is known, got", "a Python attribute", "{% break %}", "{% continue %}",
+                            "for a value of type", "as argument 0", "not subscriptable", "a real number is required", "inside its own loop",
+                            "that this program supports", "dicts to compare", "at least 0"}) {
     if (error.find(words) != error.npos) return true;
   }
   return false;

@@ -46,9 +46,9 @@ TEST(HostileTorchFile, SharedDictionariesAreNotVisitedWithoutEnd) {
 }
 
 TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
-  EXPECT_THAT(torch_refusal("}" + put(0) + text("a") + get(0) + "s"), HasSubstr("its dictionaries nest too deeply"));
+  EXPECT_THAT(torch_refusal("}" + put(0) + text("a") + get(0) + "s"), HasSubstr("nested too deeply"));
   const std::string ordered = call(global("collections", "OrderedDict"), {}) + put(0);
-  EXPECT_THAT(torch_refusal(ordered + text("a") + get(0) + "s"), HasSubstr("its dictionaries nest too deeply"));
+  EXPECT_THAT(torch_refusal(ordered + text("a") + get(0) + "s"), HasSubstr("nested too deeply"));
   // A value that is not a dictionary is not a tensor either, whatever it contains.
   const TemporaryFolder folder;
   const auto path = put(folder / "x.bin", torch_file(dict({text("a"), "]" + put(0) + get(0) + "a", text("b"), tensor()})));
@@ -57,7 +57,7 @@ TEST(HostileTorchFile, ADictionaryThatContainsItselfNestsTooDeeply) {
 
 TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0), one = kept(tensor(), 1);
-  EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("it has two tensors \"nnnn"));
+  EXPECT_THAT(torch_refusal(name + one + dict({repeated(get(0) + get(1), 8000)})), HasSubstr("two tensors have the name \"nnnn"));
   // Each tensor has a name of its own, which begins with a long prefix. Together the names would take too much memory.
   const std::string inner = dict(many(200, [](size_t i) { return text(std::to_string(i)) + get(1); }));
   EXPECT_THAT(torch_refusal(name + one + dict({get(0), inner})), HasSubstr(kTooMuch));
@@ -84,14 +84,14 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
   EXPECT_THAT(refusal({-1}, {1}), HasSubstr("expected sizes, strides and an offset of 0 or more"));
   EXPECT_THAT(refusal({1}, {-1}), HasSubstr("expected sizes, strides and an offset of 0 or more"));
   EXPECT_THAT(refusal({1}, {1}, -1), HasSubstr("expected sizes, strides and an offset of 0 or more"));
-  EXPECT_THAT(refusal({3, 3}, {kHuge, kHuge}), HasSubstr("its elements leave its storage"));
-  EXPECT_THAT(refusal({2}, {1}), HasSubstr("its elements leave its storage of 1 elements"));
-  EXPECT_THAT(refusal({1}, {1}, kHuge), HasSubstr("its elements leave its storage"));
-  EXPECT_THAT(refusal({1, 1}, {1}), HasSubstr("expected a stride for each size"));
+  EXPECT_THAT(refusal({3, 3}, {kHuge, kHuge}), HasSubstr("its storage of"));
+  EXPECT_THAT(refusal({2}, {1}), HasSubstr("its storage of 1 elements"));
+  EXPECT_THAT(refusal({1}, {1}, kHuge), HasSubstr("its storage of"));
+  EXPECT_THAT(refusal({1, 1}, {1}), HasSubstr("stride for each size"));
   // All tensors together have more bytes than 64 bits can count.
   const std::string large = kept(tensor({.sizes = {i64{1} << 56}, .strides = {0}}), 0);
   EXPECT_THAT(torch_refusal(large + dict(many(64, [](size_t i) { return text(std::to_string(i)) + get(0); }))),
-              HasSubstr("have more than 2^63 bytes together"));
+              HasSubstr("have more than 2^63 bytes"));
 }
 
 // With a stride of 0, a file of a kilobyte would be read for years.
@@ -109,9 +109,8 @@ TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   file.read_wide(*file.find("16"), 5, values);
   EXPECT_THAT(values, testing::Each(1.5));
   const auto refusal = [&](const char* name) { return error_of(ErrorCode::data, [&] { file.read_wide(*file.find(name), 0, values); }); };
-  EXPECT_THAT(refusal("many"),
-              HasSubstr("expected a weight of at most 33554432 elements, as it repeats the 1 of its storage, got 33587200"));
-  EXPECT_THAT(refusal("17"), HasSubstr("expected a weight of at most 160000 elements, as it repeats the 10000 of its storage, got 170000"));
+  EXPECT_THAT(refusal("many"), HasSubstr("1 elements of its storage, got 33587200"));
+  EXPECT_THAT(refusal("17"), HasSubstr("10000 elements of its storage, got 170000"));
 }
 
 // Otherwise an expanded tensor would count as one that repeats no elements.
@@ -120,7 +119,7 @@ TEST(HostileTorchFile, AStorageHasNoMoreBytesThanTheFile) {
   const Members members{{"archive/data.pkl", pickle(dict({text("w"), tensor({.sizes = {3}})}))}, {"archive/data/0", std::string(12, 'x')}};
   EXPECT_EQ(TorchFile(put(folder / "x.bin", archive(members))).tensors().size(), 1u);
   EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(put(folder / "x.bin", archive(members, 1 << 20))); }),
-              testing::AnyOf(HasSubstr("more than lie there"), HasSubstr("expected a file of torch.save's")));
+              testing::AnyOf(HasSubstr("more than the file holds"), HasSubstr("torch.save")));
 }
 
 // Builds the content of a .metadata file of torch.distributed.checkpoint.
@@ -171,11 +170,11 @@ TEST(HostileDistributedCheckpoint, RepeatedBlocksAreRefusedBeforeAFileIsOpened) 
   const Saved repeated_block(first, metadata(dict({text("w"), of_tensor({4}, list({repeated(get(0), 100'000)}))}), two_places()));
   EXPECT_THAT(repeated_block.refusal(), testing::AnyOf(HasSubstr("tensor \"w\": its blocks overlap"), HasSubstr(kTooMuch)));
   const Saved missing("", metadata(dict({text("w"), of_tensor({4}, list({chunk({0}, {2})}))}), two_places()));
-  EXPECT_THAT(missing.refusal(), HasSubstr("its blocks have 2 of its 4 elements"));
+  EXPECT_THAT(missing.refusal(), HasSubstr("2 of its 4 elements"));
   const Saved twice("", metadata(dict({text("w"), of_tensor({4}, list({chunk({0}, {2}), chunk({0}, {2})}))}), two_places()));
-  EXPECT_THAT(twice.refusal(), HasSubstr("its blocks overlap or leave something out at element 0"));
+  EXPECT_THAT(twice.refusal(), HasSubstr("its blocks overlap or leave a gap at element 0"));
   const Saved outside("", metadata(dict({text("w"), of_tensor({4}, list({chunk({3}, {2})}))}), two_places()));
-  EXPECT_THAT(outside.refusal(), HasSubstr("a block leaves it"));
+  EXPECT_THAT(outside.refusal(), HasSubstr("beyond the tensor"));
   const Saved huge("", metadata(dict({text("w"), of_tensor({i64{1} << 57}, list({}))}), two_places()));
   EXPECT_THAT(huge.refusal(), HasSubstr("expected at most"));
   const Saved negative("", metadata(dict({text("w"), of_tensor({-4}, list({}))}), two_places()));
@@ -191,7 +190,7 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string blocks = kept(list({repeated(chunk({0}, {0}), 1000)}), 0);
   const Saved lists(blocks,
                     metadata(dict(many(1000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, get(0)); })), two_places()));
-  EXPECT_THAT(lists.refusal(), HasSubstr("a block of \"0\" is in no file"));
+  EXPECT_THAT(lists.refusal(), HasSubstr("a block of \"0\""));
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0);
   const auto places = dict(many(3000, [](size_t i) { return place(get(0), {static_cast<i64>(i)}, "a", static_cast<i64>(i), 1); }));
   EXPECT_THAT(Saved(name, metadata(dict({}), places)).refusal(), HasSubstr(kTooOften));
@@ -203,7 +202,7 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string path = kept(tuple({repeated(text("a"), 5000)}), 0);
   const Saved paths(path, metadata(dict(many(5000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, list({})); })),
                                    two_places(), dict(many(5000, [](size_t i) { return text(std::to_string(i)) + get(0); }))));
-  EXPECT_THAT(paths.refusal(), testing::AnyOf(HasSubstr(kTooOften), HasSubstr("it has two tensors \"a\"")));
+  EXPECT_THAT(paths.refusal(), testing::AnyOf(HasSubstr(kTooOften), HasSubstr("two tensors have the name \"a\"")));
 }
 
 TEST(HostileDistributedCheckpoint, EveryBlockHasBytesOfItsOwn) {
@@ -212,12 +211,12 @@ TEST(HostileDistributedCheckpoint, EveryBlockHasBytesOfItsOwn) {
   for (const i64 second : {i64{0}, i64{1}, bytes - 1}) {
     const Saved saved("", metadata(tensors, dict({place(text("w"), {0}, "a", 0, bytes), place(text("w"), {2}, "a", second, bytes)})));
     put(saved.at / "a", kFirst + kFirst);
-    EXPECT_THAT(saved.refusal(), HasSubstr("expected blocks of their own bytes in \"a\"")) << second;
+    EXPECT_THAT(saved.refusal(), HasSubstr("do not overlap in \"a\"")) << second;
   }
   constexpr i64 kHuge = std::numeric_limits<i64>::max();
   const Saved beyond("", metadata(tensors, dict({place(text("w"), {0}, "a", 0, bytes), place(text("w"), {2}, "a", kHuge, kHuge)})));
   put(beyond.at / "a", kFirst + kFirst);
-  EXPECT_THAT(beyond.refusal(), HasSubstr("expected 9223372036854775807 bytes at 9223372036854775807"));
+  EXPECT_THAT(beyond.refusal(), HasSubstr("expected 9223372036854775807 bytes at offset 9223372036854775807"));
 }
 
 // Otherwise a few blocks of a kilobyte each would be read as a million elements.
@@ -226,7 +225,7 @@ TEST(HostileDistributedCheckpoint, ABlockRepeatsNoElements) {
   const Saved saved("", metadata(dict({text("w"), of_tensor({1000}, list({chunk({0}, {1000})}))}),
                                  dict({place(text("w"), {0}, "a", 0, static_cast<i64>(one.size()))})));
   put(saved.at / "a", one);
-  EXPECT_THAT(saved.refusal(), HasSubstr("expected the 1000 elements of the block of \"w\", got 1 that are repeated"));
+  EXPECT_THAT(saved.refusal(), HasSubstr("the block of \"w\", got 1 elements"));
 }
 
 TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {
@@ -288,9 +287,9 @@ TEST(HostileZeroCheckpoint, HugePaddingsAndShapesAreRefused) {
   };
   constexpr i64 kHuge = std::numeric_limits<i64>::max();
   for (const int stage : {1, 3}) {
-    EXPECT_THAT(refusal({1}, list({numbers({kHuge, kHuge})}), stage), HasSubstr("expected the files of one save")) << stage;
-    EXPECT_THAT(refusal({1}, list({numbers({-5, -kHuge})}), stage), HasSubstr("expected the files of one save")) << stage;
-    EXPECT_THAT(refusal({i64{1} << 56}, list({}), stage), HasSubstr("its parameters have too many elements")) << stage;
+    EXPECT_THAT(refusal({1}, list({numbers({kHuge, kHuge})}), stage), HasSubstr("files of one save")) << stage;
+    EXPECT_THAT(refusal({1}, list({numbers({-5, -kHuge})}), stage), HasSubstr("files of one save")) << stage;
+    EXPECT_THAT(refusal({i64{1} << 56}, list({}), stage), HasSubstr("more elements than")) << stage;
     EXPECT_THAT(refusal({i64{1} << 57}, list({}), stage), HasSubstr("the shape of \"w\" has too many elements")) << stage;
     EXPECT_THAT(refusal({0, kHuge, kHuge}, list({}), stage), HasSubstr("the shape of \"w\" has too many elements")) << stage;
     EXPECT_THAT(refusal({-1}, list({}), stage), HasSubstr("0 or more")) << stage;
@@ -313,8 +312,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   const auto usual = z.model({text(kShapes), z.shapes({text("w"), torch_size({1})})});
   // One shard is listed a thousand times. Each entry would need elements of its own.
   for (const int stage : {1, 3})
-    EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)),
-                HasSubstr("have more elements than the file has bytes for"));
+    EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)), HasSubstr("have more elements than fit"));
   // One dictionary of shapes is listed as thousands of groups, which takes too much memory or too many steps.
   const std::string shapes = kept(dict({repeated(text("w") + torch_size({1}), 1000)}), 0);
   EXPECT_THAT(refusal(shapes + z.model({text(kShapes), list({repeated(get(0), 5000)})}), z.optimizer({})),
@@ -360,7 +358,7 @@ TEST(HostileZeroCheckpoint, AFrozenTensorOfAForeignTypeIsForeign) {
     put(ranks.at / of_rank(rank, "model"), torch_file(model(rank == 0 ? tensor() : frozen)));
     put(ranks.at / of_rank(rank, "optim"), torch_file(ranks.optimizer({}, list({tensor()}), 3)));
   }
-  EXPECT_THAT(ranks.refusal(), AllOf(HasSubstr("zero_pp_rank_1"), HasSubstr("the frozen parameter \"f\" is of another type there")));
+  EXPECT_THAT(ranks.refusal(), AllOf(HasSubstr("zero_pp_rank_1"), HasSubstr("the frozen parameter \"f\" has another type")));
 }
 
 TEST(HostileZeroCheckpoint, ReferencesInCirclesAreRefused) {
@@ -373,7 +371,7 @@ TEST(HostileZeroCheckpoint, ReferencesInCirclesAreRefused) {
   zero.write(circle + get(1), zero.optimizer({}));
   EXPECT_NE(zero.refusal(), "");
   zero.write(zero.model({text(kShapes), zero.shapes({text("w"), torch_size({1})})}), circle + get(1));
-  EXPECT_THAT(zero.refusal(), HasSubstr("it has no fp32 weights"));
+  EXPECT_THAT(zero.refusal(), HasSubstr("fp32 weights"));
 }
 
 // Whatever is in the place of a weight file, or beside it, opening the folder does not block.

@@ -155,21 +155,21 @@ TEST(Pickle, WhatIsWrongIsSaidWithItsPlace) {
   const auto refused = [](const std::string& bytes, const char* why) {
     EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr(why)) << testing::PrintToString(bytes);
   };
-  refused("", "expected 1 bytes more");
-  refused("\x80\x02", "expected 1 bytes more, and there are 0");
+  refused("", "expected 1 more bytes");
+  refused("\x80\x02", "expected 1 more bytes, got 0");
   refused("\x80\x00."s, "expected protocol 2 to 5, got 0");
-  refused("I1\n.", "0x49 is no opcode");
-  refused("\x80\x02X\xff\xff\xff\x7f"s, "expected 2147483647 bytes more, and there are 0, at byte 2");
-  refused("\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s, "bytes more");
-  refused("\x80\x02."s, "expected one value at its end");
-  refused("\x80\x02NN."s, "expected one value at its end");
-  refused("\x80\x02h\x05."s, "value 5 was never remembered");
-  refused("\x80\x02Nr\xff\xff\xff\xff."s, "expected numbers from 0 on for what is remembered, got 4294967295");
-  refused("\x80\x02s."s, "its stack is empty");
+  refused("I1\n.", "0x49");
+  refused("\x80\x02X\xff\xff\xff\x7f"s, "expected 2147483647 more bytes, got 0, at byte 2");
+  refused("\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s, "more bytes");
+  refused("\x80\x02."s, "one value at the end");
+  refused("\x80\x02NN."s, "one value at the end");
+  refused("\x80\x02h\x05."s, "entry 5");
+  refused("\x80\x02Nr\xff\xff\xff\xff."s, "got number 4294967295");
+  refused("\x80\x02s."s, "empty");
   refused("\x80\x02te."s, "expected a mark");
   refused("\x80\x02N(NNe."s, "expected a container");
   refused("\x80\x02}(Nu."s, "expected a value for each key");
-  refused("\x80\x02}]s."s, "its stack is empty");
+  refused("\x80\x02}]s."s, "empty");
 }
 
 TEST(Pickle, WhatContainsItselfIsReadAsSuch) {
