@@ -70,7 +70,7 @@ Bpe::Bpe(Fields& fields, bool& raw_bytes) {
   for (i32 id = 0; raw_ && ignore_merges_ && id < vocabulary_.bound(); ++id) {
     const auto bytes = vocabulary_.has(id) ? bytes_of_characters(vocabulary_.text(id)) : std::nullopt;
     if (bytes && !by_bytes_.add(*bytes, id))
-      refuse_value(fields.place_of("vocab"), "tokens with hashes of their own", "hundreds with the same");
+      refuse_value(fields.place_of("vocab"), "tokens with different hashes", "hundreds with the same hash");
   }
 }
 
@@ -84,7 +84,7 @@ void Bpe::read_merges(const json& merges, const JsonPlace& place) {
       if (text.starts_with("#version")) continue;
       const size_t space = text.find(' ');
       if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-        refuse_json(place, "two tokens with a space between them", merge);
+        refuse_json(place, "two tokens separated by one space", merge);
       add_merge(text.substr(0, space), text.substr(space + 1), rank++, place);
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), rank++, place);
@@ -97,12 +97,12 @@ void Bpe::read_merges(const json& merges, const JsonPlace& place) {
 void Bpe::add_merge(const std::string& left, const std::string& right, size_t rank, const JsonPlace& place) {
   const i32 left_id = vocabulary_.find(left), right_id = vocabulary_.find(right);
   if (left_id == kNoToken || right_id == kNoToken) refuse_json(place, "tokens of the vocabulary", json(left_id == kNoToken ? left : right));
-  if (!right.starts_with(prefix_)) refuse_json(place, "right halves that begin with continuing_subword_prefix", json(right));
+  if (!right.starts_with(prefix_)) refuse_json(place, "merges whose right part begins with continuing_subword_prefix", json(right));
   const std::string both = left + right.substr(prefix_.size());
   const i32 id = vocabulary_.find(both);
-  if (id == kNoToken) refuse_json(place, "merges whose result the vocabulary has", json(both));
+  if (id == kNoToken) refuse_json(place, "merges whose result is in the vocabulary", json(both));
   const bool put = merges_.put(left_id, right_id, {static_cast<u32>(rank), id});
-  if (!put) refuse_value(place, "pairs with hashes of their own", "hundreds with the same");
+  if (!put) refuse_value(place, "merge pairs with different hashes", "hundreds with the same hash");
   std::string_view rest = both;
   while (rest.starts_with(kMetaspace)) rest.remove_prefix(kMetaspace.size());
   if (rest.find(kMetaspace) != std::string_view::npos) cut_at_metaspace_ = false;

@@ -35,7 +35,7 @@ Decoder::Decoder(const json& value, const JsonPlace& place) {
 }
 
 void Decoder::add(const json& value, const JsonPlace& place, int depth) {
-  if (depth > kDeepest) refuse_value(place, "sequences at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   if (type == "Sequence") {

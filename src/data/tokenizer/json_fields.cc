@@ -32,7 +32,9 @@ JsonPlace JsonPlace::below(std::string_view name) const {
 }
 
 void JsonPlace::take_step() const {
-  if (--left->steps < 0) refuse_value(*this, "at most " + std::to_string(PartsLeft().steps) + " steps in the file", "more");
+  if (--left->steps < 0)
+    refuse_value(*this, "at most " + std::to_string(PartsLeft().steps) + " steps of normalizers, pre_tokenizers and decoders in the file",
+                 "more");
 }
 
 void JsonPlace::take_pattern(size_t bytes) const {
@@ -70,7 +72,7 @@ json read_json(const std::filesystem::path& file) {
   std::string text(static_cast<size_t>(bytes), '\0');
   std::ifstream in(file, std::ios::binary);
   if (!in.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    throw Error(ErrorCode::data, "[tokenizer] expected a readable file, got a failed read, " + file.string());
+    throw Error(ErrorCode::data, "[tokenizer] expected a readable file, got a read error, " + file.string());
   }
   refuse_lfs_pointer(file.string(), text);
   JsonFault fault;
@@ -136,7 +138,8 @@ i64 Fields::number(const char* key, i64 least, i64 most, std::optional<i64> othe
 void Fields::refuse_the_rest() const {
   for (const auto& [key, value] : object_.items()) {
     if (!used_.contains(key) && !value.is_null() && value != json(false)) {
-      refuse_json(place_of(json(key).dump(-1, ' ', true, json::error_handler_t::replace)), "only keys that this program knows", value);
+      refuse_json(place_of(json(key).dump(-1, ' ', true, json::error_handler_t::replace)), "no value (this program does not know the key)",
+                  value);
     }
   }
 }

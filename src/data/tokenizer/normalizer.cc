@@ -218,7 +218,7 @@ std::unique_ptr<Normalizer> read_step(const std::string& type, Fields& fields) {
 }
 
 void add_normalizers(const json& value, const JsonPlace& place, int depth, Normalizers& into) {
-  if (depth > kDeepest) refuse_value(place, "sequences at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   if (type == "Sequence") {

@@ -50,7 +50,8 @@ Around read_template(Fields& fields) {
     if (const json* sequence = kind.find("Sequence")) {
       Fields which(*sequence, kind.place_of("Sequence"));
       which.pass_over({"type_id"});
-      if (which.text("id") != "A" || text_seen) refuse_value(which.place(), "the text A once", text_seen ? "it again" : "another");
+      if (which.text("id") != "A" || text_seen)
+        refuse_value(which.place(), "the sequence A exactly once", text_seen ? "the sequence A again" : "another sequence");
       which.refuse_the_rest();
       text_seen = true;
     } else {
@@ -61,12 +62,12 @@ Around read_template(Fields& fields) {
       if (found == special.end()) refuse_json(token.place_of("id"), "one of special_tokens", json(name));
       auto& ids = text_seen ? around.behind : around.before;
       ids.insert(ids.end(), found->second.begin(), found->second.end());
-      if (static_cast<i64>(ids.size()) > kMostIds) refuse_value(place, "at most 256 ids on a side of a text", "more");
+      if (static_cast<i64>(ids.size()) > kMostIds) refuse_value(place, "at most 256 special token ids before or after a text", "more");
       token.refuse_the_rest();
     }
     kind.refuse_the_rest();
   }
-  if (!text_seen) refuse_value(place, "the text A once", "no text");
+  if (!text_seen) refuse_value(place, "the sequence A exactly once", "no sequence");
   return around;
 }
 
@@ -78,7 +79,7 @@ i32 read_pair(Fields& fields, const char* key) {
 }
 
 void read_processor(const json& value, const JsonPlace& place, int depth, Around& around) {
-  if (depth > kDeepest) refuse_value(place, "sequences at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   Around made;
@@ -98,7 +99,7 @@ void read_processor(const json& value, const JsonPlace& place, int depth, Around
   }
   fields.refuse_the_rest();
   if (made.before.empty() && made.behind.empty()) return;
-  if (!around.before.empty() || !around.behind.empty()) refuse_value(place, "one post-processor that adds tokens", "two");
+  if (!around.before.empty() || !around.behind.empty()) refuse_value(place, "at most one post-processor that adds tokens", "two");
   around = std::move(made);
 }
 

@@ -226,7 +226,7 @@ void add_step(const std::string& type, Fields& fields, PreTokenizers& into) {
 }
 
 void add_pre_tokenizers(const json& value, const JsonPlace& place, int depth, PreTokenizers& into) {
-  if (depth > kDeepest) refuse_value(place, "sequences at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   if (type == "Sequence") {
@@ -263,7 +263,7 @@ Metaspace read_metaspace(Fields& fields) {
     refuse_value(fields.place_of("prepend_scheme"), "always, first or never", '"' + *scheme + '"');
   }
   if (!space_in_front && metaspace.prepend != Metaspace::Prepend::never) {
-    refuse_value(fields.place_of("prepend_scheme"), "never, as add_prefix_space is false", '"' + *scheme + '"');
+    refuse_value(fields.place_of("prepend_scheme"), "never, because add_prefix_space is false", '"' + *scheme + '"');
   }
   return metaspace;
 }

@@ -41,8 +41,8 @@ class Precompiled : public Normalizer {
     u32 trie_bytes = 0;
     if (bytes.size() >= 4) std::memcpy(&trie_bytes, bytes.data(), 4);
     if (trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes > bytes.size() - 4) {
-      refuse_value(place, "a trie of whole units and the texts behind it",
-                   std::to_string(bytes.size()) + " bytes that say the trie has " + std::to_string(trie_bytes));
+      refuse_value(place, "a trie of whole 4-byte units, followed by texts",
+                   std::to_string(bytes.size()) + " bytes whose header says that the trie has " + std::to_string(trie_bytes));
     }
     units_.resize(trie_bytes / 4);
     std::memcpy(units_.data(), bytes.data() + 4, trie_bytes);

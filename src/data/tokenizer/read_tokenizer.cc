@@ -24,7 +24,7 @@ std::optional<i32> named_token(const Tokenizer& tokenizer, const std::vector<std
     const auto text = token_text(config, key, place);
     if (!text || text->empty()) continue;
     const auto id = tokenizer.id_of(*text);
-    if (!id) refuse_json(place.below(key), "a token that tokenizer.json has", json(*text));
+    if (!id) refuse_json(place.below(key), "a token of tokenizer.json", json(*text));
     return id;
   }
   return std::nullopt;

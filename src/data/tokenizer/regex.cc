@@ -202,12 +202,13 @@ bool Regex::Walk::next() {
                                        " bytes; use a pattern that backtracks less");
     }
     if (found < 0) {
-      throw Error(ErrorCode::data, regex_.where_ + ": expected a match or none within bounds, got \"" + pcre2_words(found) +
+      throw Error(ErrorCode::data, regex_.where_ + ": expected a search that ends within the limits, got \"" + pcre2_words(found) +
                                        "\" in a text of " + std::to_string(text_.size()) + " bytes; use a pattern that backtracks less");
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data_->match.get());
     if (range[0] > range[1] || range[0] < from_) {  // happens with \K inside an assertion
-      throw Error(ErrorCode::data, regex_.where_ + ": expected matches that go forward, got one that does not; use a pattern without \\K");
+      throw Error(ErrorCode::data,
+                  regex_.where_ + ": expected matches that move forward in the text, got one that does not; use a pattern without \\K");
     }
     if (range[0] == range[1] && matched_ && range[1] == end_) {
       if (from_ == text_.size()) break;

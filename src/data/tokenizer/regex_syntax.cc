@@ -100,7 +100,7 @@ class Translation {
     } else if (inside == kSpaces) {
       out_ += R"(\S\x{180e})";
     } else {
-      refuse("a negated set within a class");
+      refuse("a negated set inside a character class");
     }
   }
 
@@ -111,14 +111,15 @@ class Translation {
   }
 
   void property(char letter) {
-    if (peek(2) != '{') refuse("a property without braces");
+    if (peek(2) != '{') refuse("a property name without braces");
     const size_t close = pattern_.find('}', at_);
-    if (close == std::string_view::npos) refuse("a property without an end");
+    if (close == std::string_view::npos) refuse("a property name without a closing brace");
     std::string name(pattern_.substr(at_ + 3, close - at_ - 3));
     const std::string negation = name.starts_with("^") ? "^" : "";
     name.erase(0, negation.size());
     for (const char c : name) {
-      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != ' ') refuse("a property that is no name");
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != ' ')
+        refuse("a property name of other characters than letters, digits, _ and spaces");
     }
     if (name.size() > 2 && knows_property_("sc:" + name)) name = "sc:" + name;
     out_ += "\\" + std::string(1, letter) + "{" + negation + name + "}";
@@ -207,11 +208,11 @@ class Translation {
       if (pattern_[at_] == '\\') {
         escape(true);
       } else if (pattern_[at_] == '[') {
-        if (peek(1) == ':' || peek(1) == '^' || peek(1) == ']') refuse("a named or negated class within a class");
+        if (peek(1) == ':' || peek(1) == '^' || peek(1) == ']') refuse("a named or negated class inside a character class");
         ++within;
         ++at_;
       } else if (pattern_[at_] == '&' && peek(1) == '&') {
-        refuse("an intersection of classes");
+        refuse("an intersection of character classes");
       } else if (pattern_[at_] == ']' && within > 0) {
         --within;
         ++at_;

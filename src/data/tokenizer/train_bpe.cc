@@ -123,14 +123,16 @@ class Training {
     word_bytes_ += static_cast<i64>(word);
     taken_ += kBytesOfAWord + static_cast<i64>(word) * kBytesOfAByte;
     if (taken_ <= training_.memory_bytes) return;
-    throw Error(ErrorCode::refused, fmt::format("[train-vocab] expected different words that fit into {} of memory, got more than {} of "
-                                                "them, which do not: train on fewer texts",
-                                                format_bytes(training_.memory_bytes), format_bytes(word_bytes_)));
+    throw Error(
+        ErrorCode::refused,
+        fmt::format(
+            "[train-vocab] expected distinct words that fit into {} of memory, got more than {} of distinct words: train on fewer texts",
+            format_bytes(training_.memory_bytes), format_bytes(word_bytes_)));
   }
 
   void add_word(std::string_view text, i64 count) {
     if (symbols_.size() + text.size() >= kNoPlace) {
-      throw Error(ErrorCode::data, "[train-vocab] expected less than 4 GiB of different words, got more; train on fewer texts");
+      throw Error(ErrorCode::data, "[train-vocab] expected less than 4 GiB of distinct words, got more; train on fewer texts");
     }
     const auto first = static_cast<u32>(symbols_.size()), behind = first + static_cast<u32>(text.size());
     for (u32 at = first; at < behind; ++at) {
@@ -208,7 +210,7 @@ void check_training(const BpeTraining& training) {
   for (size_t i = 0; i < sorted.size(); ++i) {
     const bool of_a_byte = bytes_of_characters(sorted[i]).value_or("").size() == 1;
     if (sorted[i].empty() || !is_utf8(sorted[i]) || of_a_byte || (i > 0 && sorted[i] == sorted[i - 1])) {
-      throw Error(ErrorCode::usage, "[train-vocab] expected special tokens in UTF-8, of several characters, each once, got " +
+      throw Error(ErrorCode::usage, "[train-vocab] expected distinct special tokens in UTF-8 with more than one character, got " +
                                         json(sorted[i]).dump(-1, ' ', true, json::error_handler_t::replace));
     }
   }

@@ -50,7 +50,7 @@ class Unigram : public Model {
       if (!good || !std::isfinite(piece[1].get<double>())) refuse_json(place, "pairs of a token and its score", piece);
       const auto id = static_cast<i32>(scores_.size());
       const auto& text = piece[0].get_ref<const std::string&>();
-      if (!vocabulary_.add(text, id)) refuse_value(place, "tokens with hashes of their own", "hundreds with the same");
+      if (!vocabulary_.add(text, id)) refuse_value(place, "tokens with different hashes", "hundreds with the same hash");
       scores_.push_back(piece[1].get<double>());
       lowest_ = std::min(lowest_, scores_.back());
       if (!text.empty()) trie_.add(text, id);
@@ -77,7 +77,7 @@ class Unigram : public Model {
       if (steps >= WorkBudget::kStepsAtOnce) budget.charge(std::exchange(steps, 0));
       if (!whole_character) {
         if (unknown_ == kNoToken) {
-          throw Error(ErrorCode::data, "[tokenizer] expected text of characters that the vocabulary has, got \"" +
+          throw Error(ErrorCode::data, "[tokenizer] expected a text whose characters are in the vocabulary, got \"" +
                                            std::string(piece.substr(at, behind - at)) +
                                            "\", and the tokenizer has no unk_id; use another tokenizer");
         }

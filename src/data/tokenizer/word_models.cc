@@ -27,7 +27,7 @@ class WordModel : public Model {
  protected:
   void put_unknown(std::string_view word, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const {
     if (unknown_ == kNoToken) {
-      throw Error(ErrorCode::data, "[tokenizer] expected words that the vocabulary has, got " +
+      throw Error(ErrorCode::data, "[tokenizer] expected words that are in the vocabulary, got " +
                                        json(std::string(word.substr(0, 100))).dump(-1, ' ', true, json::error_handler_t::replace) +
                                        ", and the vocabulary has no unk_token; use another tokenizer");
     }

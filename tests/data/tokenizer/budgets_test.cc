@@ -50,7 +50,7 @@ std::string encode_refusal(const json& with, const std::string& text) {
 
 TEST(TokenizerBudgets, AFileHasSoManySteps) {
   const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 of them used to cause a recursion of that depth
-  EXPECT_THAT(load_refusal({{"decoder", sequence("decoders", steps)}}), HasSubstr("at most 1024 steps in the file as decoder.decoders"));
+  EXPECT_THAT(load_refusal({{"decoder", sequence("decoders", steps)}}), HasSubstr("in the file as decoder.decoders"));
   const std::vector<json> lower(1025, {{"type", "Lowercase"}}), words(1025, {{"type", "Whitespace"}});
   EXPECT_THAT(load_refusal({{"normalizer", sequence("normalizers", lower)}}), HasSubstr("at most 1024 steps"));
   EXPECT_THAT(load_refusal({{"pre_tokenizer", sequence("pretokenizers", words)}}), HasSubstr("at most 1024 steps"));
@@ -124,7 +124,7 @@ TEST(TokenizerBudgets, LiteralsAreFoundInOneWay) {
 
 TEST(TokenizerBudgets, RewritingIsBoundedInTheMidstOfAStep) {
   EXPECT_THAT(encode_refusal({{"normalizer", replace("a", std::string(1000000, 'b'))}}, std::string(10000, 'a')),
-              testing::AllOf(HasSubstr("normalizer"), HasSubstr("at most 385536 bytes"), HasSubstr("lengthen less")));
+              testing::AllOf(HasSubstr("normalizer"), HasSubstr("at most 385536 bytes"), HasSubstr("Prepend")));
   const std::vector<json> prepends(1000, {{"type", "Prepend"}, {"prepend", std::string(1000, 'x')}});
   EXPECT_THAT(encode_refusal({{"normalizer", sequence("normalizers", prepends)}}, "aaa"), HasSubstr("normalizer"));
   // The text grows and shrinks a thousand times.
@@ -189,7 +189,7 @@ TEST(TokenizerBudgets, AffixesAndTemplatesAreShort) {
   for (int i = 0; i < 257; ++i) single.push_back({{"SpecialToken", {{"id", "x"}}}});
   const json tokens = {{"x", {{"id", "x"}, {"ids", {1}}}}};
   EXPECT_THAT(load_refusal({{"post_processor", {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", tokens}}}}),
-              HasSubstr("at most 256 ids"));
+              HasSubstr("at most 256 special token ids"));
 }
 
 /// Returns texts of 16 lower-case letters and signs that all have the same hash, found by inverting the last step of hash_of.
@@ -224,7 +224,7 @@ TEST(TokenizerBudgets, TokensOfOneHash) {
                        [&] {
                          made_of({{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}});
                        }),
-              HasSubstr("tokens with hashes of their own as model.vocab"));
+              HasSubstr("hashes as model.vocab"));
   Merges merges(600);
   size_t put = 0;
   constexpr u64 kFactor = 0x9E3779B97F4A7C15u;

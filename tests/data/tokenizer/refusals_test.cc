@@ -43,7 +43,7 @@ TEST(TokenizerRefusals, WhatDoesNotFit) {
   EXPECT_THAT(refusal_of({{"model", {{"vocab", {{"a", 7}}}}}}), testing::HasSubstr("each id once"));
   EXPECT_THAT(refusal_of({{"model", {{"merges", json::array({json::array({"a", "b"})})}}}}),
               testing::HasSubstr("tokens of the vocabulary as model.merges"));
-  EXPECT_THAT(refusal_of({{"model", {{"merges", {"<0x00>"}}}}}), testing::HasSubstr("two tokens with a space between them"));
+  EXPECT_THAT(refusal_of({{"model", {{"merges", {"<0x00>"}}}}}), testing::HasSubstr("two tokens"));
   EXPECT_THAT(refusal_of({{"model", {{"unk_token", "no"}}}}), testing::HasSubstr("model.unk_token"));
   EXPECT_THAT(refusal_of({{"added_tokens", {{{"id", 300}, {"content", "<x>"}, {"special", true}}}}}),
               testing::HasSubstr("the id 256 for \"<x>\""));
@@ -58,7 +58,7 @@ TEST(TokenizerRefusals, RewritingThatNeverEnds) {
   json steps = json::array();
   for (int i = 0; i < 60; ++i) steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
   const auto tokenizer = made_of(small_tokenizer({{"normalizer", {{"type", "Sequence"}, {"normalizers", steps}}}}));
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { tokenizer->encode("aaa"); }), testing::HasSubstr("lengthen less"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { tokenizer->encode("aaa"); }), testing::HasSubstr("Prepend"));
   EXPECT_THAT(refusal_of({{"decoder", {{"type", "Sequence"}, {"decoders", steps}}}}), testing::HasSubstr("65536 times"));
 }
 
