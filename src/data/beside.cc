@@ -81,18 +81,19 @@ void remove_left_of(const fs::path& final_path) {
 std::optional<Beside::Identity> Beside::identity_of(const fs::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) return Identity{status.st_dev, status.st_ino};
-  if (errno != ENOENT) throw_io("look at", path, errno);
+  if (errno != ENOENT) throw_io("get the status of", path, errno);
   return {};
 }
 
 Beside::Beside(const fs::path& final_path, Kind kind, Existing existing)
     : final_(without_trailing_slash(final_path)), kind_(kind), existing_(existing) {
-  require(kind == Kind::file || existing != Existing::overwrite, "[file] a folder is not overwritten");
+  require(kind == Kind::file || existing != Existing::overwrite, "[file] expected a file to overwrite, got a folder");
   if (kind == Kind::folder) make_durable_folders(parent_of(final_));
   before_ = identity_of(final_);
   if (before_ && existing == Existing::refuse) {
-    throw Error(ErrorCode::usage, fmt::format("[--out] expected a new {}, got {}, which exists: give another name, nothing is overwritten",
-                                              kind == Kind::file ? "file" : "folder", final_.string()));
+    throw Error(ErrorCode::usage,
+                fmt::format("[--out] expected a new {}, got {}, which exists: give another name, because nothing is overwritten",
+                            kind == Kind::file ? "file" : "folder", final_.string()));
   }
   remove_left_of(final_);
   make();
@@ -129,7 +130,7 @@ Beside::~Beside() {
 bool Beside::take_free_place() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
-  if (errno != EINVAL && errno != ENOSYS) throw_io("rename what is finished to", final_, errno);
+  if (errno != EINVAL && errno != ENOSYS) throw_io("rename the finished file or folder to", final_, errno);
   // Some filesystems do not support RENAME_NOREPLACE. For a file, link() fails if the name exists; for a folder, rename() fails if the
   // target is not empty.
   if (kind_ == Kind::file && ::link(beside_.c_str(), final_.c_str()) == 0) {
@@ -138,7 +139,7 @@ bool Beside::take_free_place() {
   }
   if (kind_ == Kind::folder && ::rename(beside_.c_str(), final_.c_str()) == 0) return true;
   if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR) return false;
-  throw_io("rename what is finished to", final_, errno);
+  throw_io("rename the finished file or folder to", final_, errno);
 }
 
 // Replaces the old file or folder. What comes out of the final path is checked before it is removed: it must be what was there at the
@@ -146,15 +147,15 @@ bool Beside::take_free_place() {
 void Beside::exchange() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
     if (errno == ENOENT && take_free_place()) return;  // the old one was removed in the meantime
-    if (errno != EINVAL && errno != ENOSYS) throw_io("exchange the old one for what is finished at", final_, errno);
+    if (errno != EINVAL && errno != ENOSYS) throw_io("replace the old file or folder at", final_, errno);
     if (identity_of(final_) != before_) keep_for_the_user();
-    if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename what is finished to", final_, errno);
+    if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename the finished file or folder to", final_, errno);
     return;
   }
   // The partial name now holds the old file, or another program's. So no error from here on may remove it.
   done_ = true;
   if (identity_of(beside_) != before_) {
-    if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("put back", final_, errno);
+    if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("restore", final_, errno);
     keep_for_the_user();
   }
   sync_path(parent_of(final_));
@@ -167,8 +168,8 @@ void Beside::keep_for_the_user() {
   fs::path kept = fmt::format("{}.finished-{}", final_.string(), ::getpid());
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, kept.c_str(), RENAME_NOREPLACE) != 0) kept = beside_;
   done_ = true;
-  throw Error(ErrorCode::io, fmt::format("[--out] {} came to be while it was being written: it is left as it is, and what was written is "
-                                         "{}: move it to where you want it",
+  throw Error(ErrorCode::io, fmt::format("[--out] {} was created by another program while this command wrote its output: that file or "
+                                         "folder is unchanged, and the output of this command is {}: move it to where you want it",
                                          final_.string(), kept.string()));
 }
 
@@ -189,7 +190,7 @@ std::vector<fs::path> Beside::remove_left(const fs::path& parent) {
   for (const fs::path& path : left) {
     std::error_code error;
     fs::remove_all(path, error);
-    if (error) throw_io("remove what a process that died left as", path, error.value());
+    if (error) throw_io("remove the leftover of a process that died,", path, error.value());
   }
   return left;
 }

@@ -41,11 +41,9 @@ FileChecksums ChecksumSums::checksums(i64 bytes, std::span<const u32> sums) {
 }
 
 Damaged::Damaged(const std::filesystem::path& folder, const std::string& wrong)
-    : Error(
-          ErrorCode::data,
-          fmt::format("[checkpoint] {}. Use another checkpoint (train --resume auto takes the newest that is whole) or a copy of this one; "
-                      "inspect --verify {} lists all that is damaged",
-                      wrong, folder.string())),
+    : Error(ErrorCode::data, fmt::format("[checkpoint] {}. Use another checkpoint (train --resume auto takes the newest complete one) or a "
+                                         "copy of this one; inspect --verify {} lists everything that is damaged",
+                                         wrong, folder.string())),
       wrong_(wrong) {}
 
 Damaged::Damaged(const std::filesystem::path& path, i64 begin, i64 end, const std::string& within)
@@ -94,7 +92,7 @@ CheckedFile::CheckedFile(const std::filesystem::path& path, std::optional<FileCh
   if (!state_->checksums || state_->checksums->bytes == size_bytes()) return;
   const i64 saved = state_->checksums->bytes;
   throw Damaged(path, std::min(saved, size_bytes()), std::max(saved, size_bytes()),
-                fmt::format("it was saved with {} bytes and has {}", saved, size_bytes()));
+                fmt::format("it was saved with {} bytes and now has {}", saved, size_bytes()));
 }
 
 CheckedFile::CheckedFile(CheckedFile&&) noexcept = default;

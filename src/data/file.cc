@@ -27,7 +27,7 @@ constexpr size_t kPieceBytes = size_t{1} << 30;
 void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
   if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP)
     return;
-  throw_io(fmt::format("send {} bytes at offset {} of", bytes, offset), file.path(), errno);
+  throw_io(fmt::format("start writing back {} bytes at offset {} of", bytes, offset), file.path(), errno);
 }
 
 // Throws if the file is a Git LFS pointer, which no caller can want to read.
@@ -89,7 +89,7 @@ File::~File() {
 
 void File::expect_regular(ErrorCode otherwise) {
   struct stat status {};
-  if (::fstat(fd_, &status) != 0) throw_io("look at", path_, errno);
+  if (::fstat(fd_, &status) != 0) throw_io("get the status of", path_, errno);
   if (!S_ISREG(status.st_mode)) {
     throw Error(otherwise, fmt::format("[file] expected a regular file, got a {}: {}",
                                        S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path_.string()));
@@ -103,8 +103,11 @@ void File::read(i64 offset, std::span<std::byte> into) const {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_io(fmt::format("read {} bytes at offset {} of", into.size(), offset), path_, errno);
     if (n == 0) {
-      throw Error(ErrorCode::io, fmt::format("[file] {} ends at offset {}, but had {} bytes when it was opened: it was shortened meanwhile",
-                                             path_.string(), offset, size_bytes_));
+      throw Error(
+          ErrorCode::io,
+          fmt::format(
+              "[file] {} ends at offset {}, but had {} bytes when it was opened: another program shortened the file in the meantime",
+              path_.string(), offset, size_bytes_));
     }
     into = into.subspan(static_cast<size_t>(n));
     offset += n;
@@ -122,13 +125,13 @@ void File::write(i64 offset, std::span<const std::byte> from) {
 }
 
 void File::resize(i64 bytes) {
-  if (::ftruncate(fd_, bytes) != 0) throw_io(fmt::format("give {} bytes to", bytes), path_, errno);
+  if (::ftruncate(fd_, bytes) != 0) throw_io(fmt::format("allocate {} bytes for", bytes), path_, errno);
   size_bytes_ = bytes;
 }
 
 void File::reserve(i64 bytes) {
   if (bytes > 0 && ::fallocate(fd_, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
-    throw_io(fmt::format("give {} bytes to", bytes), path_, errno);
+    throw_io(fmt::format("allocate {} bytes for", bytes), path_, errno);
   resize(bytes);
 }
 

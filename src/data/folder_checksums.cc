@@ -56,19 +56,19 @@ u32 own_checksum(std::string text, size_t place) { return crc32c(std::as_bytes(s
 FileChecksums parse_file(const fs::path& manifest, const std::string& name, const json& entry) {
   if (!entry.is_object() || !entry.contains("bytes") || !entry["bytes"].is_number_unsigned() || !entry.contains("crc32c") ||
       !entry["crc32c"].is_string()) {
-    reject(manifest, "expected `bytes` and `crc32c` of " + in_quotes(name));
+    reject(manifest, "expected `bytes` and `crc32c` for the file " + in_quotes(name));
   }
   constexpr u64 kMost = u64{1} << 62;
   const u64 bytes = entry["bytes"].get<u64>();
   const std::string& digits = entry["crc32c"].get_ref<const std::string&>();
   if (bytes > kMost || FileChecksums::block_count(static_cast<i64>(bytes)) != static_cast<i64>(digits.size() / kDigits) ||
       digits.size() % kDigits != 0) {
-    reject(manifest, fmt::format("{} of {} bytes does not have {} digits of checksums", in_quotes(name), bytes, digits.size()));
+    reject(manifest, fmt::format("the file {} of {} bytes cannot have {} digits of checksums", in_quotes(name), bytes, digits.size()));
   }
   FileChecksums checksums{static_cast<i64>(bytes), {}};
   for (size_t at = 0; at < digits.size(); at += kDigits) {
     const auto n = number(std::string_view(digits).substr(at, kDigits));
-    if (!n) reject(manifest, "expected hexadecimal checksums of " + in_quotes(name));
+    if (!n) reject(manifest, "expected hexadecimal checksums for the file " + in_quotes(name));
     checksums.blocks.push_back(*n);
   }
   return checksums;
@@ -134,11 +134,12 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   const auto found = object.is_object() ? object.find(kKey) : object.end();
   if (!object.is_object() || found == object.end() || !found->is_object() || found->value("block_bytes", json()) != kChecksumBlockBytes ||
       !found->contains("files") || !(*found)["files"].is_object()) {
-    reject(manifest, fmt::format("expected `{}` of files in blocks of {} bytes", kKey, kChecksumBlockBytes));
+    reject(manifest,
+           fmt::format("expected `{}` with the checksums of files in blocks of {} bytes, got something else", kKey, kChecksumBlockBytes));
   }
   FolderChecksums checksums;
   for (const auto& [name, entry] : (*found)["files"].items()) {
-    if (!is_inside(name)) reject(manifest, "no file is called " + in_quotes(name));
+    if (!is_inside(name)) reject(manifest, "expected the name of a file inside the folder, got " + in_quotes(name));
     checksums.add(name, parse_file(manifest, name, entry));
   }
   return checksums;

@@ -40,7 +40,7 @@ void check_options(const LoaderOptions& o) {
 void check_weights(const std::vector<double>& weights, size_t sources) {
   require(weights.empty() || weights.size() == sources, "[loader] expected as many weights as sources");
   for (const double w : weights) {
-    if (!(w > 0 && std::isfinite(w))) throw Error(ErrorCode::usage, fmt::format("[loader] expected weights above 0, got {}", w));
+    if (!(w > 0 && std::isfinite(w))) throw Error(ErrorCode::usage, fmt::format("[loader] expected source weights above 0, got {}", w));
   }
 }
 
@@ -100,10 +100,9 @@ Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& opti
   if (training_.size() < counts.size()) {
     size_t none = 0;
     while (none < training_.size() && training_[none].source == none) ++none;
-    throw Error(ErrorCode::usage,
-                fmt::format("[loader] expected a training window of each source that has a weight, got none of source {}: "
-                            "leave it out, give more of it, or a shorter --sequence-length",
-                            none + 1));
+    throw Error(ErrorCode::usage, fmt::format("[loader] expected at least one training window from each source with a weight, got none "
+                                              "from source {}: leave the source out, give more of its data, or a shorter --sequence-length",
+                                              none + 1));
   }
   set_mixture_start(mixture_from_the_beginning(options_.weights));
 }
@@ -111,8 +110,8 @@ Loader::Loader(std::unique_ptr<const Samples> samples, const LoaderOptions& opti
 void Loader::check_steps() const {
   if (!options_.drop_last || windows_per_step() <= windows()) return;
   throw Error(ErrorCode::usage,
-              fmt::format("[--drop-last] expected steps of at most the {} rows of an epoch, got {}: no step would be full (images in "
-                          "training always leave out what does not fill one); give a smaller batch or more --data",
+              fmt::format("[--drop-last] expected at most {} rows per step, which is one epoch, got {}: no step would be full (image "
+                          "training always drops an incomplete last step); give a smaller batch or more --data",
                           windows(), windows_per_step()));
 }
 
@@ -182,7 +181,7 @@ Loader::Window Loader::window_at(i64 at) const {
 }
 
 StepBatch Loader::step(i64 cursor) const {
-  require(cursor >= 0 && windows() > 0, "[loader] a step wants a cursor from 0 and training windows");
+  require(cursor >= 0 && windows() > 0, "[loader] expected a cursor of at least 0 and training windows");
   const Rows rows = rows_of_step(cursor);
   StepBatch batch{.cursor = rows.begin};
   for (i64 k = 0; k < options_.micro_batches; ++k) {
@@ -230,7 +229,7 @@ MicroBatch Loader::make_micro_batch(i64 first_sample, const std::function<std::o
   const i64 rows = options_.micro_batch_size;
   MicroBatch batch = samples_->batch(rows);
   batch.first_sample = first_sample;
-  require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are made in host memory: put a CPU stream in force");
+  require(batch.targets_BT.device().kind != Device::Kind::cuda, "[loader] batches are built in host memory: make a CPU stream current");
   if (!batch.targets_BT.raw()) {  // on the meta device only the sizes are needed
     for (i64 row = 0; row < rows; ++row) batch.counted_targets += window_of_row(row) ? samples_->targets() : 0;
     batch.data_tokens = batch.counted_targets;

@@ -60,7 +60,7 @@ i64 Mixture::rows_of(size_t source, i64 count) const {
 }
 
 Mixture::Row Mixture::at(i64 at) const {
-  require(at >= 0, "[data] a mixture's rows are counted from 0");
+  require(at >= 0, "[data] expected the number of a row in the mixture, from 0");
   size_t source = 0;
   i64 row = rows_of(0, at);
   while (place_of(source, row) != at) row = rows_of(++source, at);
@@ -74,7 +74,7 @@ MixtureStart mixture_from_the_beginning(const std::vector<double>& weights) {
 }
 
 std::vector<i64> source_rows(const MixtureStart& start, i64 at) {
-  require(at >= start.at, "[data] expected a row of the run from where the mixture's weights are in force");
+  require(at >= start.at, "[data] expected a row at or after the one from which the mixture's weights apply");
   const Mixture mixture(start.weights);
   std::vector<i64> rows = start.rows;
   for (size_t s = 0; s < rows.size(); ++s) rows[s] += mixture.rows_of(s, at - start.at);

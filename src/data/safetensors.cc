@@ -39,7 +39,7 @@ i64 header_bytes(const CheckedFile& file) {
 
 void check_range(const std::filesystem::path& path, const TensorInfo& tensor, i64 offset, size_t bytes) {
   if (offset < 0 || offset > tensor.bytes() || static_cast<i64>(bytes) > tensor.bytes() - offset) {
-    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}, tensor {}: bytes {} to {} leave its {} bytes", path.string(),
+    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}, tensor {}: bytes {} to {} are outside its {} bytes", path.string(),
                                             in_quotes(tensor.name), offset, offset + static_cast<i64>(bytes), tensor.bytes()));
   }
 }
@@ -126,7 +126,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
   i64 at = 0;
   std::set<std::string> names{"__metadata__"};
   for (TensorInfo& t : tensors) {
-    if (!names.insert(t.name).second) throw Error(ErrorCode::bug, "[safetensors] the tensor name " + in_quotes(t.name) + " is taken");
+    if (!names.insert(t.name).second) throw Error(ErrorCode::bug, "[safetensors] the tensor name " + in_quotes(t.name) + " is used twice");
     t.begin = at;
     t.end = at += t.shape.elems() * size_of(t.dtype);
   }
@@ -175,8 +175,8 @@ std::vector<u32> SafetensorsWriter::checksum_sums() const { return state_->check
 
 void SafetensorsWriter::finish() {
   if (state_->written_bytes != data_bytes()) {
-    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}: expected {} bytes of data, {} were written", state_->file.path().string(),
-                                            data_bytes(), state_->written_bytes.load()));
+    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}: expected {} bytes of data, but {} were written",
+                                            state_->file.path().string(), data_bytes(), state_->written_bytes.load()));
   }
   finish_part();
 }

@@ -119,7 +119,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    fail(fmt::format("the header is not JSON in UTF-8: it goes wrong at its byte {}", position));
+    fail(fmt::format("the header is not JSON in UTF-8: the error is at byte {} of the header", position));
   }
 
  private:
@@ -131,13 +131,10 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool unexpected(const std::string& got) const {
-    constexpr std::array kExpected = {"an object as the header",
-                                      "an object for each name",
-                                      "a string for each key",
-                                      "dtype as a string, shape and data_offsets as arrays",
-                                      "extents that are whole numbers",
-                                      "data_offsets that are whole numbers",
-                                      "nothing more"};
+    constexpr std::array kExpected = {"an object as the header",        "an object for each name",
+                                      "a string for each key",          "dtype as a string, shape and data_offsets as arrays",
+                                      "extents that are whole numbers", "data_offsets that are whole numbers",
+                                      "the end of the header"};
     fail(fmt::format("expected {}, got {}", kExpected[static_cast<size_t>(place_)], got));
   }
 
@@ -179,8 +176,8 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
 
   i64 checked_bytes(i64 bits) const {
     const std::optional<i64> elems = element_count(shape_);
-    if (!elems) fail(fmt::format("the product of its extents overflows the {} elements that a tensor has at most", kMostElements));
-    if (*elems * bits % 8 != 0) fail("its elements are no whole number of bytes");
+    if (!elems) fail(fmt::format("the product of its extents exceeds {} elements, the limit for a tensor", kMostElements));
+    if (*elems * bits % 8 != 0) fail("its elements do not fill a whole number of bytes");
     return *elems * bits / 8;
   }
 
@@ -198,15 +195,15 @@ void check_tiling(const SafetensorsHeader& header, i64 data_bytes, const std::st
   for (const TensorInfo& t : header.tensors) {
     if (t.begin != at) {
       throw Error(ErrorCode::data,
-                  fmt::format("[safetensors] {}, tensor {}: expected its data to begin at {}, where the one before ends, got {} "
-                              "({})",
-                              file, in_quotes(t.name), at, t.begin, t.begin < at ? "an overlap" : "a hole"));
+                  fmt::format("[safetensors] {}, tensor {}: expected its data to begin at {}, where the tensor before ends, got {} ({})",
+                              file, in_quotes(t.name), at, t.begin, t.begin < at ? "an overlap" : "a gap"));
     }
     at = t.end;
   }
   if (at != data_bytes) {
-    throw Error(ErrorCode::data, fmt::format("[safetensors] {}: the header describes {} bytes of data, the file has {} ({})", file, at,
-                                             data_bytes, at > data_bytes ? "it was cut short" : "something follows the last tensor"));
+    throw Error(ErrorCode::data,
+                fmt::format("[safetensors] {}: the header describes {} bytes of data, but the file has {} ({})", file, at, data_bytes,
+                            at > data_bytes ? "the file was cut short" : "there are bytes after the last tensor"));
   }
 }
 

@@ -19,8 +19,7 @@ const std::filesystem::path& only_token_file(const std::filesystem::path& path) 
   std::error_code unseen;
   if (std::filesystem::exists(path, unseen) && !begins_as_token_file(File::open(path))) {
     throw Error(ErrorCode::usage,
-                fmt::format("[token file] expected a new file, or one of tokens to be replaced, got {}, which is something "
-                            "else: give another name",
+                fmt::format("[token file] expected a new file, or a token file to replace, got {}, which is neither: give another name",
                             path.string()));
   }
   return path;

@@ -34,8 +34,8 @@ TokenLayout llmc_layout(const File& file, const std::array<std::byte, 16>& head,
   if (data_bytes < 0)
     reject(file, fmt::format("expected a header of {} bytes, but the file has {} in all", kLlmcHeaderBytes, file.size_bytes()));
   if (data_bytes % width_bytes != 0 || tokens != static_cast<u64>(data_bytes / width_bytes)) {
-    reject(file, fmt::format("its header says {} tokens of {} bytes, but {} bytes follow: cut short, or not finished", tokens, width_bytes,
-                             data_bytes));
+    reject(file, fmt::format("the header says {} tokens of {} bytes, but {} bytes follow: the file is cut short, or was not finished",
+                             tokens, width_bytes, data_bytes));
   }
   return {kLlmcHeaderBytes, static_cast<i64>(tokens), width_bytes, false};
 }
@@ -74,11 +74,11 @@ i64 checked_tokens(const File& index, i64 sequences, i64 most_tokens, int width_
       const auto offset = load<i64>(offsets.data() + i * 8);
       if (size < 0) reject(index, fmt::format("sequence {} has the negative size {}", at + i, size));
       if (offset != tokens * width_bytes) {
-        reject(index,
-               fmt::format("sequence {} begins at byte {}, expected {}, where the one before ends", at + i, offset, tokens * width_bytes));
+        reject(index, fmt::format("sequence {} begins at byte {}, expected {}, where the sequence before ends", at + i, offset,
+                                  tokens * width_bytes));
       }
       tokens += size;
-      if (tokens > most_tokens) reject(index, fmt::format("sequence {} ends behind the {} tokens of its .bin", at + i, most_tokens));
+      if (tokens > most_tokens) reject(index, fmt::format("sequence {} ends after the {} tokens of the .bin file", at + i, most_tokens));
     }
   }
   return tokens;
@@ -86,24 +86,25 @@ i64 checked_tokens(const File& index, i64 sequences, i64 most_tokens, int width_
 
 TokenLayout megatron_layout(const File& file, const File& index) {
   std::array<std::byte, kMegatronHeaderBytes> head;
-  if (index.size_bytes() < kMegatronHeaderBytes) reject(index, fmt::format("{} bytes are too few for an index", index.size_bytes()));
+  if (index.size_bytes() < kMegatronHeaderBytes)
+    reject(index, fmt::format("the file has {} bytes, which is too few for an index", index.size_bytes()));
   index.read(0, head);
   if (std::memcmp(head.data(), kMegatronMagic.data(), kMegatronMagic.size()) != 0) {
-    reject(index, "it lies beside the .bin, but is not a Megatron index (MMIDIDX)");
+    reject(index, "the file lies beside a .bin of the same name, but is not a Megatron index (MMIDIDX)");
   }
   if (const auto version = load<u64>(head.data() + 9); version != 1) reject(index, fmt::format("expected version 1, got {}", version));
   const int code = std::to_integer<int>(head[17]);
   const auto type = std::ranges::find(kMegatronTypes, code, &MegatronType::code);
-  if (type == kMegatronTypes.end()) reject(index, fmt::format("the dtype code {} is not one of an integer token", code));
+  if (type == kMegatronTypes.end()) reject(index, fmt::format("the dtype code {} does not stand for an integer type", code));
   const auto sequences = load<u64>(head.data() + 18), documents = load<u64>(head.data() + 26);
   const u64 body = static_cast<u64>(index.size_bytes() - kMegatronHeaderBytes);
   if (sequences > body / 12 || documents > body / 8 || sequences * 12 + documents * 8 != body) {
-    reject(index, fmt::format("{} sequences and {} documents do not make its {} bytes", sequences, documents, index.size_bytes()));
+    reject(index, fmt::format("{} sequences and {} documents do not add up to its {} bytes", sequences, documents, index.size_bytes()));
   }
   const i64 tokens = checked_tokens(index, static_cast<i64>(sequences), file.size_bytes() / type->width_bytes, type->width_bytes);
   if (tokens != file.size_bytes() / type->width_bytes || file.size_bytes() % type->width_bytes != 0) {
     reject(file,
-           fmt::format("its index says {} tokens of {} bytes, but the file has {} bytes", tokens, type->width_bytes, file.size_bytes()));
+           fmt::format("the index says {} tokens of {} bytes, but the file has {} bytes", tokens, type->width_bytes, file.size_bytes()));
   }
   return {0, tokens, type->width_bytes, type->is_signed};
 }
@@ -114,10 +115,9 @@ void refuse_unfinished(const File& file) {
   if (file.size_bytes() < kLlmcHeaderBytes) return;
   file.read(0, head);
   if (std::ranges::any_of(head, [](std::byte b) { return b != std::byte{0}; })) return;
-  reject(file,
-         fmt::format("expected a header or tokens, got {} bytes of zeros at its beginning: whoever wrote it was interrupted; write it "
-                     "again",
-                     kLlmcHeaderBytes));
+  reject(file, fmt::format("expected a header or tokens, got {} bytes of zeros at the beginning: the program that wrote the file was "
+                           "interrupted; write the file again",
+                           kLlmcHeaderBytes));
 }
 
 }  // namespace

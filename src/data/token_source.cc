@@ -20,16 +20,14 @@ namespace fs = std::filesystem;
 constexpr size_t kStackBytes = 32768;  // the read buffer is on the stack because reading happens during training
 
 [[noreturn]] void reject_id(const fs::path& path, i64 token, i64 byte, i64 id, i64 vocabulary) {
-  throw Error(
-      ErrorCode::data,
-      fmt::format("[data] {}: expected ids from 0 to {}, got {} at token {} (byte {}): it was made for a larger vocabulary, or is not "
-                  "what its name says",
-                  path.string(), vocabulary - 1, id, token, byte));
+  throw Error(ErrorCode::data, fmt::format("[data] {}: expected ids from 0 to {}, got {} at token {} (byte {}): the file was made for a "
+                                           "larger vocabulary, or has another format than its name says",
+                                           path.string(), vocabulary - 1, id, token, byte));
 }
 
 void check_range(const TokenSource& source, i64 begin, size_t count) {
   if (begin < 0 || begin > source.tokens() || static_cast<i64>(count) > source.tokens() - begin) {
-    throw Error(ErrorCode::bug, fmt::format("[data] {}: tokens {} to {} leave its {}", source.name(), begin,
+    throw Error(ErrorCode::bug, fmt::format("[data] {}: tokens {} to {} are outside its {} tokens", source.name(), begin,
                                             begin + static_cast<i64>(count), source.tokens()));
   }
 }
@@ -189,11 +187,12 @@ const char* cure_for(const fs::path& path) {
   const std::string name = path.filename().string();
   const auto is = [&](const char* ending) { return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz"); };
   if (is(".json"))
-    return "rows are read as JSON Lines, an object a line, from a file that ends in .jsonl; `jq -c '.[]' FILE.json > FILE.jsonl` makes one "
-           "of a JSON list";
+    return "rows are read as JSON Lines (one object per line) from a file that ends in .jsonl; `jq -c '.[]' FILE.json > FILE.jsonl` "
+           "converts a JSON list";
   if (is(".parquet") || is(".arrow") || is(".csv") || is(".tsv"))
-    return "write its rows as JSON Lines, an object a line, to a file that ends in .jsonl (`to_json` of a Hugging Face dataset does)";
-  if (name.ends_with(".idx")) return "give the .bin beside it";
+    return "write its rows as JSON Lines (one object per line) to a file that ends in .jsonl (`to_json` of a Hugging Face dataset does "
+           "this)";
+  if (name.ends_with(".idx")) return "give the .bin file of the same name";
   if (name.ends_with(".gz")) return "unpack it first (gunzip)";
   return "rename it if it is one of these, or make a token file with `spillway tokenize`";
 }

@@ -67,14 +67,14 @@ TEST(SafetensorsHostile, TheReasonIsNamed) {
       {"bad_header_over_limit", {"limit of 100000000"}},
       {"bad_header_zero_length", {"empty"}},
       {"bad_overlap", {"\"b\"", "overlap"}},
-      {"bad_hole", {"\"b\"", "hole"}},
-      {"bad_hole_at_start", {"\"a\"", "hole"}},
+      {"bad_hole", {"\"b\"", "gap"}},
+      {"bad_hole_at_start", {"\"a\"", "gap"}},
       {"bad_beyond_end", {"cut short"}},
       {"bad_reversed_offsets", {"\"a\"", "before it begins"}},
       {"bad_unknown_dtype", {"\"a\"", "F31"}},
       {"bad_duplicate_key", {"\"a\"", "twice"}},
       {"bad_shape_mismatch", {"16 bytes", "0 to 24"}},
-      {"bad_shape_overflow", {"overflows"}},
+      {"bad_shape_overflow", {"exceeds"}},
       {"bad_metadata_not_string", {"__metadata__", "string"}},
       {"bad_metadata_not_object", {"__metadata__", "array"}},
       {"bad_negative_dim", {"\"a\"", "negative", "-2"}},
@@ -83,7 +83,7 @@ TEST(SafetensorsHostile, TheReasonIsNamed) {
       {"bad_not_object", {"begin with {"}},
       {"bad_not_json", {"not JSON"}},
       {"bad_not_utf8", {"UTF-8"}},
-      {"bad_trailing_garbage", {"follows the last tensor"}},
+      {"bad_trailing_garbage", {"after the last tensor"}},
       {"bad_missing_shape", {"\"a\"", "shape is missing"}},
       {"bad_one_offset", {"\"a\"", "two data_offsets", "got 1"}},
   };
@@ -309,12 +309,12 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   std::string extents = "1";
   for (int k = 0; k < 64; ++k) extents += ",1";
   refused(R"({"a":{"dtype":"F32","shape":[)" + extents + R"(],"data_offsets":[0,4]}})", "at most 64 extents");
-  refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "no whole number of bytes");
+  refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "whole number of bytes");
   refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,4]}})", "expected 6 bytes for I16 [3]");
-  refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]}})", "overflows");
+  refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]}})", "exceeds");
   // These sizes in bytes fit into 64 bits, but not into a Shape: 2^60 - 1 and 0.
-  refused(R"({"a":{"dtype":"U8","shape":[1152921504606846975,0],"data_offsets":[0,0]}})", "overflows");
-  refused(R"({"a":{"dtype":"F4","shape":[2305843009213693951,0],"data_offsets":[0,0]}})", "overflows");
+  refused(R"({"a":{"dtype":"U8","shape":[1152921504606846975,0],"data_offsets":[0,0]}})", "exceeds");
+  refused(R"({"a":{"dtype":"F4","shape":[2305843009213693951,0],"data_offsets":[0,0]}})", "exceeds");
   refused(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "too large");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616]}})", "the number");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", "got more");

@@ -258,7 +258,7 @@ TEST_F(FineTuning, WhatGivesNoRowsSaysWhatWould) {
   at.write("long.jsonl", R"({"prompt": "In the beginning God created the heaven and the earth.", "completion": "x"})");
   const Finished cut = at.spillway({"train", "--model", "base", "--data", "long.jsonl", "--sequence-length", "8", "--out", "none"});
   EXPECT_EQ(cut.status, 2);
-  EXPECT_NE(cut.err.find("so that every target is cut away: give a longer one, of at least 2"), std::string::npos) << cut.err;
+  EXPECT_NE(cut.err.find("give a --sequence-length of at least 2"), std::string::npos) << cut.err;
   at.write("rows.json", "[]");
   const Finished other = at.spillway({"train", "--model", "base", "--data", "rows.json", "--out", "none"});
   EXPECT_EQ(other.status, 2);

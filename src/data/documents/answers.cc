@@ -28,8 +28,8 @@ ByteRange added_by(size_t m, const ChatTemplate& chat, const Json& variables, co
   const std::string answered = chat.render(with, variables, false).text;
   if (!answered.starts_with(prompt) || !text.starts_with(answered)) {
     throw Error(ErrorCode::data,
-                fmt::format("[data] {}: expected a chat template whose conversations grow by what is added, or one with generation "
-                            "blocks, got {}, where message {} changes what came before: give --loss-on all, or another --chat-template",
+                fmt::format("[data] {}: expected a chat template that only appends text for each message, or one with generation blocks, "
+                            "got {}, in which message {} changes the text before it: give --loss-on all, or another --chat-template",
                             where, chat.name(), m + 1));
   }
   return {static_cast<i64>(prompt.size()), static_cast<i64>(answered.size())};

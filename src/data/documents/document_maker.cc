@@ -89,7 +89,7 @@ Document DocumentMaker::of_tokens(const Row& row) const {
 }
 
 Document DocumentMaker::of_messages(const Row& row, const std::string& where) const {
-  if (!chat_) refuse(where, "expected a chat template for conversations, got none beside the model: give --chat-template FILE");
+  if (!chat_) refuse(where, "expected a chat template for conversations, got none in the model's folder: give --chat-template FILE");
   try {
     const Json variables = with_variables(*variables_, row);
     const ChatTemplate::Rendered rendered = chat_->render(*row.messages, variables, false);

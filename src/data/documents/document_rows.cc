@@ -44,7 +44,9 @@ class DocumentRows final : public TextRows {
   std::string why_none() const override {
     const PreparedCounts& all = file_.counts();
     if (all.documents == 0)
-      return all.without_targets == 0 ? "" : fmt::format("none of the {} rows of {} has a target", all.without_targets, file_.name());
+      return all.without_targets == 0 ? ""
+                                      : fmt::format("none of the {} rows of {} has a target, a token that counts in the loss",
+                                                    all.without_targets, file_.name());
     std::vector<u32> words;
     i64 shortest = std::numeric_limits<i64>::max();
     for (i64 d = 0; d < all.documents; ++d) {
@@ -53,9 +55,10 @@ class DocumentRows final : public TextRows {
       const auto target = std::find_if(words.begin() + 1, words.end(), [](u32 word) { return (word & PreparedFile::kNoTarget) == 0; });
       shortest = std::min<i64>(shortest, target - words.begin() + 1);
     }
-    return fmt::format("the prompts of all {} rows of {} fill --sequence-length {}, so that every target is cut away: give a longer one, of "
-                       "at least {}, at which the first row keeps a target",
-                       all.documents, file_.name(), T_, shortest);
+    return fmt::format(
+        "the prompts of all {} rows of {} fill --sequence-length {}, so truncation leaves no target: give a --sequence-length of at least "
+        "{}, at which one row keeps a target",
+        all.documents, file_.name(), T_, shortest);
   }
 
   RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const override {

@@ -61,7 +61,7 @@ class LineReader::Unpacker {
       if (input_.empty()) {
         input_ = read();
         if (input_.empty()) {
-          if (inside_) damaged(line, "it is cut short");
+          if (inside_) damaged(line, "the file is cut short");
           return false;
         }
       }
@@ -90,7 +90,7 @@ class LineReader::Unpacker {
     gzip_.next_out = reinterpret_cast<Bytef*>(to);
     gzip_.avail_out = static_cast<uInt>(kPiece);
     const int status = inflate(&gzip_, Z_NO_FLUSH);
-    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR) damaged(line, gzip_.msg ? gzip_.msg : "no gzip");
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR) damaged(line, gzip_.msg ? gzip_.msg : "the data is not gzip");
     input_ = input_.last(gzip_.avail_in);
     if (status == Z_STREAM_END) inside_ = false;
     return kPiece - gzip_.avail_out;
@@ -143,10 +143,9 @@ bool LineReader::next(std::string& line) {
     buffer_.erase(0, at_);
     at_ = 0;
     if (static_cast<i64>(buffer_.size()) > most_line_bytes_) {
-      throw Error(ErrorCode::data,
-                  fmt::format("[data] {}, line {}: expected a line of at most {} MiB, got a longer one: is it JSON Lines? Rows that long "
-                              "are to be split",
-                              unpacker_->file().path().string(), number_ + 1, most_line_bytes_ / kMiB));
+      throw Error(ErrorCode::data, fmt::format("[data] {}, line {}: expected a line of at most {} MiB, got a longer one: is the file JSON "
+                                               "Lines? Split rows that are this long",
+                                               unpacker_->file().path().string(), number_ + 1, most_line_bytes_ / kMiB));
     }
     if (!at_end_ && !unpacker_->append(buffer_, number_)) at_end_ = true;
     if (!at_end_) continue;

@@ -142,8 +142,8 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
       const i64 cut = tokenizer.last_cut(text);
       if (cut == 0 && std::ssize(text) > kMostWholeText) {
         throw Error(ErrorCode::usage,
-                    fmt::format("[data] {}: expected texts of at most 256 MiB for this tokenizer, whose tokens may reach over "
-                                "any character: give documents, a line each, as .jsonl",
+                    fmt::format("[data] {}: expected a text of at most 256 MiB, because this tokenizer gives no position at which a text "
+                                "can be cut, got a longer one: give the documents as .jsonl, one per line",
                                 name));
       }
       if (cut == 0) {

@@ -89,8 +89,8 @@ void PreparedWriter::end_text() {
   if (counts_.tokens == (ends_.empty() ? 0 : static_cast<i64>(ends_.back()))) return;
   ends_.push_back(static_cast<u64>(counts_.tokens));
   if (std::ssize(ends_) > kMostDocuments)
-    throw Error(ErrorCode::usage,
-                fmt::format("[data] {}: expected fewer than 2^32 documents: give them as several files", file_.final_path().string()));
+    throw Error(ErrorCode::usage, fmt::format("[data] {}: expected fewer than 2^32 documents, got more: split the data into several files",
+                                              file_.final_path().string()));
 }
 
 void PreparedWriter::finish() {
@@ -114,20 +114,22 @@ void PreparedWriter::finish() {
 PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
     : file_(File::open(path)), lock_(FileLock::take(file_.descriptor(), path, FileLock::Kind::look)), name_(std::move(name)) {
   const auto damaged = [&](const char* what) {
-    throw Error(ErrorCode::data,
-                fmt::format("[data] {} is no tokenized text, or damaged: {}; remove it, and it is made anew", path.string(), what));
+    throw Error(
+        ErrorCode::data,
+        fmt::format("[data] {} is not a cache of tokenized text, or is damaged: {}; remove the file, and the next run writes it again",
+                    path.string(), what));
   };
   Header header;
-  if (file_.size_bytes() < kHeaderBytes) damaged("it is shorter than its header");
+  if (file_.size_bytes() < kHeaderBytes) damaged("the file is shorter than its header");
   file_.read(0, std::as_writable_bytes(std::span(&header, 1)));
-  if (header.magic != kMagic || header.sum != header.own_sum()) damaged("its header");
-  if (header.tokens > static_cast<u64>(kMostTokens) || header.documents > static_cast<u64>(kMostDocuments)) damaged("its header");
-  if (header.begins > header.tokens || header.unread_bytes > kMostUnreadBytes) damaged("its header");
+  if (header.magic != kMagic || header.sum != header.own_sum()) damaged("the header is wrong");
+  if (header.tokens > static_cast<u64>(kMostTokens) || header.documents > static_cast<u64>(kMostDocuments)) damaged("the header is wrong");
+  if (header.begins > header.tokens || header.unread_bytes > kMostUnreadBytes) damaged("the header is wrong");
   counts_ = {static_cast<i64>(header.documents), static_cast<i64>(header.tokens),    static_cast<i64>(header.least_vocabulary),
              static_cast<i64>(header.lines),     static_cast<i64>(header.bad_lines), static_cast<i64>(header.without_targets)};
   const i64 words = counts_.documents + static_cast<i64>(header.begins), unread_bytes = static_cast<i64>(header.unread_bytes);
   const i64 sums = ceil_div(counts_.tokens, kSummed);
-  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + sums * 4 + unread_bytes) damaged("its size");
+  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + sums * 4 + unread_bytes) damaged("the size is wrong");
   ends_.resize(static_cast<size_t>(counts_.documents));
   begins_.resize(static_cast<size_t>(header.begins));
   sums_.resize(static_cast<size_t>(sums));
@@ -138,13 +140,14 @@ PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
     file_.read(at, part);
     at += std::ssize(part);
   }
-  if (header.tail_sum != crc32c(tail_of(ends_, begins_, sums_, unread))) damaged("where its documents end");
+  if (header.tail_sum != crc32c(tail_of(ends_, begins_, sums_, unread))) damaged("the table of document ends is wrong");
   if (std::ranges::adjacent_find(ends_, std::greater_equal()) != ends_.end() || (!ends_.empty() && ends_.front() == 0) ||
       (ends_.empty() ? counts_.tokens != 0 : ends_.back() != header.tokens))
-    damaged("where its documents end");
-  if (!std::ranges::is_sorted(begins_) || (!begins_.empty() && begins_.back() >= header.tokens)) damaged("where its documents begin");
+    damaged("the table of document ends is wrong");
+  if (!std::ranges::is_sorted(begins_) || (!begins_.empty() && begins_.back() >= header.tokens))
+    damaged("the table of document beginnings is wrong");
   const auto keys = parse_json(unread);
-  if (!keys.is_object()) damaged("its keys");
+  if (!keys.is_object()) damaged("the table of unread keys is wrong");
   for (const auto& [key, lines] : keys.items()) counts_.unread[key] = lines.is_number_integer() ? lines.get<i64>() : 0;
 }
 
@@ -157,7 +160,7 @@ std::vector<i64> PreparedFile::inner_begins(i64 document) const {
 }
 
 void PreparedFile::read_words(i64 begin, std::span<u32> out) const {
-  require(begin >= 0 && begin + std::ssize(out) <= counts_.tokens, "[data] tokens beyond the end of what was prepared");
+  require(begin >= 0 && begin + std::ssize(out) <= counts_.tokens, "[data] expected tokens before the end of the prepared file");
   constexpr i64 kBlock = kSummed;
   std::array<u32, kSummed> block;
   while (!out.empty()) {
@@ -165,10 +168,11 @@ void PreparedFile::read_words(i64 begin, std::span<u32> out) const {
     const auto whole = std::span(block).first(static_cast<size_t>(std::min(kBlock, counts_.tokens - first)));
     file_.read(kHeaderBytes + first * 4, std::as_writable_bytes(whole));
     if (crc32c(std::as_bytes(whole)) != sums_[static_cast<size_t>(number)]) {
-      throw Error(ErrorCode::data,
-                  fmt::format("[data] {} is damaged: tokens {} to {} are not those that were written; remove it, and it is "
-                              "made anew",
-                              file_.path().string(), first, first + std::ssize(whole)));
+      throw Error(
+          ErrorCode::data,
+          fmt::format(
+              "[data] {} is damaged: tokens {} to {} are not those that were written; remove the file, and the next run writes it again",
+              file_.path().string(), first, first + std::ssize(whole)));
     }
     const auto some = whole.subspan(static_cast<size_t>(begin - first));
     const size_t count = std::min(some.size(), out.size());
@@ -190,7 +194,7 @@ void PreparedFile::read(i64 begin, std::span<i32> out) const {
 }
 
 void PreparedFile::read_document(i64 document, std::span<u32> out) const {
-  require(std::ssize(out) <= document_tokens(document), "[data] more tokens than the document has");
+  require(std::ssize(out) <= document_tokens(document), "[data] expected at most as many tokens as the document has");
   read_words(begin(document), out);
 }
 

@@ -48,10 +48,11 @@ class Cifar final : public ImageSource {
       File file = File::open(path);
       const i64 record = kind_.record_bytes(), count = file.size_bytes() / record;
       if (count == 0 || file.size_bytes() % record != 0) {
-        throw Error(ErrorCode::data, fmt::format("[data] {}: expected {}'s records of {} bytes, got {} bytes, which is {}: it is cut "
-                                                 "short, or not of the binary version",
-                                                 path.string(), kind_.name, record, file.size_bytes(),
-                                                 count == 0 ? "not one" : fmt::format("{} and a rest", count)));
+        throw Error(ErrorCode::data,
+                    fmt::format("[data] {}: expected {} records of {} bytes each, got {} bytes, which is {}: the file is cut short, or is "
+                                "not the binary version",
+                                path.string(), kind_.name, record, file.size_bytes(),
+                                count == 0 ? "less than one record" : fmt::format("{} records and a part of another", count)));
       }
       check_classes(file, count);
       parts_.push_back({std::move(file), images_});
@@ -88,8 +89,8 @@ class Cifar final : public ImageSource {
       for (i64 i = 0; i < n; ++i) {
         const i64 label = records[static_cast<size_t>(i * record + kind_.class_at)];
         if (label < kind_.classes) continue;
-        throw Error(ErrorCode::data, fmt::format("[data] {}: expected classes from 0 to {}, got {} of image {} (byte {}): it is not {}'s "
-                                                 "binary version, or damaged",
+        throw Error(ErrorCode::data, fmt::format("[data] {}: expected a class from 0 to {}, got {} for image {} (byte {}): the file is not "
+                                                 "{}'s binary version, or is damaged",
                                                  file.path().string(), kind_.classes - 1, label, image + i,
                                                  (image + i) * record + kind_.class_at, kind_.name));
       }
@@ -130,8 +131,8 @@ std::vector<fs::path> files_in(const fs::path& folder, const CifarKind& kind, Sp
   }
   if (!paths.empty()) return paths;
   throw Error(ErrorCode::usage, fmt::format("[data] expected {}'s {} in the folder {}, found none: {}", kind.name, wanted, folder.string(),
-                                            has_python_version(folder) ? "this is its Python version, give the binary one"
-                                                                       : "give the whole folder of its binary version"));
+                                            has_python_version(folder) ? "this is the Python version, give the binary version"
+                                                                       : "give the complete folder of the binary version"));
 }
 
 const CifarKind& kind_of_file(const fs::path& path) {

@@ -33,7 +33,8 @@ size_t Gunzip::some(std::span<u8> into) {
     if (z.avail_in == 0) {
       const auto count = static_cast<size_t>(std::min<i64>(std::ssize(state_->piece), file_.size_bytes() - state_->offset));
       if (count == 0)
-        throw Error(ErrorCode::data, fmt::format("[data] {}: expected gzip data, got damage: it is cut short", file_.path().string()));
+        throw Error(ErrorCode::data,
+                    fmt::format("[data] {}: expected gzip data, got damage: the file is cut short", file_.path().string()));
       file_.read(state_->offset, std::as_writable_bytes(std::span(state_->piece)).first(count));
       state_->offset += static_cast<i64>(count);
       z.next_in = state_->piece.data();
@@ -41,8 +42,8 @@ size_t Gunzip::some(std::span<u8> into) {
     }
     const int status = inflate(&z, Z_NO_FLUSH);
     if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      throw Error(ErrorCode::data,
-                  fmt::format("[data] {}: expected gzip data, got damage: {}", file_.path().string(), z.msg ? z.msg : "no gzip"));
+      throw Error(ErrorCode::data, fmt::format("[data] {}: expected gzip data, got damage: {}", file_.path().string(),
+                                               z.msg ? z.msg : "the data is not gzip"));
     state_->at_end = status == Z_STREAM_END;
   }
   return most - z.avail_out;
@@ -52,8 +53,8 @@ void Gunzip::read(std::span<u8> into) {
   while (!into.empty()) {
     const size_t made = some(into);
     if (made == 0)
-      throw Error(ErrorCode::data,
-                  fmt::format("[data] {}: expected {} more bytes in it unpacked, got its end", file_.path().string(), into.size()));
+      throw Error(ErrorCode::data, fmt::format("[data] {}: expected {} more bytes of unpacked data, got the end of the file",
+                                               file_.path().string(), into.size()));
     into = into.subspan(made);
   }
 }
@@ -61,7 +62,8 @@ void Gunzip::read(std::span<u8> into) {
 void Gunzip::finish() {
   std::array<u8, 1> more;
   if (some(more) != 0)
-    throw Error(ErrorCode::data, fmt::format("[data] {}: expected no more than its header says, got more bytes", file_.path().string()));
+    throw Error(ErrorCode::data,
+                fmt::format("[data] {}: expected no more unpacked bytes than the header says, got more", file_.path().string()));
 }
 
 }  // namespace spillway::data

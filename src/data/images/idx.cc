@@ -35,7 +35,7 @@ class IdxFile {
     check(header, dimensions, packed ? std::nullopt : std::optional(file_.size_bytes()));
     if (!packed) return;
     if (body_bytes_ / kMostUnpacked > file_.size_bytes())
-      complain(fmt::format("{} bytes, as its header says", body_bytes_),
+      complain(fmt::format("{} bytes, as the header says", body_bytes_),
                fmt::format("a .gz of {} bytes, which cannot hold them", file_.size_bytes()));
     unpacked_.resize(static_cast<size_t>(body_bytes_));
     unpacking->read(unpacked_);
@@ -67,8 +67,8 @@ class IdxFile {
       body_bytes_ *= extent;  // at most 2^32 * 2^28, so no overflow
     }
     if (file_bytes && *file_bytes != header_bytes_ + body_bytes_)
-      complain(fmt::format("{} bytes, as its header says", header_bytes_ + body_bytes_),
-               fmt::format("{}: it is cut short, or not all IDX", *file_bytes));
+      complain(fmt::format("{} bytes, as the header says", header_bytes_ + body_bytes_),
+               fmt::format("{}: the file is cut short, or has other data at its end", *file_bytes));
   }
 
   [[noreturn]] void complain(const std::string& expected, const std::string& got) const {
@@ -87,7 +87,7 @@ class Idx final : public ImageSource {
   Idx(const fs::path& images, const fs::path& labels) : name_(images.string()), images_(images, 3) {
     const IdxFile file(labels, 1);
     if (file.extent(0) != images_.extent(0)) {
-      throw Error(ErrorCode::data, fmt::format("[data] {}: expected {} labels, as {} has images, got {}", labels.string(),
+      throw Error(ErrorCode::data, fmt::format("[data] {}: expected {} labels, one for each image of {}, got {}", labels.string(),
                                                images_.extent(0), images.string(), file.extent(0)));
     }
     labels_.resize(static_cast<size_t>(file.extent(0)));

@@ -65,11 +65,12 @@ class ImageFolder final : public ImageSource {
   void list(const std::string& name) {
     if (!is_utf8(name) || std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 127; }))
       throw Error(ErrorCode::data,
-                  fmt::format("[data] {}: expected classes' names in UTF-8 without control characters, got {}", name_, in_quotes(name)));
+                  fmt::format("[data] {}: expected class names in UTF-8 without control characters, got {}", name_, in_quotes(name)));
     firsts_.push_back(images());
     for (std::string& file : names_in(folder_ / name, false)) {
       if (is_foreign_image(file))
-        throw Error(ErrorCode::data, fmt::format("[data] {}: expected PNG and JPEG images: convert it", (folder_ / name / file).string()));
+        throw Error(ErrorCode::data, fmt::format("[data] {}: expected a PNG or JPEG image, got another format: convert the file",
+                                                 (folder_ / name / file).string()));
       if (is_picture_name(file)) files_.push_back(std::move(file));
     }
     if (firsts_.back() < images()) return;
@@ -77,8 +78,8 @@ class ImageFolder final : public ImageSource {
     throw Error(
         ErrorCode::data,
         fmt::format("[data] {}: expected PNG or JPEG images of the class {}, got none{}", (folder_ / name).string(), in_quotes(name),
-                    inner.empty() ? ": remove the folder, or give images"
-                                  : fmt::format(" but folders: is {} what you mean to give?", (folder_ / name).string())));
+                    inner.empty() ? ": remove the folder, or put images into it"
+                                  : fmt::format(" but folders: did you mean to give {}?", (folder_ / name).string())));
   }
 
   i32 class_of(i64 file) const { return static_cast<i32>(std::ranges::upper_bound(firsts_, file) - firsts_.begin()) - 1; }

@@ -16,8 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKinds =
     "CIFAR-10's or CIFAR-100's binary version (its folder or a .bin file), IDX files (their folder, or NAME-images-idx3-ubyte, plain or "
-    ".gz) "
-    "or a folder of images with a sub-folder a class";
+    ".gz) or a folder of images with one sub-folder per class";
 
 std::unique_ptr<ImageSource> open_one(const fs::path& path, Split split, const std::optional<i64>& side, const ImageFormat* wanted) {
   std::error_code error;
@@ -41,8 +40,9 @@ std::unique_ptr<ImageSource> open_one(const fs::path& path, Split split, const s
 void check_goes_with(const ImageSource& source, const ImageFormat& other, const std::string& whose, bool all_classes) {
   const ImageFormat& own = source.format();
   if (own.shape_CHW != other.shape_CHW || own.classes > other.classes || (all_classes && own.classes < other.classes)) {
-    throw Error(ErrorCode::data, fmt::format("[data] {}: expected images {} in {} classes, as {}, got {} in {}", source.name(),
-                                             to_string(other.shape_CHW), other.classes, whose, to_string(own.shape_CHW), own.classes));
+    throw Error(ErrorCode::data,
+                fmt::format("[data] {}: expected images of shape {} in {} classes, as {}, got shape {} in {} classes", source.name(),
+                            to_string(other.shape_CHW), other.classes, whose, to_string(own.shape_CHW), own.classes));
   }
   if (own.class_names.empty() || other.class_names.empty() || own.class_names == other.class_names) return;
   size_t k = 0;

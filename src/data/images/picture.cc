@@ -85,7 +85,7 @@ bool is_picture_name(const fs::path& file) {
 Picture decode_picture(std::span<const u8> bytes, const std::string& file, Part part) {
   if (begins(bytes, "\x89PNG\r\n\x1a\n")) return decode_png(bytes, file, part);
   if (begins(bytes, "\xff\xd8\xff")) return decode_jpeg(bytes, file, part);
-  refuse(file, "a PNG or JPEG image", bytes.empty() ? "an empty file" : "neither by its first bytes");
+  refuse(file, "a PNG or JPEG image", bytes.empty() ? "an empty file" : "a file whose first bytes are of neither format");
 }
 
 Picture read_picture(const fs::path& path, Part part) {

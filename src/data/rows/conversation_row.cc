@@ -43,7 +43,7 @@ std::optional<Json> tools_of(const JsonLine& line) {
   if (value->is_string()) {
     const auto& text = value->get_ref<const std::string&>();
     tools = parse_ordered_json(text);
-    if (tools.is_discarded()) line.reject_at({"tools"}, "expected a list of tools in JSON as the text of `tools`, got something else");
+    if (tools.is_discarded()) line.reject_at({"tools"}, "expected `tools` to be a list, or a text with a list in JSON, got something else");
   }
   if (!tools.is_array()) line.reject({"tools"}, "a list as `tools`", &tools);
   for (const Json& tool : tools) {
@@ -75,7 +75,7 @@ void read_variables(const JsonLine& line, bool bare_functions, Row& row) {
     for (const auto& [key, value] : more->items()) {
       if (std::ranges::find(kNoVariables, key) != kNoVariables.end())
         line.reject_at({"chat_template_kwargs", key},
-                       fmt::format("expected variables of the chat template in `chat_template_kwargs`, got `{}`, which is none", key));
+                       fmt::format("expected variables of the chat template in `chat_template_kwargs`, got `{}`, which is not one", key));
       variables[key] = value;
     }
   }
@@ -94,7 +94,7 @@ bool is_left_out(const JsonLine& line, const Json& message, const JsonPath& path
     line.reject_at(at("weight"), fmt::format("expected 0 or 1 as `weight` of a message, got {}", weight->dump().substr(0, 40)));
   if (train && !train->is_null() && !train->is_boolean()) line.reject(at("train"), "true or false as `train` of a message", train);
   if (train && *train == true && !assistant)
-    line.reject_at(at("train"), "expected `train: true` of the assistant's messages alone, got it of another");
+    line.reject_at(at("train"), "expected `train: true` only on the assistant's messages, got it on another message");
   return assistant && ((weight && *weight == 0) || (train && *train == false));
 }
 

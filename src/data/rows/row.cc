@@ -34,7 +34,7 @@ RowLayout recognized(const JsonLine& line) {
     const char* key = kLayouts[i].key;
     if (!line.json().contains(key)) continue;
     if (layout)
-      line.reject_at({key}, fmt::format("expected the keys of one layout, got `{}` and `{}`: name the layout",
+      line.reject_at({key}, fmt::format("expected the keys of one layout only, got `{}` and `{}`: name the layout with --data-format",
                                         kLayouts[static_cast<size_t>(*layout)].key, key));
     layout = static_cast<RowLayout>(i);
   }

@@ -34,7 +34,8 @@ std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, 
   bool ended = false;
   for (size_t i = 0; i < tokens; ++i) {
     const bool padding = !mask.empty() && mask[i] == 0;
-    if (!padding && ended) line.reject_at({"attention_mask", i}, "expected padding before or behind the tokens, got some between them");
+    if (!padding && ended)
+      line.reject_at({"attention_mask", i}, "expected padding only before or after the tokens, got padding between tokens");
     if (padding) ended = !kept.empty();
     if (!padding) kept.push_back(i);
   }
@@ -49,7 +50,7 @@ std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, co
   const std::vector<i64> labels = beside_tokens(line, "labels", ids.size(), kNotCounted);
   for (const size_t i : labels.empty() ? std::vector<size_t>() : kept) {
     if (labels[i] != kNotCounted && labels[i] != ids[i])
-      line.reject_at({"labels", i}, fmt::format("expected {} or the token {} as label, got {}", kNotCounted, ids[i], labels[i]));
+      line.reject_at({"labels", i}, fmt::format("expected the label {} or the token {} itself, got {}", kNotCounted, ids[i], labels[i]));
     counted[i] = labels[i] != kNotCounted;
   }
   for (const char* key : {"completion_mask", "assistant_masks"}) {
@@ -71,9 +72,10 @@ Told told_by_mask(const JsonLine& line, const std::vector<i64>& mask, const std:
   for (size_t t = 0; t < kept.size(); ++t) {
     const i64 now = mask[kept[t]];
     if (now != number && (now != number + 1 || t == 0))
-      line.reject_at({told.key, kept[t]},
-                     fmt::format("expected 0 for padding and 1, or the documents' numbers 1, 2, … in turn, in `{}`, got {} after {}",
-                                 told.key, now, t == 0 ? 0 : number));
+      line.reject_at(
+          {told.key, kept[t]},
+          fmt::format("expected 0 for padding, and 1 or the documents' numbers 1, 2, … in ascending order, in `{}`, got {} after {}",
+                      told.key, now, t == 0 ? 0 : number));
     if (now != number) told.begins.push_back(static_cast<u32>(t));
     number = now;
   }
@@ -86,7 +88,7 @@ Told told_by_positions(const JsonLine& line, const std::vector<i64>& positions, 
     const i64 now = positions[kept[t]], expected = t == 0 ? 0 : positions[kept[t - 1]] + 1;
     if (now != 0 && now != expected)
       line.reject_at({told.key, kept[t]},
-                     fmt::format("expected `{}` that count up by one from 0 in each document, got {} where {} or 0 was to come", told.key,
+                     fmt::format("expected `{}` that count up by one from 0 in each document, got {} where {} or 0 was expected", told.key,
                                  now, expected));
     if (now == 0 && t > 0) told.begins.push_back(static_cast<u32>(t));
   }
@@ -116,8 +118,8 @@ std::vector<u32> begins_of(const JsonLine& line, const std::vector<i64>& mask, c
   if (line.given("seq_lengths")) all.push_back(told_by_lengths(line, kept.size()));
   for (const Told& one : all) {
     if (one.begins != all.front().begins)
-      line.reject_at({one.key},
-                     fmt::format("expected documents in `{}` that begin where those of `{}` do, got others", one.key, all.front().key));
+      line.reject_at({one.key}, fmt::format("expected `{}` to begin documents at the same tokens as `{}`, got other tokens", one.key,
+                                            all.front().key));
   }
   return all.empty() ? std::vector<u32>() : std::move(all.front().begins);
 }

@@ -82,7 +82,7 @@ TEST_F(ImageData, IdxFilesGiveOneChannelAndTheirSize) {
   ASSERT_EQ(plan.status, 0) << plan.err;
   EXPECT_EQ(Json::parse(plan.out)["steps"], 2) << "the 10 left over of 60 are dropped";
   const Outcome large = plan_of("64");
-  EXPECT_TRUE(large.status == 2 && large.err.find("expected steps of at most the 60 rows of an epoch, got 64") != std::string::npos)
+  EXPECT_TRUE(large.status == 2 && large.err.find("expected at most 60 rows per step, which is one epoch, got 64") != std::string::npos)
       << large.err;
   const Json planned = Json::parse(plan.out);
   int seen = 0;

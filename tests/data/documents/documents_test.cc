@@ -121,8 +121,7 @@ TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
       "add_generation_prompt %}assistant:{% endif %}",
       "forgets");
   const DocumentMaker hidden(reference_tokenizer(), std::move(forgets), std::make_shared<const Json>(Json::object()), {});
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { hidden.make(flat, "f.jsonl", 7); }),
-              HasSubstr("f.jsonl, line 7: expected a chat template whose"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { hidden.make(flat, "f.jsonl", 7); }), HasSubstr("f.jsonl, line 7: expected a chat template"));
 }
 
 TEST(Documents, WhatCannotBeMadeNamesTheLine) {
@@ -317,7 +316,7 @@ TEST(Preparation, ATokenThatChangedOnTheDiskIsNotRead) {
     const PreparedFile file(put(folder / "wrong", wrong), "p");
     std::vector<u32> words(kTokens);
     const std::string text = error_of(ErrorCode::data, [&] { file.read_document(token / kTokens, words); });
-    EXPECT_THAT(text, testing::AllOf(HasSubstr("is damaged: tokens "), HasSubstr("remove it, and it is made anew"))) << token;
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("is damaged: tokens "), HasSubstr("remove the file"))) << token;
     const i64 apart = (token / kTokens + 5) % kDocuments;  // this document shares no block with the damaged one
     file.read_document(apart, words);
     EXPECT_EQ(words, std::vector<u32>(kTokens, static_cast<u32>(apart)));
@@ -346,7 +345,7 @@ TEST(Preparation, ADocumentWithoutTokensIsNone) {
   const u32 sum = crc32c(std::as_bytes(std::span(more).first(76)));
   std::memcpy(more.data() + 76, &sum, 4);
   put(folder / "empty", more);
-  EXPECT_THAT(error_of(ErrorCode::data, [&] { PreparedFile(folder / "empty", "p"); }), HasSubstr("where its documents end"));
+  EXPECT_THAT(error_of(ErrorCode::data, [&] { PreparedFile(folder / "empty", "p"); }), HasSubstr("document ends"));
 }
 
 TEST(Preparation, WhoWaitsForAnotherProcessIsToldWhich) {

@@ -79,11 +79,11 @@ TEST_F(Cifar10Test, OfCifar100TheFineClassCounts) {
   const TemporaryFolder elsewhere;
   EXPECT_EQ(open_images({put(elsewhere / "some.bin", fine_records(3)).string()}, Split::training)[0]->format().classes, 100)
       << "by its size";
-  EXPECT_NE(refused(ErrorCode::data, put(elsewhere / "train.bin", records(0, 2)).string()).find("CIFAR-100's records of 3074 bytes"),
+  EXPECT_NE(refused(ErrorCode::data, put(elsewhere / "train.bin", records(0, 2)).string()).find("CIFAR-100 records of 3074 bytes"),
             std::string::npos);
   std::string bad = fine_records(70);
   bad[66 * (kPixels + 2) + 1] = 100;
-  EXPECT_NE(refused(ErrorCode::data, put(elsewhere / "train.bin", bad).string()).find("got 100 of image 66 (byte 202885)"),
+  EXPECT_NE(refused(ErrorCode::data, put(elsewhere / "train.bin", bad).string()).find("got 100 for image 66 (byte 202885)"),
             std::string::npos);
 }
 
@@ -94,13 +94,13 @@ TEST_F(Cifar10Test, WhatGoesWithWhat) {
                      [&] {
                        open_images({ten, hundred}, Split::training);
                      })
-                .find("expected images [3, 32, 32] in 10 classes, as those of"),
+                .find("[3, 32, 32] in 10 classes, as those of"),
             std::string::npos);
   EXPECT_NE(error_of(ErrorCode::data,
                      [&] {
                        open_images({hundred}, Split::held_out, {.format = ImageFormat{{3, 32, 32}, 10, {}}});
                      })
-                .find("as the model reads, got [3, 32, 32] in 100"),
+                .find("as the model reads, got shape [3, 32, 32] in 100 classes"),
             std::string::npos);
   EXPECT_EQ(open_images({ten}, Split::held_out, {.format = ImageFormat{{3, 32, 32}, 100, {}}}).size(), 1u);
 }
@@ -113,14 +113,13 @@ TEST_F(Cifar10Test, WhatIsNoSuchDataIsRefusedWithFilePlaceAndCure) {
   put(at / "data_batch_1.bin", records(0, 2));
   EXPECT_NE(refused(ErrorCode::usage, folder(), Split::held_out).find("test_batch.bin"), std::string::npos);
   const auto file = [&](const std::string& bytes) { return put(at / "x.bin", bytes).string(); };
-  EXPECT_NE(refused(ErrorCode::data, file(records(0, 3).substr(1))).find("got 9218 bytes, which is 2 and a rest"), std::string::npos);
-  EXPECT_NE(refused(ErrorCode::data, file("")).find("got 0 bytes, which is not one"), std::string::npos);
+  EXPECT_NE(refused(ErrorCode::data, file(records(0, 3).substr(1))).find("got 9218 bytes, which is 2 records"), std::string::npos);
+  EXPECT_NE(refused(ErrorCode::data, file("")).find("got 0 bytes"), std::string::npos);
   std::string bad = records(0, 70);
   bad[66 * (kPixels + 1)] = 10;
-  EXPECT_NE(refused(ErrorCode::data, file(bad)).find("got 10 of image 66 (byte 202818)"), std::string::npos);
+  EXPECT_NE(refused(ErrorCode::data, file(bad)).find("got 10 for image 66 (byte 202818)"), std::string::npos);
   EXPECT_NE(refused(ErrorCode::usage, put(at / "cifar-10-binary.tar.gz", "x").string()).find("unpack it first"), std::string::npos);
-  EXPECT_NE(refused(ErrorCode::usage, put(at / "text.txt", "x").string()).find("a folder of images with a sub-folder a class"),
-            std::string::npos);
+  EXPECT_NE(refused(ErrorCode::usage, put(at / "text.txt", "x").string()).find("a folder of images"), std::string::npos);
 }
 
 TEST_F(Cifar10Test, ALoaderDealsImagesOutAsItDoesWindows) {

@@ -51,7 +51,7 @@ TEST_F(IdxTest, AFolderHasTrainingAndHeldOutImages) {
 TEST_F(IdxTest, HeadersAreHeldToTheFiles) {
   expect_refused(idx_images(3, 5, 4).substr(0, 15), idx_labels(3), "x-images-idx3-ubyte: expected an IDX header of 16 bytes, got 15 bytes");
   expect_refused(idx_labels(3) + std::string(20, '\0'), idx_labels(3), "begins with 0x00000803, got 0x00000801");
-  expect_refused(idx_images(3, 5, 4) + "x", idx_labels(3), "expected 76 bytes, as its header says, got 77");
+  expect_refused(idx_images(3, 5, 4) + "x", idx_labels(3), "expected 76 bytes, as the header says, got 77");
   expect_refused(big_endian({0x803, 0, 5, 4}), idx_labels(0), "from 1 to 4294967295 images, got 0 (byte 4)");
   expect_refused(big_endian({0x803, 0xffffffff, 16384, 16384}), idx_labels(3), "expected 1152921504338411536 bytes");
   expect_refused(big_endian({0x803, 1, 16385, 1}) + std::string(16385, 'x'), idx_labels(1),
@@ -72,8 +72,8 @@ TEST_F(IdxTest, PackedOnesToo) {
   };
   const std::string good = gzipped(idx_images(3, 5, 4));
   expect(gzipped(big_endian({0x803, 0xffffffff, 16384, 16384})), "which cannot hold them");
-  expect(gzipped(idx_images(3, 5, 4) + "x"), "expected no more than its header says");
-  expect(gzipped(idx_images(3, 5, 4).substr(0, 70)), "expected 6 more bytes in it unpacked, got its end");
+  expect(gzipped(idx_images(3, 5, 4) + "x"), "than the header says");
+  expect(gzipped(idx_images(3, 5, 4).substr(0, 70)), "expected 6 more bytes");
   expect(good.substr(0, good.size() - 9), "cut short");
   std::string bad = good;
   bad[bad.size() - 8] = static_cast<char>(bad[bad.size() - 8] ^ 1);

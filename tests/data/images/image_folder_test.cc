@@ -84,21 +84,21 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   std::filesystem::create_directories(at / "empty");
   expect_refused("/empty: expected PNG or JPEG images of the class \"empty\", got none: remove the folder");
   image("empty/inner/1.png", "grey.png");
-  expect_refused("got none but folders: is " + (at / "empty").string() + " what you mean");
+  expect_refused("got none but folders: did you mean to give " + (at / "empty").string());
   image("empty/1.png", "grey.png");
   expect_refused("class 1 is other there, empty here", {.format = ImageFormat{{1, 7, 7}, 2, {"a", "other"}}});
   put(at / "a/2.webp", "x");
-  expect_refused("/a/2.webp: expected PNG and JPEG images: convert it");
+  expect_refused("/a/2.webp: expected a PNG or JPEG image");
   std::filesystem::remove(at / "a/2.webp");
   put(at / "a/2.png", "x");
-  expect_refused("/a/2.png: expected a PNG or JPEG image, got neither");
+  expect_refused("/a/2.png: expected a PNG or JPEG image, got a file");
   image("a/0.png", "rgb.png");
   const auto source = open();  // the first image is in colour, so the headers of the others are not read
   EXPECT_NE(error_of(ErrorCode::data, [&] { read_all(*source); }).find("/a/2.png: expected a PNG or JPEG image"), std::string::npos);
   put(at / "a/2.png", picture_bytes("rgb.png").substr(0, 300));
   EXPECT_NE(error_of(ErrorCode::data, [&] { read_all(*source); }).find("/a/2.png: expected a PNG image, got damage"), std::string::npos);
   image("\xff/1.png", "grey.png");
-  expect_refused("expected classes' names in UTF-8");
+  expect_refused("expected class names in UTF-8");
   std::filesystem::remove_all(at / "\xff");
   image("a\nb/1.png", "grey.png");
   expect_refused("without control characters, got \"a\\x0ab\"");

@@ -59,7 +59,7 @@ TEST(Picture, WhatCannotBeReadIsRefusedByName) {
     return error_of(ErrorCode::data, [&] { decode_picture(span_of(bytes), "some/file"); });
   };
   EXPECT_EQ(refused(""), "[data] some/file: expected a PNG or JPEG image, got an empty file");
-  EXPECT_EQ(refused("GIF89a"), "[data] some/file: expected a PNG or JPEG image, got neither by its first bytes");
+  EXPECT_EQ(refused("GIF89a"), "[data] some/file: expected a PNG or JPEG image, got a file whose first bytes are of neither format");
   EXPECT_NE(refused(picture_bytes("cmyk.jpg")).find("in grey or RGB, got CMYK"), std::string::npos);
   std::string huge = picture_bytes("rgb.png");  // its width is changed, and the header's checksum with it
   huge.replace(16, 4, big_endian({20000}));

@@ -90,7 +90,7 @@ TEST(Row, ComplaintsNamePlaceAndWords) {
       {R"({"conversations": [{"from": "alien", "value": "x"}]})", "column 29: expected human, user, gpt"},
       {R"({"instruction": "x", "output": null})", "column 32: expected a text as `output`, got null"},
       {R"({"instruction": "x", "input": 1, "output": "y"})", "column 31: expected a text as `input`, got a number"},
-      {R"({"text": "a", "messages": []})", "column 27: expected the keys of one layout, got `text` and `messages`: name the layout"},
+      {R"({"text": "a", "messages": []})", "column 27: expected the keys of one layout only, got `text` and `messages`"},
       {R"({"text": "a"} {"text": "b"})", "column 15: expected one JSON object, got an error ("},
       {R"({"text": "\ud800"})", "expected one JSON object, got an error ("},
       {"{\"text\": \"\xff\"}", "column 11: expected one JSON object"},
@@ -124,10 +124,10 @@ TEST(Row, TokensAreTakenAsTheyAre) {
       {R"({"input_ids": [1.0]})", "got 1.0"},
       {R"({"input_ids": [[1, 2]]})", "got [1,2]"},
       {R"({"input_ids": [1, 2], "labels": [1]})", "column 33: expected one number in `labels` for each of 2 tokens, got 1"},
-      {R"({"input_ids": [1, 2], "labels": [-100, 3]})", "column 40: expected -100 or the token 2 as label, got 3"},
+      {R"({"input_ids": [1, 2], "labels": [-100, 3]})", "column 40: expected the label -100 or the token 2 itself, got 3"},
       {R"({"input_ids": [1, 2], "labels": [-101, 2]})", "got -101"},
-      {R"({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]})", "expected padding before or behind the tokens"},
-      {R"({"input_ids": [1], "text": "a"})", "got `text` and `input_ids`: name the layout"}};
+      {R"({"input_ids": [1, 2, 3], "attention_mask": [1, 0, 1]})", "expected padding only"},
+      {R"({"input_ids": [1], "text": "a"})", "got `text` and `input_ids`: name the layout with --data-format"}};
   for (const auto& [line, words] : kWords) EXPECT_THAT(error_of(line), HasSubstr(words)) << line;
   EXPECT_EQ(parse_row(R"({"input_ids": [1], "text": "a"})", RowLayout::tokens, "a", 1).ids.size(), 1U);
 }
@@ -161,20 +161,18 @@ TEST(Row, TokensThatCamePackedAreDocuments) {
   EXPECT_TRUE(of(R"("token_type_ids": [0, 0, 0, 0, 0])").unread.empty());
 
   const std::pair<const char*, const char*> kWords[] = {
-      {R"("attention_mask": [1, 1, 1, 3, 3])",
-       "expected 0 for padding and 1, or the documents' numbers 1, 2, … in turn, in `attention_mask`, "
-       "got 3 after 1"},
+      {R"("attention_mask": [1, 1, 1, 3, 3])", "in `attention_mask`, got 3 after 1"},
       {R"("attention_mask": [2, 2, 2, 1, 1])", "in `attention_mask`, got 2 after 0"},
       {R"("attention_mask": [1, 1, 2, 2, 1])", "in `attention_mask`, got 1 after 2"},
-      {R"("position_ids": [0, 1, 2, 4, 5])", "in each document, got 4 where 3 or 0 was to come"},
-      {R"("position_ids": [3, 4, 5, 6, 7])", "in each document, got 3 where 0 or 0 was to come"},
+      {R"("position_ids": [0, 1, 2, 4, 5])", "got 4 where 3 or 0 was expected"},
+      {R"("position_ids": [3, 4, 5, 6, 7])", "got 3 where 0 or 0 was expected"},
       {R"("position_ids": [0, 0, 1])", "expected one number in `position_ids` for each of 5 tokens, got 3"},
       {R"("seq_lengths": [3, 1])", "expected lengths in `seq_lengths` that add up to the row's 5 tokens, got 4"},
       {R"("seq_lengths": [3, 4])", "got 7 or more"},
       {R"("seq_lengths": [5, 0])", "expected whole numbers from 1"},
       {R"("seq_lengths": [3, 2], "position_ids": [0, 1, 2, 3, 4])",
-       "expected documents in `seq_lengths` that begin where those of `position_ids` do, got others"},
-      {R"("seq_lengths": [2, 3], "attention_mask": [1, 1, 1, 2, 2])", "where those of `attention_mask` do"},
+       "expected `seq_lengths` to begin documents at the same tokens as `position_ids`"},
+      {R"("seq_lengths": [2, 3], "attention_mask": [1, 1, 1, 2, 2])", "at the same tokens as `attention_mask`"},
       {R"("completion_mask": [0, 0, 2, 1, 1])", "expected 0 or 1 in `completion_mask`, got 2"},
       {R"("token_type_ids": [0, 0, 0, 0, 1])", "expected 0 in `token_type_ids`"}};
   for (const auto& [keys, words] : kWords)
@@ -209,12 +207,12 @@ TEST(Row, ConversationsHaveVariablesBesideThem) {
   EXPECT_EQ(with_variables(Json{{"bos_token", "<s>"}, {"tools", 1}}, row_of(messages + R"("tools": []})")),
             Json::parse(R"({"bos_token": "<s>", "tools": []})"));
   const std::pair<const char*, const char*> kWords[] = {
-      {R"("tools": "[")", "expected a list of tools in JSON as the text of `tools`"},
+      {R"("tools": "[")", "expected `tools` to be a list"},
       {R"("tools": {"a": 1})", "expected a list as `tools`, got an object"},
       {R"("tools": ["f"])", "expected objects in `tools`, got a text"},
       {R"("documents": "d")", "expected a list as `documents`, got a text"},
       {R"("chat_template_kwargs": [1])", "expected an object as `chat_template_kwargs`, got a list"},
-      {R"("chat_template_kwargs": {"add_generation_prompt": true})", "got `add_generation_prompt`, which is none"}};
+      {R"("chat_template_kwargs": {"add_generation_prompt": true})", "got `add_generation_prompt`, which is not one"}};
   for (const auto& [keys, words] : kWords) EXPECT_THAT(error_of(messages + keys + "}"), HasSubstr(words)) << keys;
 }
 
@@ -251,8 +249,7 @@ TEST(Row, MessagesMayNotCount) {
   EXPECT_EQ(shared.left_out, (std::vector<u8>{0, 0, 1}));
   EXPECT_THAT(error_of(R"({"messages": [{"role": "assistant", "content": "y", "weight": 0.5}]})"),
               HasSubstr("expected 0 or 1 as `weight` of a message, got 0.5"));
-  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": "y", "train": true}]})"),
-              HasSubstr("`train: true` of the assistant's"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": "y", "train": true}]})"), HasSubstr("`train: true`"));
   EXPECT_THAT(error_of(R"({"messages": [{"role": "assistant", "content": "y", "train": 1}]})"), HasSubstr("true or false as `train`"));
 }
 
