@@ -84,7 +84,7 @@ Decoder::MakeStage Decoder::read_stage(const std::string& type, Fields& fields) 
     if (suffix.empty()) refuse_value(fields.place_of("suffix"), "a suffix that is not empty", "\"\"");
     return [suffix](DecodeStage& next) { return suffix_stage(next, suffix); };
   }
-  refuse_value(fields.place_of("type"), "a decoder that this program knows", '"' + type + '"');
+  refuse_value(fields.place_of("type"), "a decoder that this program supports", '"' + type + '"');
 }
 
 Decoder::Chain::Chain(const Decoder& decoder, WorkBudget& budget, std::string& out) {

@@ -214,7 +214,7 @@ std::unique_ptr<Normalizer> read_step(const std::string& type, Fields& fields) {
     bert->accents = fields.flag("strip_accents", bert->lowercase);
     return bert;
   }
-  refuse_value(fields.place_of("type"), "a normalizer that this program knows", '"' + type + '"');
+  refuse_value(fields.place_of("type"), "a normalizer that this program supports", '"' + type + '"');
 }
 
 void add_normalizers(const json& value, const JsonPlace& place, int depth, Normalizers& into) {

@@ -95,7 +95,7 @@ void read_processor(const json& value, const JsonPlace& place, int depth, Around
     fields.pass_over({"trim_offsets", "add_prefix_space"});
     made = {{read_pair(fields, "cls")}, {read_pair(fields, "sep")}};
   } else {
-    refuse_value(fields.place_of("type"), "a post-processor that this program knows", '"' + type + '"');
+    refuse_value(fields.place_of("type"), "a post-processor that this program supports", '"' + type + '"');
   }
   fields.refuse_the_rest();
   if (made.before.empty() && made.behind.empty()) return;

@@ -221,7 +221,7 @@ void add_step(const std::string& type, Fields& fields, PreTokenizers& into) {
     add_characters(
         into, [c = fields.character("delimiter")](char32_t code) { return code == c; }, Behaviour::removed, LineEnds::hidden);
   } else {
-    refuse_value(fields.place_of("type"), "a pre-tokenizer that this program knows", '"' + type + '"');
+    refuse_value(fields.place_of("type"), "a pre-tokenizer that this program supports", '"' + type + '"');
   }
 }
 

@@ -25,7 +25,7 @@ std::string from_base64(const std::string& text, const JsonPlace& place) {
                       : c == '+'             ? 62
                       : c == '/'             ? 63
                                              : -1;
-    if (value < 0) refuse_value(place, "base64", "another character at " + std::to_string(i));
+    if (value < 0) refuse_value(place, "base64 text", "another character at " + std::to_string(i));
     bits = bits << 6 | static_cast<u32>(value);
     if ((count += 6) >= 8) {
       count -= 8;

@@ -33,7 +33,7 @@ Vocabulary Vocabulary::read(const nlohmann::json& value, const JsonPlace& place)
     const auto whole = whole_number(id, most);
     if (!whole) refuse_json(place, expected, id);
     const auto number = static_cast<i32>(*whole);
-    if (vocabulary.has(number)) refuse_json(place, "each id once", id);
+    if (vocabulary.has(number)) refuse_json(place, "each id only once", id);
     if (!vocabulary.add(text, number)) refuse_value(place, "tokens with different hashes", "hundreds with the same hash");
   }
   return vocabulary;

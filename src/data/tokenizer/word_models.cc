@@ -123,7 +123,7 @@ std::unique_ptr<Model> read_model(const json& value, const JsonPlace& place, boo
   } else if (type == "WordLevel") {
     model = read_word_level(fields);
   } else {
-    refuse_value(fields.place_of("type"), "a model that this program knows", '"' + type + '"');
+    refuse_value(fields.place_of("type"), "a tokenizer model that this program supports", '"' + type + '"');
   }
   fields.refuse_the_rest();
   return model;

@@ -51,11 +51,11 @@ LlmCHeader llm_c_header(const File& file) {
   };
   LlmCHeader said;
   said.dtype = header[1] == kLlmCBf16 ? DType::bf16 : DType::f32;
-  said.positions = number(2, "positions", 1, kLlmCPositions);
+  said.positions = number(2, "a number of positions", 1, kLlmCPositions);
   said.vocabulary = number(3, "a vocabulary", 1, kLlmCVocabulary);
-  said.layers = number(4, "layers", 1, kLlmCLayers);
+  said.layers = number(4, "a number of layers", 1, kLlmCLayers);
   said.width = number(6, "a width", 1, kLlmCWidth);
-  said.heads = number(5, "heads", 1, said.width);
+  said.heads = number(5, "a number of heads", 1, said.width);
   if (said.width % said.heads != 0)
     reject_llm_c(file.path(), fmt::format("expected a number of heads that divides the width {}, got {}", said.width, said.heads));
   said.padded_vocabulary = number(7, "a padded vocabulary", said.vocabulary, kLlmCVocabulary);

@@ -101,7 +101,8 @@ void WeightFolder::open_files() {
   } else if (const auto distributed = distributed_checkpoint_in(path_); !distributed.empty()) {
     files_.emplace_back(std::in_place_type<DistributedCheckpoint>, distributed);
   } else {
-    reject_safetensors(path_, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder", kSafetensors, kIndexEnd, kTorch));
+    reject_safetensors(
+        path_, fmt::format("expected {0}, {0}{1}, {2} or {2}{1} in this folder, found none of them", kSafetensors, kIndexEnd, kTorch));
   }
 }
 

@@ -130,7 +130,8 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
   const PickleNode* dictionary = tree.find(&tree.root(), "optimizer_state_dict");
   ZeroOptimizer read;
   read.stage = stage_of(tree, tree.find(dictionary, "zero_stage"));
-  if (read.stage < 1 || read.stage > 3) reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3");
+  if (read.stage < 1 || read.stage > 3)
+    reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3, got something else");
   const PickleNode* count = tree.find(dictionary, "partition_count");
   if (count != nullptr) {
     std::vector<i64> counts = whole_numbers(tree, *count);  // one partition count for each parameter group
