@@ -55,8 +55,8 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   if (type == "gpt2") return parse_gpt2(object);
   if (const auto family = image_family(type)) return parse_image_model(*family, object);
   if (const auto family = decoder_family(type)) return parse_decoder(*family, object);
-  object.complain("model_type", fmt::format("one of gpt2, {}, {} (the model types known{})", decoder_types(), image_types(),
-                                            object.has("auto_map") ? "; the Python code that `auto_map` names is never run" : ""));
+  object.complain("model_type", fmt::format("one of the supported model types: gpt2, {}, {}{}", decoder_types(), image_types(),
+                                            object.has("auto_map") ? " (the Python code that `auto_map` names is never run)" : ""));
 }
 
 ModelConfig read_config(const std::filesystem::path& folder) {
@@ -68,8 +68,11 @@ ModelConfig read_config(const std::filesystem::path& folder) {
                                              error.message()));
   }
   if (bytes > static_cast<u64>(kMaxConfigBytes)) {
-    throw Error(ErrorCode::data,
-                fmt::format("[config] {}: expected at most 16 MiB, got {} bytes: this is no config.json", path.string(), bytes));
+    throw Error(
+        ErrorCode::data,
+        fmt::format(
+            "[config] {}: expected a config.json of at most 16 MiB, got {} bytes: check that this file is the model's configuration",
+            path.string(), bytes));
   }
   const std::string text = data::read_checked_text(data::FolderChecksums::of(folder), path);
   return parse_config(text, path.string());

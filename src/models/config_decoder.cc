@@ -113,13 +113,14 @@ void read_windows(const ConfigObject& object, ModelConfig& config, const Default
   const json* types = object.find("layer_types");
   const auto layers = static_cast<size_t>(config.layers);
   if (types && (!types->is_array() || types->size() != layers))
-    object.complain("layer_types", fmt::format("one for each of {} layers", layers));
+    object.complain("layer_types", fmt::format("a list with one entry for each of the {} layers", layers));
   std::vector<bool> windowed(layers);
   for (size_t i = 0; i < layers; ++i) {
     windowed[i] = types ? (*types)[i] == "sliding_attention" : windowed_by_rule(object, config.family, static_cast<i64>(i));
     if (types && !windowed[i] && (*types)[i] != "full_attention")
-      object.complain("layer_types", "full_attention or sliding_attention of each layer: no other kind is built");
-    if (types && windowed[i] && window == 0) object.complain("sliding_window", "a window, which layer_types asks for");
+      object.complain("layer_types", "full_attention or sliding_attention for each layer (no other kind is supported)");
+    if (types && windowed[i] && window == 0)
+      object.complain("sliding_window", "the size of the attention window, because layer_types contains sliding_attention");
   }
   if (window == 0 || std::ranges::find(windowed, true) == windowed.end()) return;
   config.window = window;
@@ -139,13 +140,14 @@ void require_activation(const ConfigObject& object, Family family) {
   const char* key = gemma && (object.has("hidden_activation") || !object.has("hidden_act")) ? "hidden_activation" : "hidden_act";
   const std::string name = object.text(key, gemma ? "gelu_pytorch_tanh" : "silu");
   if (gemma ? name == "gelu_pytorch_tanh" : name == "silu" || name == "swish") return;
-  object.complain(key, gemma ? "gelu_pytorch_tanh: no other gate is built" : "silu: no other gate is built");
+  object.complain(key, gemma ? "gelu_pytorch_tanh (no other activation of the gated MLP is supported for this model_type)"
+                             : "silu (no other activation of the gated MLP is supported for this model_type)");
 }
 
 // Refuses dropout rates of Phi-3 in places where the other families have no dropout.
 void refuse_dropout(const ConfigObject& object) {
   for (const char* key : {"embd_pdrop", "resid_pdrop"}) {
-    if (object.share(key, 0) != 0) object.complain(key, "0: no dropout is built here");
+    if (object.share(key, 0) != 0) object.complain(key, "0 (dropout in this place is not supported)");
   }
 }
 
@@ -177,7 +179,8 @@ ModelConfig parse_decoder(Family family, const ConfigObject& object) {
   require_divisible(object, "num_attention_heads", config.heads, "num_key_value_heads", config.kv_heads);
   config.head_dim = object.whole("head_dim", 2, kMaxWidth, d.head_dim.value_or(config.width / config.heads));
   if (config.head_dim % 2 != 0)
-    object.complain("head_dim", fmt::format("an even head width (it is {}): rotary positions turn pairs", config.head_dim));
+    object.complain("head_dim", fmt::format("an even head width (it is {}), because rotary position embeddings rotate pairs of elements",
+                                            config.head_dim));
   config.mlp_width = object.whole("intermediate_size", 1, kMaxMlpWidth);
   config.positions = object.whole("max_position_embeddings", 1, kMaxPositions);
   config.vocabulary = object.whole("vocab_size", 1, kMaxVocabulary);
@@ -189,10 +192,10 @@ ModelConfig parse_decoder(Family family, const ConfigObject& object) {
   if (family == Family::phi3) refuse_dropout(object);
   config.attention_bias = family == Family::qwen2 || object.flag("attention_bias", false);
   if (config.attention_bias && (family == Family::phi3 || family == Family::mistral || family == Family::mixtral))
-    object.complain("attention_bias", "false or no such key: this feature is not built for this model_type");
+    object.complain("attention_bias", "false or no such key (this feature is not supported for this model_type)");
   config.mlp_bias = object.flag("mlp_bias", false);
   if (config.mlp_bias && family != Family::llama)
-    object.complain("mlp_bias", "false or no such key: this feature is not built for this model_type");
+    object.complain("mlp_bias", "false or no such key (this feature is not supported for this model_type)");
   read_windows(object, config, d);
   if (has_experts(family)) config.experts = read_experts(object, config);
   if (is_gemma(family)) {

@@ -16,7 +16,7 @@ i64 read_count(const ConfigObject& object, i64 otherwise) {
   constexpr const char *kOne = "num_local_experts", *kOther = "num_experts";
   const i64 count = object.whole(object.has(kOne) ? kOne : kOther, 1, kMaxExperts, otherwise);
   if (object.has(kOne) && object.has(kOther) && object.whole(kOther, 1, kMaxExperts) != count)
-    object.complain(kOther, fmt::format("{}, which `{}` says, or no such key", count, kOne));
+    object.complain(kOther, fmt::format("{}, the value of `{}`, or no such key", count, kOne));
   return count;
 }
 
@@ -25,10 +25,10 @@ std::vector<i64> read_dense_layers(const ConfigObject& object, i64 layers) {
   const i64 step = object.whole("decoder_sparse_step", 1, kMaxLayers, 1);
   for (i64 i = 0; i < layers; ++i) dense[static_cast<size_t>(i)] = (i + 1) % step != 0;
   if (const json* listed = object.find("mlp_only_layers")) {
-    if (!listed->is_array()) object.complain("mlp_only_layers", "a list of layers");
+    if (!listed->is_array()) object.complain("mlp_only_layers", "a list of layer numbers");
     for (const json& layer : *listed) {
       if (!layer.is_number_integer() || layer < 0 || layer >= layers)
-        object.complain("mlp_only_layers", fmt::format("layers from 0 to {}", layers - 1));
+        object.complain("mlp_only_layers", fmt::format("layer numbers from 0 to {}", layers - 1));
       dense[layer.get<size_t>()] = true;
     }
   }
@@ -53,7 +53,7 @@ ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config
   experts.chosen = object.whole("num_experts_per_tok", 1, experts.count, std::min<i64>(experts.count, mixtral ? 2 : 8));
   experts.balance = object.real("router_aux_loss_coef", 0, 1e6, 0.001);
   experts.evened_out = object.flag("output_router_logits", false);
-  if (object.real("router_jitter_noise", 0, 1e6, 0) != 0) object.complain("router_jitter_noise", "0: this feature is not built");
+  if (object.real("router_jitter_noise", 0, 1e6, 0) != 0) object.complain("router_jitter_noise", "0 (this feature is not supported)");
   if (mixtral) {
     experts.width = config.mlp_width;
     return experts;

@@ -38,7 +38,8 @@ Shape image_shape(const ConfigObject& object, i64 channels, const ImageFamily& f
     const i64 side = object.whole("image_size", family.least_side, kMaxSide, family.side);
     return {channels, side, side};
   }
-  const std::string expected = fmt::format("a whole number from {} to {}, or two, height and width", family.least_side, kMaxSide);
+  const std::string expected =
+      fmt::format("a whole number from {} to {}, or a list of two such numbers: height, width", family.least_side, kMaxSide);
   if (sides->size() != 2) object.complain("image_size", expected);
   const json both = {{"height", (*sides)[0]}, {"width", (*sides)[1]}};
   const ConfigObject pair(both, object.file(), "image_size.");
@@ -143,9 +144,10 @@ void check_image_side(const ModelConfig& c) {
   if (std::min(c.image_CHW[1], c.image_CHW[2]) >= family.least_side) return;
   std::string name = family.type;
   std::ranges::replace(name, '_', '-');
-  throw Error(ErrorCode::usage,
-              fmt::format("[{}] expected images of at least {} x {} pixels, got {} x {}: --image-size scales those in folders", name,
-                          family.least_side, family.least_side, c.image_CHW[1], c.image_CHW[2]));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("[{}] expected images of at least {} x {} pixels, got {} x {}: images in folders can be enlarged with --image-size", name,
+                  family.least_side, family.least_side, c.image_CHW[1], c.image_CHW[2]));
 }
 
 }  // namespace spillway::models

@@ -76,7 +76,7 @@ double ConfigObject::real(const char* key, double low, double high, std::optiona
 double ConfigObject::share(const char* key, double fallback) const {
   const json* value = find(key);
   if (!value) return fallback;
-  const std::string expected = "a share of at least 0 and below 1";
+  const std::string expected = "a number of at least 0 and below 1";
   if (!value->is_number()) complain(key, expected);
   const double number = value->get<double>();
   if (!(number >= 0 && number < 1)) complain(key, expected);

@@ -49,12 +49,13 @@ void refuse_features(const ConfigObject& object, std::span<const std::string_vie
   for (const Feature& feature : features()) {
     const json* value = object.find(feature.key);
     if (!value || *value == feature.harmless || std::ranges::find(known, feature.key) != known.end()) continue;
-    object.complain(feature.key, fmt::format("{} or no such key: this feature is not built", feature.harmless.dump()));
+    object.complain(feature.key, fmt::format("{} or no such key (this feature is not supported)", feature.harmless.dump()));
   }
   const json* layers = object.find("layer_types");
   if (!layers || std::ranges::find(known, "layer_types") != known.end()) return;
   for (const json& layer : *layers) {
-    if (layer != "full_attention") object.complain("layer_types", "\"full_attention\" throughout: no other kind of layer is built");
+    if (layer != "full_attention")
+      object.complain("layer_types", "\"full_attention\" for every layer (no other kind is supported for this model_type)");
   }
 }
 
@@ -68,7 +69,7 @@ void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<
     return;
   }
   for (const json& id : *end) {
-    if (!id.is_number_integer() || id < 0 || id > kMaxToken) object.complain("eos_token_id", "token ids");
+    if (!id.is_number_integer() || id < 0 || id > kMaxToken) object.complain("eos_token_id", "one token id or a list of token ids");
     config.end_tokens.push_back(id.get<i64>());
   }
 }

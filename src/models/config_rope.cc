@@ -79,12 +79,12 @@ Rope parse_object(const json& value, const ConfigObject& parent, const std::stri
   const char* const type_key = object.has("rope_type") || !object.has("type") ? "rope_type" : "type";
   const std::string type = object.text(type_key, "default");
   if (type != "default" && type != "llama3" && type != "linear" && type != "yarn")
-    object.complain(type_key, "default, linear, llama3 or yarn: no other kind is built");
+    object.complain(type_key, "default, linear, llama3 or yarn (no other kind is supported)");
   const auto own = keys_of(type);
   for (const auto& [name, entry] : value.items()) {
     const bool common = name == "rope_type" || name == "type" || name == "rope_theta" || name == "partial_rotary_factor";
     if (!entry.is_null() && !common && std::ranges::find(own, name) == own.end())
-      object.complain(name, "no such key with rope_type " + type);
+      object.complain(name, "no such key, because it has no meaning with rope_type " + type);
   }
   Rope rope{theta_of(object), share_of(object), {}};
   if (type == "llama3") rope.scaling = llama3_scaling(object);
@@ -100,14 +100,15 @@ bool is_by_layer(const json& value) {
 
 Rope parse_by_layer(const json& value, const ConfigObject& parent, const std::string& key, ModelConfig& config) {
   for (const auto& [name, entry] : value.items()) {
-    if (name != "full_attention" && name != "sliding_attention") parent.complain(key, "full_attention and sliding_attention alone");
+    if (name != "full_attention" && name != "sliding_attention")
+      parent.complain(key, "the two keys full_attention and sliding_attention and no others");
   }
   const auto of = [&](const char* layer) {
     if (!value.contains(layer)) parent.complain(key, fmt::format("an entry `{}`", layer));
     return parse_object(value[layer], parent, key + "." + layer, config.positions);
   };
   const Rope local = of("sliding_attention");
-  if (local.scaling) parent.complain(key, "rope_type default of sliding_attention: no other is built");
+  if (local.scaling) parent.complain(key, "rope_type default for sliding_attention (no other is supported)");
   config.local_rope_theta = local.theta.value_or(10000);
   return of("full_attention");
 }
@@ -124,10 +125,11 @@ void read_rope(const ConfigObject& object, ModelConfig& config, double theta_def
     const json& value = *object.find(key);
     const Rope said =
         local && is_by_layer(value) ? parse_by_layer(value, object, key, config) : parse_object(value, object, key, config.positions);
-    if (rope && rope->scaling != said.scaling) object.complain(key, "the same as `rope_scaling` says");
-    if (theta && said.theta && theta != said.theta) object.complain(key, fmt::format("the `rope_theta` {} named elsewhere", *theta));
+    if (rope && rope->scaling != said.scaling) object.complain(key, "the same scaling as `rope_scaling` has");
+    if (theta && said.theta && theta != said.theta)
+      object.complain(key, fmt::format("the same `rope_theta` as in the file's other key, {}", *theta));
     if (share && said.share && share != said.share)
-      object.complain(key, fmt::format("the `partial_rotary_factor` {} named elsewhere", *share));
+      object.complain(key, fmt::format("the same `partial_rotary_factor` as in the file's other key, {}", *share));
     if (said.theta) theta = said.theta;
     if (said.share) share = said.share;
     rope = said;
@@ -135,11 +137,12 @@ void read_rope(const ConfigObject& object, ModelConfig& config, double theta_def
   config.rope_theta = theta.value_or(theta_default);
   if (rope) config.rope_scaling = rope->scaling;
   if (share.value_or(1) != 1 && config.family != Family::phi3)
-    object.complain("partial_rotary_factor", "1 or no such key: this feature is not built for this model_type");
+    object.complain("partial_rotary_factor", "1 or no such key (this feature is not supported for this model_type)");
   if (share.value_or(1) == 1) return;
   config.rotary_dim = static_cast<i64>(static_cast<double>(config.head_dim) * *share);
   if (config.rotary_dim < 2 || config.rotary_dim % 2 != 0)
-    object.complain("partial_rotary_factor", fmt::format("an even number of turned elements of a head of {}", config.head_dim));
+    object.complain("partial_rotary_factor",
+                    fmt::format("a factor that rotates an even number of elements, at least 2, of a head of {} elements", config.head_dim));
 }
 
 }  // namespace spillway::models

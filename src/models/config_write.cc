@@ -30,7 +30,7 @@ const char* torch_name(DType t) {
     case DType::f16:
       return "float16";
     default:
-      throw Error(ErrorCode::bug, "[config] expected a floating type for the weights, got " + std::string(to_string(t)));
+      throw Error(ErrorCode::bug, "[config] expected a floating-point type for the weights, got " + std::string(to_string(t)));
   }
 }
 

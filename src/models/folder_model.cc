@@ -16,13 +16,13 @@ void settle_head(const std::filesystem::path& folder, const data::WeightFolder& 
   const std::string embedding = embedding_name(model.config, tensors);
   if (!model.config.tied_head || tensors.find(kHeadName) == nullptr) return;
   if (tensors.find(embedding) == nullptr) {
-    model.notes.push_back(fmt::format("{} has no {}: the tied embedding is its {}", folder.string(), embedding, kHeadName));
+    model.notes.push_back(fmt::format("{} has no {}: its {} is used as the tied embedding", folder.string(), embedding, kHeadName));
   } else if (!holds_equal(tensors, embedding, kHeadName)) {
     model.config.tied_head = false;
-    model.notes.push_back(fmt::format(
-        "config.json says tie_word_embeddings, but {} and {} are both in {} with different values: the head is taken untied, as "
-        "transformers does; \"tie_word_embeddings\": false there says the same without this note",
-        embedding, kHeadName, folder.string()));
+    model.notes.push_back(
+        fmt::format("config.json sets tie_word_embeddings, but {} and {} are both in {} with different values: the head is loaded untied, "
+                    "as transformers does; to silence this note, set \"tie_word_embeddings\": false in config.json",
+                    embedding, kHeadName, folder.string()));
   }
 }
 

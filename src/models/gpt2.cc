@@ -127,7 +127,7 @@ class Gpt2Mlp {
       case Activation::relu:
         return ops::relu(x);
     }
-    throw Error(ErrorCode::bug, "[gpt2] an activation without an op");
+    throw Error(ErrorCode::bug, "[gpt2] expected a known activation function, got another");
   }
 
   Activation activation_;

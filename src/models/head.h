@@ -46,7 +46,7 @@ class LanguageModelHead final : public nn::Module {
   // Returns the requested position [B, C]. It is selected before the norm, which works row by row.
   static nn::Variable last(const nn::Variable& x_BTC, const nn::Context& context) {
     const i64 t = context.logits_position;
-    require(t >= 0 && t < x_BTC.shape()[1], "[head] logits_position lies outside the sequence");
+    require(t >= 0 && t < x_BTC.shape()[1], "[head] expected logits_position to lie inside the sequence");
     return ops::reshape(ops::slice(x_BTC, 1, t, t + 1), {x_BTC.shape()[0], x_BTC.shape()[2]});
   }
 

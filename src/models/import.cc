@@ -55,8 +55,10 @@ ModelConfig gpt2_of(const data::LlmCHeader& header) {
 i64 extent_of(const data::TorchFile& file, const std::filesystem::path& path, const char* name, int rank, int axis, std::string_view as) {
   const data::TensorInfo* tensor = file.find(name);
   if (!tensor || !tensor->foreign.empty() || tensor->shape.rank() != rank) {
-    reject_import(path, fmt::format("expected a tensor {} of {} dimensions, as torchvision's {} has it, got {}: save its state_dict()",
-                                    name, rank, as, tensor ? to_string(tensor->shape) : "none"));
+    reject_import(
+        path,
+        fmt::format("expected a tensor {} of {} dimensions, as in torchvision's {}, got {}: save the model's state_dict() with torch.save",
+                    name, rank, as, tensor ? to_string(tensor->shape) : "none"));
   }
   return tensor->shape[axis];
 }
@@ -64,16 +66,16 @@ i64 extent_of(const data::TorchFile& file, const std::filesystem::path& path, co
 ModelConfig torchvision_model(const std::filesystem::path& path, const std::string& as) {
   const auto* known = std::ranges::find(kTorchvision, as, &TorchvisionModel::name);
   if (known == kTorchvision.end())
-    throw Error(ErrorCode::usage, fmt::format("[--as] expected one of torchvision's {}, got `{}`", torchvision_names(), as));
+    throw Error(ErrorCode::usage, fmt::format("[--as] expected the name of a torchvision model ({}), got `{}`", torchvision_names(), as));
   const data::TorchFile file(path);
   ModelConfig config = preset(as);
   const i64 channels = extent_of(file, path, known->first, 4, 1, as);
   if (channels != 1 && channels != 3)
-    reject_import(path, fmt::format("expected {} for images of 1 channel or 3, got {}", known->first, channels));
+    reject_import(path, fmt::format("expected {} to take images of 1 or 3 channels, got {}", known->first, channels));
   config.image_CHW.set(0, channels);
   config.vocabulary = extent_of(file, path, known->last, 1, 0, as);
   if (config.vocabulary < 1 || config.vocabulary > kMostClasses)
-    reject_import(path, fmt::format("expected from 1 to {} classes, got a {} of {}", kMostClasses, known->last, config.vocabulary));
+    reject_import(path, fmt::format("expected from 1 to {} classes, got a tensor {} of {}", kMostClasses, known->last, config.vocabulary));
   return config;
 }
 
@@ -84,28 +86,28 @@ bool is_old_torch_file(const std::filesystem::path& path) { return data::beginni
 
 ImportedModel imported_model(const std::filesystem::path& file, const std::optional<std::string>& as) {
   if (!std::filesystem::is_regular_file(file))
-    throw Error(ErrorCode::usage, fmt::format("[import] expected a file, got {}, which is none", file.string()));
+    throw Error(ErrorCode::usage, fmt::format("[import] expected a file, got {}, which is not a regular file", file.string()));
   if (data::is_llm_c_file(file)) {
-    if (as) throw Error(ErrorCode::usage, "[--as] expected nothing of llm.c's files, which say themselves what they are: leave it out");
+    if (as)
+      throw Error(ErrorCode::usage, "[--as] expected no --as for a file of llm.c, because the file itself names its model: leave --as out");
     return {gpt2_of(data::LlmCFile(file).header()), "llm.c's GPT-2"};
   }
   if (data::is_torch_file(file)) {
     if (!as) {
-      throw Error(ErrorCode::usage,
-                  fmt::format("[import] expected --as NAME for {}, which does not say of which of torchvision's models it "
-                              "has the weights: {}",
-                              file.string(), torchvision_names()));
+      throw Error(ErrorCode::usage, fmt::format("[import] expected --as NAME for {}, because the file does not name the torchvision model "
+                                                "whose weights it holds: NAME is one of {}",
+                                                file.string(), torchvision_names()));
     }
     return {torchvision_model(file, *as), "torchvision's " + *as};
   }
   if (is_old_torch_file(file)) {
     reject_import(file,
-                  "expected torch.save's format since PyTorch 1.6, got the one before: in Python, torch.save(torch.load(FILE, "
-                  "weights_only=True), NEW) makes the other of it");
+                  "expected the torch.save format of PyTorch 1.6 or newer, got the older one: convert the file in Python with "
+                  "torch.save(torch.load(FILE, weights_only=True), NEW)");
   }
   reject_import(file,
                 "expected a model file of llm.c (the number 20240326 at its beginning) or a file that torch.save wrote (a zip archive), "
-                "got neither; a Hugging Face folder needs no import, it is a --model");
+                "got neither; a Hugging Face folder needs no import: pass it as --model");
 }
 
 }  // namespace spillway::models

@@ -44,8 +44,8 @@ std::filesystem::path weights_file(const std::filesystem::path& folder) {
 // If the vocabulary was resized, PEFT saves the whole embedding and head beside the adapters.
 const char* why_unknown(const std::string& tensor) {
   const bool whole = tensor.ends_with(".weight") && is_embedding_or_head(tensor.substr(0, tensor.rfind('.')));
-  return whole ? "is a whole embedding or head, which is not built beside adapters (PEFT's merge_and_unload() and save_pretrained make "
-                 "a --model of both)"
+  return whole ? "is a whole embedding or head, which is not supported together with adapters (merge both with PEFT's merge_and_unload() "
+                 "and save_pretrained(), then use the result as --model)"
                : "belongs to no layer of this model that adapter_config.json adapts";
 }
 
@@ -95,7 +95,7 @@ AdapterFolder::AdapterFolder(const nn::Sequential& model, const std::filesystem:
     if (!tensor) {
       wrong.push_back(peft_name(*p) + " is missing");
     } else if (!tensor->foreign.empty() || !is_floating(tensor->dtype) || !(tensor->shape == p->shape)) {
-      wrong.push_back(fmt::format("{}: expected floating numbers {}, got {} {}", tensor->name, to_string(p->shape),
+      wrong.push_back(fmt::format("{}: expected floating-point numbers of shape {}, got {} {}", tensor->name, to_string(p->shape),
                                   tensor->foreign.empty() ? to_string(tensor->dtype) : tensor->foreign, to_string(tensor->shape)));
     }
   }
@@ -108,19 +108,19 @@ AdapterFolder::AdapterFolder(const nn::Sequential& model, const std::filesystem:
   }
   if (wrong.empty() && wanted > 0) return;
   const size_t shown = std::min<size_t>(wrong.size(), 5);
-  throw Error(
-      ErrorCode::data,
-      fmt::format("[adapter] {}: expected an adapter of this model, got another's{}{}: was it trained beside this base?", folder.string(),
-                  wrong.empty() ? "" : ": ", fmt::join(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), "; ")));
+  throw Error(ErrorCode::data, fmt::format("[adapter] {}: expected an adapter of this model, got the adapter of another model{}{}: check "
+                                           "that it was trained with this base model",
+                                           folder.string(), wrong.empty() ? "" : ": ",
+                                           fmt::join(wrong.begin(), wrong.begin() + static_cast<std::ptrdiff_t>(shown), "; ")));
 }
 
 void AdapterFolder::read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const {
-  require(file_.find(peft_name(parameter)) != nullptr, "[adapter] a parameter of another model");
+  require(file_.find(peft_name(parameter)) != nullptr, "[adapter] expected a parameter of this model, got one of another model");
   file_.read(peft_name(parameter), begin, out);
 }
 
 void AdapterFolder::read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const {
-  require(file_.find(peft_name(parameter)) != nullptr, "[adapter] a parameter of another model");
+  require(file_.find(peft_name(parameter)) != nullptr, "[adapter] expected a parameter of this model, got one of another model");
   file_.read_as(peft_name(parameter), begin, dtype, out);
 }
 

@@ -49,7 +49,7 @@ bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }
 
-constexpr const char* kMergeInPython = "PEFT's merge_and_unload() and save_pretrained make a --model of both";
+constexpr const char* kMergeInPython = "merge both with PEFT's merge_and_unload() and save_pretrained(), then use the result as --model";
 
 // Checks how the adapters were initialised. PEFT repeats the initialisation when it loads them. Some methods then change the base's weights
 // (pissa, olora, loftq), need data that only the training program had (corda, lora_ga), or keep half of the adapter frozen (mica); these
@@ -61,26 +61,25 @@ void check_beginning(const ConfigObject& object) {
   if (name == "eva" || name == "orthogonal") return;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (name == "gaussian") return;
-  object.complain("init_lora_weights",
-                  fmt::format("true, false, gaussian, orthogonal or eva (with others the base or the training differs: "
-                              "{})",
-                              kMergeInPython));
+  object.complain(
+      "init_lora_weights",
+      fmt::format("true, false, gaussian, orthogonal or eva (other methods change the base model or the training: {})", kMergeInPython));
 }
 
 std::vector<std::string> targets_of(const ConfigObject& object) {
   const json* value = object.find("target_modules");
   if (value && value->is_string() && *value == "all-linear") return {};
   if (!value || !value->is_array() || value->empty())
-    object.complain("target_modules", "\"all-linear\" or a list of names: patterns are not built");
+    object.complain("target_modules", "\"all-linear\" or a list of names (patterns are not supported)");
   std::vector<std::string> names;
   for (const json& name : *value) {
-    if (!name.is_string()) object.complain("target_modules", "names");
+    if (!name.is_string()) object.complain("target_modules", "a list of names");
     names.push_back(name.get<std::string>());
     if (is_embedding_or_head(names.back()))
-      object.complain("target_modules",
-                      fmt::format("layers between the embedding and the head, without {}: adapters of the embedding and of "
-                                  "the head are not built: {}",
-                                  names.back(), kMergeInPython));
+      object.complain(
+          "target_modules",
+          fmt::format("layers between the embedding and the head, without {} (adapters of the embedding or the head are not supported: {})",
+                      names.back(), kMergeInPython));
   }
   return names;
 }
@@ -98,15 +97,16 @@ std::string text_of(const std::filesystem::path& folder) {
 LoraConfig parse_adapter_config(std::string_view text, const std::string& file) {
   const json root = parse_object(text, file, "adapter");
   const ConfigObject object(root, file);
-  if (object.text("peft_type") != "LORA") object.complain("peft_type", "LORA: no other kind of adapter is built");
+  if (object.text("peft_type") != "LORA") object.complain("peft_type", "LORA (no other kind of adapter is supported)");
   for (const auto& [key, value] : root.items()) {
     if (std::ranges::find(kSilent, key) == std::end(kSilent) && !is_nothing(value))
-      object.complain(key, key == "modules_to_save"
-                               ? fmt::format("nothing: modules trained in full beside an adapter are not built: {}", kMergeInPython)
-                               : "nothing: this feature is not built");
+      object.complain(
+          key, key == "modules_to_save"
+                   ? fmt::format("no such key (modules trained in full together with an adapter are not supported: {})", kMergeInPython)
+                   : "no such key (this feature is not supported)");
   }
   check_beginning(object);
-  if (object.text("bias", "none") != "none") object.complain("bias", "none: biases that are trained are not built");
+  if (object.text("bias", "none") != "none") object.complain("bias", "none (trained biases are not supported)");
   LoraConfig lora;
   lora.rank = object.whole("r", 1, kMaxRank, 8);
   lora.alpha = object.real("lora_alpha", 0, 1e9, 8.0, true);

@@ -122,8 +122,9 @@ bool among(std::span<const std::string_view> names, std::string_view name) { ret
 
 [[noreturn]] void refuse(std::string_view name) {
   const auto nearest = *std::ranges::min_element(built(), {}, [&](std::string_view known) { return edit_distance(known, name); });
-  throw Error(ErrorCode::usage, fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? A model folder of that name is `./{}`",
-                                            fmt::join(built(), ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
+  throw Error(ErrorCode::usage,
+              fmt::format("[preset] expected one of {}, got `{}`; did you mean {}? For a model folder of that name, write `./{}`",
+                          fmt::join(built(), ", "), name.substr(0, 60), nearest, name.substr(0, 60)));
 }
 
 }  // namespace

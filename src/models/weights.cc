@@ -54,7 +54,7 @@ void refuse_if_any(const std::filesystem::path& folder, const char* what, const 
 }
 
 void require_range(const nn::Parameter& parameter, i64 begin, i64 count) {
-  require(begin >= 0 && begin + count <= parameter.elems(), "[weights] the range leaves the parameter");
+  require(begin >= 0 && begin + count <= parameter.elems(), "[weights] expected a range inside the parameter");
 }
 
 void fill_units(const nn::Parameter& parameter, const WeightSource& source, const Tensor& units) {
@@ -97,7 +97,7 @@ std::string left_out_note(const std::filesystem::path& folder, const std::vector
   std::ranges::copy_if(tensors, std::back_inserter(names),
                        [](const std::string& name) { return is_of_no_module(name) && !is_known_buffer(name); });
   if (names.empty()) return "";
-  return fmt::format("{} holds tensors that are no part of the language model, and are left out: {}", folder.string(), first_five(names));
+  return fmt::format("{} holds tensors that do not belong to the language model; they are ignored: {}", folder.string(), first_five(names));
 }
 
 FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem::path& folder) : tensors_(folder) {
@@ -114,23 +114,24 @@ FolderWeights::FolderWeights(const nn::Sequential& model, const std::filesystem:
     }
     const data::TensorInfo& tensor = *tensors_.find(found);
     if (!tensor.foreign.empty()) {
-      wrong.push_back(fmt::format("{} (expected {} of F32, F64, BF16 or F16, got {}: convert it first)", name, to_string(parameter->shape),
-                                  tensor.foreign));
+      wrong.push_back(fmt::format("{} (expected shape {} in F32, F64, BF16 or F16, got {}: convert the tensor first)", name,
+                                  to_string(parameter->shape), tensor.foreign));
     } else if (!(tensor.shape == parameter->shape)) {
-      wrong.push_back(fmt::format("{} (expected {}, got {})", name, to_string(parameter->shape), to_string(tensor.shape)));
+      wrong.push_back(fmt::format("{} (expected shape {}, got {})", name, to_string(parameter->shape), to_string(tensor.shape)));
     } else if (!is_floating(tensor.dtype)) {
-      wrong.push_back(fmt::format("{} (expected floating numbers, got {})", name, to_string(tensor.dtype)));
+      wrong.push_back(fmt::format("{} (expected floating-point numbers, got {})", name, to_string(tensor.dtype)));
     }
     names_.emplace(name, found);
   }
   if (std::ranges::any_of(model.parameters, [&](const auto& p) { return is_tied(model, *p); })) left_over.erase(kHeadName);
   std::erase_if(left_over, is_known_buffer);
   if (!model.reads_images()) std::erase_if(left_over, is_of_no_module);
-  refuse_if_any(folder, "these parameters of the model that config.json describes are missing", missing,
-                "the folder's files do not belong together");
-  refuse_if_any(folder, "these tensors do not fit config.json", wrong, "the folder's files do not belong together");
-  refuse_if_any(folder, "these tensors belong to no parameter of the model that config.json describes",
-                Names(left_over.begin(), left_over.end()), "a kind of model that is not built here?");
+  refuse_if_any(folder, "these parameters of the model in config.json are missing", missing,
+                "check that config.json and the weight files are of the same model");
+  refuse_if_any(folder, "these tensors do not match config.json", wrong,
+                "check that config.json and the weight files are of the same model");
+  refuse_if_any(folder, "these tensors belong to no parameter of the model in config.json", Names(left_over.begin(), left_over.end()),
+                "check that this model type is supported (docs/models.md)");
   check_tied_head(model, folder);
 }
 
@@ -146,16 +147,15 @@ void FolderWeights::check_tied_head(const nn::Sequential& model, const std::file
   for (const auto& parameter : model.parameters) {
     if (!is_tied(model, *parameter) || names_.at(parameter->name) == kHeadName) continue;
     if (holds_equal(tensors_, names_.at(parameter->name), kHeadName)) continue;
-    throw Error(ErrorCode::data,
-                fmt::format("[weights] {}: expected an {} equal to {}, as tie_word_embeddings says, got other values: the model has to be "
-                            "built untied (\"tie_word_embeddings\": false)",
-                            folder.string(), kHeadName, names_.at(parameter->name)));
+    throw Error(ErrorCode::data, fmt::format("[weights] {}: expected {} to equal {}, because config.json sets tie_word_embeddings, got "
+                                             "other values: set \"tie_word_embeddings\": false to keep both",
+                                             folder.string(), kHeadName, names_.at(parameter->name)));
   }
 }
 
 const std::string& FolderWeights::name_of(const nn::Parameter& parameter) const {
   const auto name = names_.find(parameter.name);
-  require(name != names_.end(), "[weights] a parameter of another model");
+  require(name != names_.end(), "[weights] expected a parameter of this model, got one of another model");
   return name->second;
 }
 
@@ -182,9 +182,11 @@ AveragedWeights::AveragedWeights(const nn::Sequential& model, std::unique_ptr<We
                                              to_string(p->shape), to_string(average->shape)));
   }
   if (!any) {
-    throw Error(ErrorCode::usage, fmt::format("[weights] expected averages of the weights in {}, which has none: a run keeps them with "
-                                              "train --ema DECAY; leave --ema out",
-                                              file.string()));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format(
+            "[weights] expected averaged (EMA) weights in {}, got none: a run saves them only with train --ema DECAY; leave --ema out",
+            file.string()));
   }
 }
 
@@ -217,12 +219,13 @@ void fill(const nn::Sequential& model, const WeightSource& source) {
 void save(const nn::Sequential& model, const std::filesystem::path& folder) {
   std::vector<data::TensorInfo> tensors;
   for (const auto& parameter : model.parameters) {
-    if (!parameter->is_plain()) throw Error(ErrorCode::usage, "[save] expected plain weights, got quantized ones of " + parameter->name);
+    if (!parameter->is_plain())
+      throw Error(ErrorCode::usage, "[save] expected unquantized weights, got quantized weights of " + parameter->name);
     tensors.push_back({.name = parameter->name, .dtype = parameter->dtype, .shape = parameter->shape});
   }
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (failed) throw Error(ErrorCode::io, fmt::format("[save] {} could not be made: {}", folder.string(), failed.message()));
+  if (failed) throw Error(ErrorCode::io, fmt::format("[save] the folder {} could not be created: {}", folder.string(), failed.message()));
   data::Beside beside(folder / "model.safetensors", data::Beside::Kind::file, data::Existing::overwrite);
   data::SafetensorsWriter writer(beside.path(), std::move(tensors));
   for (size_t i = 0; i < model.parameters.size(); ++i) {

@@ -15,6 +15,7 @@ namespace spillway::models::import_test {
 namespace {
 
 using namespace spillway::test;
+using testing::AllOf;
 using testing::HasSubstr;
 
 const std::filesystem::path kFolder = "imports";
@@ -66,14 +67,12 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   const auto refused = [](const std::filesystem::path& file, const std::optional<std::string>& as) {
     return error_of(ErrorCode::data, [&] { imported_model(file, as); });
   };
-  EXPECT_THAT(usage(folder / "none.bin", {}), HasSubstr("none.bin, which is none"));
+  EXPECT_THAT(usage(folder / "none.bin", {}), HasSubstr("none.bin"));
   EXPECT_THAT(usage(folder.path(), {}), HasSubstr("expected a file"));
-  EXPECT_THAT(usage(resnet, {}),
-              HasSubstr("of which of torchvision's models it has the weights: resnet18, resnet34, resnet50, alexnet, vgg11"));
-  EXPECT_THAT(usage(resnet, "resnet"), HasSubstr("[--as] expected one of torchvision's resnet18"));
-  EXPECT_THAT(usage(llm_c, "resnet18"), HasSubstr("leave it out"));
-  EXPECT_THAT(refused(resnet, "vgg11"),
-              HasSubstr("expected a tensor features.0.weight of 4 dimensions, as torchvision's vgg11 has it, got none"));
+  EXPECT_THAT(usage(resnet, {}), AllOf(HasSubstr("--as NAME"), HasSubstr("resnet18, resnet34, resnet50, alexnet, vgg11")));
+  EXPECT_THAT(usage(resnet, "resnet"), AllOf(HasSubstr("[--as]"), HasSubstr("(resnet18, ")));
+  EXPECT_THAT(usage(llm_c, "resnet18"), HasSubstr("[--as]"));
+  EXPECT_THAT(refused(resnet, "vgg11"), AllOf(HasSubstr("features.0.weight of 4 dimensions"), HasSubstr("vgg11"), HasSubstr("got none")));
   EXPECT_THAT(refused(test::data("torch/old.bin"), "resnet18"), HasSubstr("torch.save(torch.load(FILE, weights_only=True), NEW)"));
   EXPECT_THAT(refused(put(folder / "x.bin", "GGUF and more"), {}), HasSubstr("got neither"));
   EXPECT_THAT(refused(put(folder / "x.bin", ""), {}), HasSubstr("got neither"));
@@ -88,8 +87,7 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
                pickles::torch_file(pickles::dict({pickles::text("conv1.weight"), first, pickles::text("fc.bias"), last})));
   };
   EXPECT_EQ(imported_model(with_classes(7), "resnet18").config.vocabulary, 7);
-  EXPECT_THAT(refused(with_classes(i64{1} << 50), "resnet18"),
-              HasSubstr("expected from 1 to 16777216 classes, got a fc.bias of 1125899906842624"));
+  EXPECT_THAT(refused(with_classes(i64{1} << 50), "resnet18"), AllOf(HasSubstr("16777216"), HasSubstr("fc.bias of 1125899906842624")));
   // The config is a ResNet-34's, the weights are a ResNet-18's.
   const auto wrong = imported_model(resnet, "resnet34");
   EXPECT_THAT(error_of(ErrorCode::data, [&] { PlainModel model(wrong.config, resnet); }), HasSubstr("are missing: layer1.2.conv1.weight"));

@@ -17,7 +17,7 @@ GgufType wanted_type(const std::string& name) {
   if (name == "fp16") return GgufType::f16;
   if (name == "bf16") return GgufType::bf16;
   if (name == "q8_0") return GgufType::q8_0;
-  throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp16, bf16 or q8_0 of --format gguf, got `{}`", name));
+  throw Error(ErrorCode::usage, fmt::format("[export] expected --dtype fp32, fp16, bf16 or q8_0 with --format gguf, got `{}`", name));
 }
 
 GgufType stored_type(const PlainModel& model, const nn::Parameter& p) {
@@ -48,8 +48,9 @@ GgufExport export_gguf(const PlainModel& model, const std::string& name, const G
     tensors.push_back(std::move(tensor));
   }
   if (!broken.empty()) {
-    done.notes.push_back(fmt::format("{} of {} tensors are fp16, since their rows are no whole blocks of {} elements, {} among them",
-                                     broken.size(), tensors.size(), kQ8Elems, broken.front()));
+    done.notes.push_back(
+        fmt::format("{} of {} tensors are written as fp16, because their row length is not a multiple of {} elements; one of them is {}",
+                    broken.size(), tensors.size(), kQ8Elems, broken.front()));
   }
   GgufMetadata metadata;
   add_gguf_config(config, name, mostly, metadata, done.notes);

@@ -46,26 +46,28 @@ const char* name_of(const ModelConfig& c) {
 
 void expect(bool holds, const char* expected, const std::string& got) {
   if (holds) return;
-  throw Error(ErrorCode::usage, fmt::format("[export] --format gguf: expected {}, got {}: llama.cpp would give other numbers; --format hf "
-                                            "writes the model as it is",
+  throw Error(ErrorCode::usage, fmt::format("[export] --format gguf: expected {}, got {}: llama.cpp would compute other results; use "
+                                            "--format hf, which writes the model unchanged",
                                             expected, got));
 }
 
 void check_gpt2(const ModelConfig& c) {
-  expect(c.activation == Activation::gelu_tanh, "GPT-2 with gelu_new", "another activation");
-  expect(c.scale_attention && !c.scale_attention_by_layer, "GPT-2 whose scores are scaled by the root of a head's width alone",
+  expect(c.activation == Activation::gelu_tanh, "GPT-2 with gelu_new", "another activation function");
+  expect(c.scale_attention && !c.scale_attention_by_layer, "GPT-2 whose attention scores are divided by the square root of the head width",
          "scale_attn_weights false or scale_attn_by_inverse_layer_idx true");
 }
 
 void check_gemma(const ModelConfig& c) {
-  expect(c.tied_head, "Gemma with a tied head", "one of its own");
-  expect(!c.attention_bias, "Gemma without attention_bias", "one with it");
-  expect(c.window > 0 && gguf_window_period(c) > 0, "Gemma whose windowed layers come in equal periods, one without a window last",
+  expect(c.tied_head, "Gemma with a tied head", "an untied head");
+  expect(!c.attention_bias, "Gemma without attention_bias", "attention_bias true");
+  expect(c.window > 0 && gguf_window_period(c) > 0,
+         "Gemma whose layer_types repeat a period of sliding_attention layers that ends with one full_attention layer",
          "other layer_types");
   if (c.family == Family::gemma2) {
-    expect(c.attention_softcap > 0 && c.logit_softcap > 0, "Gemma 2 with both of its soft caps", "one without");
+    expect(c.attention_softcap > 0 && c.logit_softcap > 0, "Gemma 2 with attn_logit_softcapping and final_logit_softcapping",
+           "a model without");
   } else {
-    expect(c.attention_softcap == 0 && c.logit_softcap == 0, "Gemma 3 without soft caps", "one with them");
+    expect(c.attention_softcap == 0 && c.logit_softcap == 0, "Gemma 3 without soft caps", "soft caps");
   }
 }
 
@@ -73,9 +75,10 @@ void check_rope(const ModelConfig& c) {
   if (!c.rope_scaling) return;
   using Kind = RopeScaling::Kind;
   const RopeScaling& s = *c.rope_scaling;
-  expect(s.kind != Kind::llama3 || is_llama(c), "rope_type llama3 of Llama, Mistral or Mixtral", "it of another model");
-  expect(s.kind == Kind::linear || !is_gemma(c), "rope_type default or linear of Gemma", "another");
-  expect(s.kind != Kind::yarn || s.whole_pairs, "yarn with truncate", "yarn without it");
+  expect(s.kind != Kind::llama3 || is_llama(c), "rope_type llama3 only with Llama, Mistral or Mixtral",
+         "rope_type llama3 with another model");
+  expect(s.kind == Kind::linear || !is_gemma(c), "rope_type default or linear with Gemma", "another rope_type");
+  expect(s.kind != Kind::yarn || s.whole_pairs, "rope_type yarn with truncate true", "truncate false");
 }
 
 // Our and llama.cpp's names of the parts of a layer, without "model.layers.N." or "transformer.h.N.".
@@ -140,7 +143,7 @@ std::string renamed(const ModelConfig& c, std::string_view module) {
       if (const auto name = found(kExpertNames, inner.substr(inner.rfind('.') + 1))) return block + *name;
     }
   }
-  throw Error(ErrorCode::bug, fmt::format("[gguf] no name for {}", module));
+  throw Error(ErrorCode::bug, fmt::format("[gguf] expected a parameter that has a GGUF name, got {}", module));
 }
 
 // Returns the factor of the queries that makes up for a scale of the attention scores that llama.cpp assumes and the configuration does not
@@ -179,20 +182,20 @@ std::vector<i64> GgufPart::extents() const {
 const char* gguf_architecture(const ModelConfig& c) {
   const char* name = name_of(c);
   if (name == nullptr) {
-    throw Error(ErrorCode::usage,
-                "[export] --format gguf: expected a language model, got one of images: llama.cpp has none; --format hf or "
-                "onnx writes it");
+    throw Error(
+        ErrorCode::usage,
+        "[export] --format gguf: expected a language model, got an image model, which llama.cpp does not support: use --format hf or onnx");
   }
   if (c.family == Family::gpt2) check_gpt2(c);
   if (is_gemma(c)) check_gemma(c);
   if (c.family == Family::qwen3 || c.family == Family::qwen3_moe || c.family == Family::olmo2)
-    expect(!c.attention_bias, "this model without attention_bias", "it with them");
+    expect(!c.attention_bias, "this model without attention_bias", "attention_bias true");
   if (c.family == Family::qwen2 || c.family == Family::phi3 || c.family == Family::olmo2)
-    expect(c.heads * c.head_dim == c.width, "heads that together are as wide as the model",
-           fmt::format("{} of {} in a width of {}", c.heads, c.head_dim, c.width));
+    expect(c.heads * c.head_dim == c.width, "the number of heads times their width to equal the model's width",
+           fmt::format("{} heads of width {} in a model of width {}", c.heads, c.head_dim, c.width));
   if (c.family == Family::qwen3_moe) {
-    expect(c.experts->normalised, "a mixture of experts with norm_topk_prob", "one without");
-    expect(c.experts->dense_layers.empty(), "experts in every layer", "layers without (mlp_only_layers, decoder_sparse_step)");
+    expect(c.experts->normalised, "a mixture of experts with norm_topk_prob", "a model without");
+    expect(c.experts->dense_layers.empty(), "experts in every layer", "layers without experts (mlp_only_layers, decoder_sparse_step)");
   }
   check_rope(c);
   return name;

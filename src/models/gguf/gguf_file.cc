@@ -130,7 +130,8 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& me
 
 void GgufWriter::write(size_t tensor, i64 offset, std::span<const std::byte> bytes) {
   const i64 count = std::ssize(bytes);
-  require(tensor < places_.size() && offset >= 0 && count <= places_[tensor].bytes - offset, "[gguf] more bytes than the tensor has");
+  require(tensor < places_.size() && offset >= 0 && count <= places_[tensor].bytes - offset,
+          "[gguf] expected no more bytes than the tensor has");
   const i64 begin = places_[tensor].begin + offset;
   file_.write(begin, bytes);
   behind_.wrote(begin, begin + count);
@@ -138,7 +139,7 @@ void GgufWriter::write(size_t tensor, i64 offset, std::span<const std::byte> byt
 }
 
 void GgufWriter::finish() {
-  require(missing_bytes_ == 0, "[gguf] a tensor's bytes are missing");
+  require(missing_bytes_ == 0, "[gguf] expected all bytes of every tensor, got fewer");
   file_.sync();
   file_.close();
 }

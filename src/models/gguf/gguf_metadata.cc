@@ -66,7 +66,9 @@ void add_windows(const ModelConfig& c, Keys& keys, std::vector<std::string>& not
   }
   if (c.window >= c.positions) return;
   notes.push_back(
-      fmt::format("llama.cpp has no sliding window of this model: beyond {} tokens it sees more than the model was made for", c.window));
+      fmt::format("llama.cpp does not apply the sliding window of this model: in texts longer than {} tokens it attends to more tokens "
+                  "than in training",
+                  c.window));
 }
 
 }  // namespace

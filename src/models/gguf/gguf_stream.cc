@@ -97,10 +97,10 @@ class Encoder {
       }
     }
     if (!fits) {
-      throw Error(ErrorCode::data,
-                  fmt::format("[export] {}: expected numbers that {} holds, got larger ones, or none: give --dtype bf16 or "
-                              "fp32",
-                              part_.parts.front()->name, to_string(type_)));
+      throw Error(
+          ErrorCode::data,
+          fmt::format("[export] {}: expected finite numbers in the range of {}, got larger ones or NaN: choose --dtype bf16 or fp32",
+                      part_.parts.front()->name, to_string(type_)));
     }
   }
 

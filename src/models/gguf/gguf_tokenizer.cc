@@ -88,7 +88,7 @@ class TokenizerKeys {
 
   void add() {
     if (tokenizer_->vocabulary() > config_.vocabulary) {
-      throw Error(ErrorCode::data, fmt::format("[export] {}: expected at most {} tokens, as config.json says, got {}",
+      throw Error(ErrorCode::data, fmt::format("[export] {}: expected at most {} tokens (vocab_size in config.json), got {}",
                                                (folder_ / "tokenizer.json").string(), config_.vocabulary, tokenizer_->vocabulary()));
     }
     const bool bpe = file_["model"].contains("merges");
@@ -97,7 +97,9 @@ class TokenizerKeys {
     } else if (bpe && tokenizer_->id_of(kMetaspace)) {
       add_sentencepiece();
     } else {
-      notes_.push_back("without its tokenizer, which is no kind that llama.cpp has for this model: give it tokens");
+      notes_.push_back(
+          "the file is written without a tokenizer, because llama.cpp does not support this kind for this model: pass token ids to "
+          "llama.cpp");
       metadata_.add("tokenizer.ggml.model", "none");
       return;
     }
@@ -130,8 +132,8 @@ class TokenizerKeys {
     std::string rule = rule_of(steps_, flag(file_["model"], "ignore_merges", false));
     if (rule.empty()) {
       notes_.push_back(
-          "the tokenizer cuts words by a rule that llama.cpp has no name for: it cuts them by its own, and text may become "
-          "other tokens there");
+          "llama.cpp does not know the tokenizer's rule for splitting words and uses its own: the same text may give other tokens in "
+          "llama.cpp");
       rule = "default";
     }
     metadata_.add("tokenizer.ggml.model", "gpt2");
@@ -205,7 +207,7 @@ class TokenizerKeys {
     };
     put("bos", begin);
     put("eos", end);
-    if (!end) notes_.push_back("neither tokenizer nor config.json names a token that ends a text: llama.cpp takes one of its own for it");
+    if (!end) notes_.push_back("neither the tokenizer nor config.json names an end-of-text token: llama.cpp uses its own default");
     std::vector<i64> ends = config_.end_tokens;
     ends.insert(ends.end(), more_ends_.begin(), more_ends_.end());
     for (const i64 id : ends) {
@@ -218,7 +220,7 @@ class TokenizerKeys {
     metadata_.add("tokenizer.ggml.add_bos_token", around.before.size() == 1);
     metadata_.add("tokenizer.ggml.add_eos_token", around.behind.size() == 1 && end == around.behind.front());
     if (around.before.size() > 1)
-      notes_.push_back("the tokenizer puts several tokens before a text, which llama.cpp does not: write them into the prompt");
+      notes_.push_back("the tokenizer puts several tokens before each text, but llama.cpp does not add them: write them into the prompt");
   }
 
   bool is_byte_level() const { return !steps_.empty() && text(steps_.back(), "type") == "ByteLevel"; }
@@ -283,7 +285,7 @@ void add_gguf_tokenizer(const ModelConfig& config, const GgufTokenizer& tokenize
                         std::vector<std::string>& notes) {
   if (tokenizer.folder) return TokenizerKeys(config, tokenizer, metadata, notes).add();
   if (tokenizer.bytes) return add_bytes(metadata);
-  notes.push_back("without a tokenizer, which the model has not: llama.cpp takes and gives tokens");
+  notes.push_back("the file is written without a tokenizer, because the model has none: llama.cpp can only read and write token ids");
   metadata.add("tokenizer.ggml.model", "none");
 }
 

@@ -13,7 +13,7 @@ DType dtype_of(const PlainModel& model, const std::optional<std::string>& wanted
   if (dtype == DType::f16 || !wanted) return dtype == DType::f16 ? DType::f16 : DType::f32;
   if (dtype == DType::f32) return dtype;
   throw Error(ErrorCode::usage,
-              "[--dtype] expected fp32 or fp16 of ONNX, got " + *wanted + ", in which onnxruntime multiplies on few devices");
+              "[--dtype] expected fp32 or fp16 for ONNX, got " + *wanted + ", which onnxruntime supports on few devices only");
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ std::string bytes_of(const std::vector<T>& values) {
 }  // namespace
 
 Graph::Graph(const PlainModel& model, DType type) : model_(model), type_(type) {
-  require(type == DType::f32 || type == DType::f16, "[onnx] of f32 or f16");
+  require(type == DType::f32 || type == DType::f16, "[onnx] expected f32 or f16");
   for (const auto& p : model.model().parameters) parameters_.emplace(p->name, p.get());
 }
 
@@ -183,7 +183,7 @@ Value Graph::numbers_f32(const std::vector<double>& values, const std::vector<i6
 }
 
 Value Graph::weight(const std::string& parameter) {
-  if (!parameters_.contains(parameter)) throw Error(ErrorCode::bug, "[onnx] the model has no " + parameter);
+  if (!parameters_.contains(parameter)) throw Error(ErrorCode::bug, "[onnx] expected a parameter of the model, got " + parameter);
   used_.insert(parameter);
   return parameter;
 }
@@ -211,7 +211,7 @@ void Graph::write(const std::filesystem::path& folder) const {
   std::string graph = nodes_ + inputs_ + outputs_ + initializers_;
   i64 begin = 0;
   for (const auto& p : model_.model().parameters) {
-    if (!used_.contains(p->name)) throw Error(ErrorCode::bug, "[onnx] the graph does without " + p->name);
+    if (!used_.contains(p->name)) throw Error(ErrorCode::bug, "[onnx] the graph does not use the parameter " + p->name);
     add_to(graph, graph_field::initializer, encoded_weight(*p, begin));
     write_bytes(model_.weights(), *p, type_, [&](i64 offset, std::span<const std::byte> bytes) { file.write(begin + offset, bytes); });
     begin = (begin + p->elems() * size_of(type_) + kAlignment - 1) / kAlignment * kAlignment;

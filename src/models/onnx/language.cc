@@ -27,7 +27,7 @@ Value activated(Graph& g, const Value& x) {
     case Activation::relu:
       return g.node("Relu", {x});
   }
-  throw Error(ErrorCode::bug, "[onnx] an activation without a node");
+  throw Error(ErrorCode::bug, "[onnx] expected a known activation function, got another");
 }
 
 Queries thirds(Graph& g, const Value& x_N3C) {

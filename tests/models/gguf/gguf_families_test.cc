@@ -125,12 +125,12 @@ TEST(GgufFamilies, WhatLlamaCppComputesOtherwiseIsRefused) {
   EXPECT_THAT(refused("qwen3-moe-tiny", [](ModelConfig& c) { c.experts->normalised = false; }), HasSubstr("norm_topk_prob"));
   EXPECT_THAT(refused("qwen3-moe-tiny", [](ModelConfig& c) { c.experts->dense_layers = {1}; }), HasSubstr("mlp_only_layers"));
   EXPECT_THAT(refused("qwen3-tiny", [](ModelConfig& c) { c.attention_bias = true; }), HasSubstr("without attention_bias"));
-  EXPECT_THAT(refused("gemma2-tiny", [](ModelConfig& c) { c.logit_softcap = 0; }), HasSubstr("both of its soft caps"));
-  EXPECT_THAT(refused("gemma2-tiny", [](ModelConfig& c) { c.windowed = {false, true}; }), HasSubstr("come in equal periods"));
-  EXPECT_THAT(refused("gemma3-text-tiny", [](ModelConfig& c) { c.window = 0, c.windowed.clear(); }), HasSubstr("come in equal periods"));
+  EXPECT_THAT(refused("gemma2-tiny", [](ModelConfig& c) { c.logit_softcap = 0; }), HasSubstr("final_logit_softcapping"));
+  EXPECT_THAT(refused("gemma2-tiny", [](ModelConfig& c) { c.windowed = {false, true}; }), HasSubstr("layer_types"));
+  EXPECT_THAT(refused("gemma3-text-tiny", [](ModelConfig& c) { c.window = 0, c.windowed.clear(); }), HasSubstr("layer_types"));
   EXPECT_THAT(refused("gemma3-text-tiny", [](ModelConfig& c) { c.tied_head = false; }), HasSubstr("tied head"));
-  EXPECT_THAT(refused("qwen2-tiny", [](ModelConfig& c) { c.head_dim = 8; }), HasSubstr("4 of 8 in a width of 24"));
-  EXPECT_THAT(refused("qwen2-tiny", [](ModelConfig& c) { c.rope_scaling = RopeScaling(); }), HasSubstr("rope_type llama3 of Llama"));
+  EXPECT_THAT(refused("qwen2-tiny", [](ModelConfig& c) { c.head_dim = 8; }), HasSubstr("got 4 heads of width 8 in a model of width 24"));
+  EXPECT_THAT(refused("qwen2-tiny", [](ModelConfig& c) { c.rope_scaling = RopeScaling(); }), HasSubstr("rope_type llama3"));
   EXPECT_THAT(error_of(ErrorCode::usage, [] { gguf_architecture(preset("resnet18")); }), HasSubstr("expected a language model"));
 }
 

@@ -37,8 +37,7 @@ TEST(Gguf, AModelIsTheBytesThatGgmlWrites) {
   const PlainModel model(read_config(llama), llama);
   const GgufExport done = export_gguf(model, "a name", {}, folder.path() / "x.gguf", "q8_0");
   EXPECT_EQ(done.tensors, 21);
-  EXPECT_THAT(done.notes, ElementsAre(HasSubstr("2 of 21 tensors are fp16, since their rows are no whole blocks of 32 elements, "
-                                                "blk.0.ffn_down.weight among them"),
+  EXPECT_THAT(done.notes, ElementsAre(AllOf(HasSubstr("2 of 21 tensors"), HasSubstr("fp16"), HasSubstr("blk.0.ffn_down.weight")),
                                       HasSubstr("without a tokenizer")));
   EXPECT_EQ(difference(bytes_of(folder.path() / "x.gguf"), bytes_of(test::data("gguf/llama-tiny.gguf"))), "");
 }
@@ -79,18 +78,18 @@ TEST(Gguf, ATokenizerOfAnotherKindIsLeftOutAndSaid) {
     std::vector<std::string> notes;
     add_gguf_tokenizer(config, {test::data(fs::path("tokenizer") / style)}, metadata, notes);
     EXPECT_EQ(metadata.count(), 1) << style;
-    EXPECT_THAT(notes, ElementsAre(HasSubstr("without its tokenizer, which is no kind that llama.cpp has"))) << style;
+    EXPECT_THAT(notes, ElementsAre(HasSubstr("without a tokenizer"))) << style;
   }
   GgufMetadata unnamed;
   std::vector<std::string> notes_of_it;
   config.vocabulary = 512;
   add_gguf_tokenizer(config, {test::data("tokenizer/gpt2-style")}, unnamed, notes_of_it);
-  EXPECT_THAT(notes_of_it, ElementsAre(HasSubstr("names a token that ends a text")));
+  EXPECT_THAT(notes_of_it, ElementsAre(HasSubstr("end-of-text")));
   config.vocabulary = 511;
   GgufMetadata metadata;
   std::vector<std::string> notes;
   EXPECT_THAT(error_of(ErrorCode::data, [&] { add_gguf_tokenizer(config, {test::data("tokenizer/gpt2-style")}, metadata, notes); }),
-              HasSubstr("expected at most 511 tokens, as config.json says, got 512"));
+              HasSubstr("expected at most 511 tokens (vocab_size in config.json), got 512"));
 }
 
 TEST(Gguf, RulesThatCutWordsHaveLlamaCppsNames) {
@@ -225,9 +224,9 @@ TEST(Gguf, NumbersThatATypeDoesNotHoldAreRefused) {
     values[9] = x;
     return error_of(ErrorCode::data, [&] { written({.name = "x", .parts = {p.get()}}, type, 4, Numbers(values)); });
   };
-  EXPECT_THAT(refused(65520, GgufType::f16), HasSubstr("model.layers.3.mlp.up_proj.weight: expected numbers that F16 holds"));
-  EXPECT_THAT(refused(1e8, GgufType::q8_0), HasSubstr("expected numbers that Q8_0 holds"));
-  EXPECT_THAT(refused(std::nan(""), GgufType::q8_0), HasSubstr("or none: give --dtype bf16 or fp32"));
+  EXPECT_THAT(refused(65520, GgufType::f16), AllOf(HasSubstr("model.layers.3.mlp.up_proj.weight"), HasSubstr("F16")));
+  EXPECT_THAT(refused(1e8, GgufType::q8_0), HasSubstr("Q8_0"));
+  EXPECT_THAT(refused(std::nan(""), GgufType::q8_0), HasSubstr("--dtype bf16 or fp32"));
   EXPECT_EQ(written({.name = "x", .parts = {p.get()}}, GgufType::f32, 4, Numbers(std::vector<double>(32, 65520)))[9], 65520);
 }
 
