@@ -97,7 +97,7 @@ Tensor BlockRunner::take_input(const Instruction& i, const BlockMemory& memory) 
   if (i.block == 0) return {};
   if (i.in.bytes > 0) return received(static_cast<u16>(i.block - 1), memory.in);
   const auto x = activation_.find(i.micro_batch);
-  require(x != activation_.end(), "[block runner] a block ran before the one that feeds it");
+  require(x != activation_.end(), "[block runner] expected the block's input, got none: the block before it has not run yet");
   Tensor input = std::move(x->second);
   activation_.erase(x);
   return input;
@@ -157,7 +157,8 @@ Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory
     return tensor_of<double>(std::span(&kOne, 1), Shape{});
   }
   const auto dy = gradient_.find(i.micro_batch);
-  require(dy != gradient_.end(), "[block runner] a block ran backward before the one that it feeds");
+  require(dy != gradient_.end(),
+          "[block runner] expected the gradient of the block's output, got none: the block after it has not run backward yet");
   Tensor gradient = std::move(dy->second);
   gradient_.erase(dy);
   return gradient;
@@ -166,7 +167,7 @@ Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory
 void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const BlockMemory& memory) {
   if (i.op == Op::BackwardWeight) return backward_weight(i, sink);
   const auto at = live_.find({i.micro_batch, i.block});
-  require(at != live_.end(), "[block runner] Backward of a block that was not run forward");
+  require(at != live_.end(), "[block runner] expected Forward before Backward of a block");
   Live& live = at->second;
   const auto guarded = guard(i);
   const auto timed = clock(i);
@@ -193,7 +194,7 @@ void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, c
 void BlockRunner::backward_weight(const Instruction& i, autograd::GradientSink& sink) {
   const auto at = live_.find({i.micro_batch, i.block});
   require(at != live_.end() && at->second.tape && at->second.tape->has_weight_part(),
-          "[block runner] BackwardWeight of a block without its BackwardInput");
+          "[block runner] expected BackwardInput before BackwardWeight of a block");
   sink_.to = &sink;
   const auto guarded = guard(i);
   const auto timed = clock(i);

@@ -24,7 +24,7 @@ bool reduces(Collective what) { return what == Collective::reduce_scatter || wha
 void check_parts(const Call& call, int rank, int size) {
   const Parts& parts = call.parts;
   const bool right = std::ssize(parts) == size + 1 && parts.front() == 0 && std::is_sorted(parts.begin(), parts.end());
-  if (!right) wrong(call, rank, fmt::format("expected {} limits of parts, ascending from 0, got [{}]", size + 1, fmt::join(parts, ", ")));
+  if (!right) wrong(call, rank, fmt::format("expected {} part boundaries, ascending from 0, got [{}]", size + 1, fmt::join(parts, ", ")));
 }
 
 void check_bytes(const Call& call, const char* which, i64 got, i64 expected, int rank) {
@@ -34,11 +34,12 @@ void check_bytes(const Call& call, const char* which, i64 got, i64 expected, int
 void check_dtype(const Call& call, int rank) {
   const bool whole = call.dtype == DType::int64 && call.what != Collective::reduce_scatter;
   if (call.dtype != DType::f32 && call.dtype != DType::f64 && !whole)
-    wrong(call, rank, fmt::format("expected f32 or f64 (i64 where the result is whole), got {}", to_string(call.dtype)));
+    wrong(call, rank, fmt::format("expected f32 or f64 (or i64, except in a reduce-scatter), got {}", to_string(call.dtype)));
   const i64 size = size_of(call.dtype);
   const auto is_whole = [&](const std::byte* address) { return reinterpret_cast<std::uintptr_t>(address) % static_cast<u64>(size) == 0; };
   if (!is_whole(call.gives.data()) || !is_whole(call.gets.data()) || std::ssize(call.gives) % size != 0)
-    wrong(call, rank, fmt::format("expected whole elements of {}, got an address or a size between two", to_string(call.dtype)));
+    wrong(call, rank,
+          fmt::format("expected addresses and sizes that are multiples of an element of {}, got others", to_string(call.dtype)));
 }
 
 // Checks the sizes of the two buffers of an operation that partitions a whole.

@@ -41,7 +41,7 @@ class LocalCommunicator final : public CallingCommunicator {
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(int ranks, const LocalOptions& options) {
   if (ranks < 1) throw Error(ErrorCode::usage, fmt::format("[communicator] expected at least 1 rank, got {}", ranks));
   if (!(options.timeout_s > 0))
-    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a time-out, got {} s", options.timeout_s));
+    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a timeout above 0, got {} s", options.timeout_s));
   auto world = std::make_shared<LocalWorld>(ranks, options);
   std::vector<int> all;
   for (int r = 0; r < ranks; ++r) all.push_back(r);

@@ -38,7 +38,8 @@ class Session {
     check(MPI_Initialized(&is_there), "MPI_Initialized");
     if (is_there) return;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
-    if (level < MPI_THREAD_SERIALIZED) throw Error(ErrorCode::usage, "[mpi] expected MPI_THREAD_SERIALIZED, got a library without threads");
+    if (level < MPI_THREAD_SERIALIZED)
+      throw Error(ErrorCode::usage, "[mpi] expected an MPI library with MPI_THREAD_SERIALIZED, got one without it");
     begun_ = true;
   }
   void opened() { ++open_; }

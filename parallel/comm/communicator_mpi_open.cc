@@ -31,11 +31,11 @@ SharedLibrary open_plugin() {
   std::error_code ignored;
   const bool built = std::ranges::any_of(places(), [&](const std::filesystem::path& p) { return std::filesystem::exists(p, ignored); });
   const char* cure =
-      built ? "it is there, and the Open MPI that it was built with is not: module load openmpi, or install openmpi-bin"
-            : "this build has none: with Open MPI's headers there (Debian: libopenmpi-dev; on a cluster: module load openmpi), "
+      built ? "the file exists, but the Open MPI library that it needs was not found: run module load openmpi, or install openmpi-bin"
+            : "this build has no MPI support: install Open MPI's headers (Debian: libopenmpi-dev; on a cluster: module load openmpi), then "
               "configure and build again: scripts/setup.sh && cmake --preset release && cmake --build --preset release";
   throw Error(ErrorCode::usage,
-              fmt::format("[communicator mpi] expected {}, got none that loads:\n  {}\n{}; or choose --communicator local", kPlugin,
+              fmt::format("[communicator mpi] expected {}, got none that can be loaded:\n  {}\n{}; or choose --communicator local", kPlugin,
                           fmt::join(library.problems(), "\n  "), cure));
 }
 
@@ -43,11 +43,12 @@ SharedLibrary open_plugin() {
 
 std::unique_ptr<Communicator> open_mpi_communicator(const MpiOptions& options) {
   if (!(options.timeout_s > 0))
-    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a time-out, got {} s", options.timeout_s));
+    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a timeout above 0, got {} s", options.timeout_s));
   using Open = Communicator* (*)(const MpiOptions&);
   static const SharedLibrary& plugin = *new SharedLibrary(open_plugin());  // never closed: it holds the code of the endpoints that it makes
   const auto open = reinterpret_cast<Open>(plugin.find("spillway_open_mpi"));
-  require(open != nullptr, "[communicator mpi] expected libspillway_mpi.so of this program, got one without spillway_open_mpi");
+  require(open != nullptr,
+          "[communicator mpi] expected the libspillway_mpi.so of this version of the program, got one without spillway_open_mpi");
   return std::unique_ptr<Communicator>(open(options));
 }
 

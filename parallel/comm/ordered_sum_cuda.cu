@@ -38,7 +38,7 @@ bool is_whole(const std::byte* at) { return reinterpret_cast<unsigned long long>
 void ordered_sum_on_gpu(std::byte* own, const std::byte* others, i64 stride_bytes, int me, int ranks, DType dtype, i64 bytes) {
   require(dtype == DType::f32 || dtype == DType::f64, "[ordered_sum] expected f32 or f64");
   require(is_whole(own) && is_whole(others) && stride_bytes % kPackBytes == 0 && bytes % kPackBytes == 0,
-          "[ordered_sum] expected addresses and sizes of whole 16 bytes");
+          "[ordered_sum] expected addresses and sizes that are multiples of 16 bytes");
   if (bytes == 0) return;
   dtype == DType::f32 ? sum<float4>(own, others, stride_bytes, me, ranks, bytes)
                       : sum<double2>(own, others, stride_bytes, me, ranks, bytes);

@@ -40,7 +40,7 @@ void ProcessGroup::call(Call call, Event event, Split split) {
 }
 
 void ProcessGroup::impossible(const char* what) {
-  throw Error(ErrorCode::peer, std::string("[communicator] expected letters as this program writes them, got ") + what);
+  throw Error(ErrorCode::peer, std::string("[communicator] expected a valid message from each rank, got ") + what);
 }
 
 // Records a member's call, which must be the next one in its order. The first area belongs to the group of all ranks and cannot be used for
@@ -49,9 +49,9 @@ void ProcessGroup::came(int from, const ProcessLetter& letter) {
   constexpr i64 kEach = ProcessWorld::kAreaBytes, kEnd = ProcessWorld::kAreas * kEach;
   const auto member = static_cast<size_t>(from);
   ComingCall coming = ComingCall::of(letter.words);
-  if (letter.a != came_[member]) impossible("a call out of its turn");
+  if (letter.a != came_[member]) impossible("a call out of order");
   if (coming.area != -1 && (coming.area < kEach || coming.area >= kEnd || coming.area % kEach != 0))
-    impossible("staging outside of the shared memory");
+    impossible("a staging area outside of the shared memory");
   ++came_[member];
   auto& all = coming_[letter.a];
   all.resize(static_cast<size_t>(size()));
@@ -61,13 +61,13 @@ void ProcessGroup::came(int from, const ProcessLetter& letter) {
 void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
   int from = 0;
   while (from < size() && names_.world_rank(from) != world_rank) ++from;
-  if (from == size()) impossible("one for a group from who is no member");
+  if (from == size()) impossible("one for a group of which the sender is not a member");
   switch (letter.kind) {
     case ProcessLetter::Kind::came:
       came(from, letter);
       break;
     case ProcessLetter::Kind::offers:
-      if (letter.a != static_cast<int>(letter.a) || letter.b < 0) impossible("a message of a tag or a size that there is not");
+      if (letter.a != static_cast<int>(letter.a) || letter.b < 0) impossible("one with an invalid tag or size");
       offers_to_me_[{from, static_cast<int>(letter.a)}].push_back({letter.b, letter.c});
       break;
     case ProcessLetter::Kind::takes:
@@ -137,7 +137,7 @@ bool ProcessGroup::begin() {
     if (std::shared_ptr<ProcessGroup> group = make_group(coming)) {
       op.split(std::move(group));
     } else {
-      wrong = "expected room for one more group's staging on every rank, got none: destroy a group that is not used any more";
+      wrong = "expected shared memory for one more group on every rank, got none: destroy a group that is no longer used";
     }
   }
   if (!wrong.empty()) {

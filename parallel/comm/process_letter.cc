@@ -16,7 +16,7 @@ void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
 }
 
 [[noreturn]] void reject(const char* what) {
-  throw Error(ErrorCode::peer, std::string("[communicator] expected a letter of this program's, got one with ") + what);
+  throw Error(ErrorCode::peer, std::string("[communicator] expected a valid message from each rank, got one with ") + what);
 }
 
 // Reads fields, and checks every count against the bytes that are left before using it.
@@ -24,7 +24,7 @@ class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
   void take(void* to, size_t count) {
-    if (count > left_.size()) reject("fewer bytes than it says");
+    if (count > left_.size()) reject("fewer bytes than its header states");
     if (count > 0) std::memcpy(to, left_.data(), count);
     left_ = left_.subspan(count);
   }
@@ -47,7 +47,7 @@ class Reader {
 
 template <class E>
 E kind_up_to(i64 number, E last) {
-  if (number < 0 || number > static_cast<i64>(last)) reject("a kind that there is not");
+  if (number < 0 || number > static_cast<i64>(last)) reject("an unknown kind");
   return static_cast<E>(number);
 }
 
@@ -87,7 +87,7 @@ ProcessLetter ProcessLetter::of(std::span<const std::byte> bytes) {
   letter.text.resize(text);
   reader.take(letter.words.data(), letter.words.size() * sizeof(i64));
   reader.take(letter.text.data(), letter.text.size());
-  if (!reader.is_empty()) reject("more bytes than it says");
+  if (!reader.is_empty()) reject("more bytes than its header states");
   return letter;
 }
 
@@ -118,10 +118,11 @@ ComingCall ComingCall::of(const std::vector<i64>& words) {
   call.gets = {static_cast<std::byte*>(nullptr), size_of_buffer(reader.number())};
   coming.next_group = reader.number();
   coming.area = reader.number();
-  if (coming.next_group < 0 || coming.next_group > kMostGroups || coming.area < -1) reject("a number that is none of a group or an area");
+  if (coming.next_group < 0 || coming.next_group > kMostGroups || coming.area < -1)
+    reject("an invalid number of a group or a staging area");
   call.parts.resize(reader.count(sizeof(i64)));
   reader.take(call.parts.data(), call.parts.size() * sizeof(i64));
-  if (!reader.is_empty()) reject("more words than it says");
+  if (!reader.is_empty()) reject("more words than its header states");
   return coming;
 }
 

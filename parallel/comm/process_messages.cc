@@ -62,7 +62,7 @@ void ProcessGroup::take(const Address& from, const Offer& offer, const Awaited& 
 void ProcessGroup::taken(int from, i64 serial, i64 awaited_bytes) {
   const auto found = offered_.find(serial);
   if (found == offered_.end()) return;  // the send has failed in the meantime
-  if (found->second.to.peer != from) impossible("a message taken by whom it is not for");
+  if (found->second.to.peer != from) impossible("a request for a message that is meant for another rank");
   Offered offered = found->second;
   offered_.erase(found);
   const i64 bytes = std::ssize(offered.bytes);

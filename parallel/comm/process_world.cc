@@ -83,7 +83,7 @@ void ProcessWorld::run() {
   } catch (const std::exception& e) {
     fail(e.what());
   } catch (...) {
-    fail("something unknown was thrown");
+    fail("an unknown exception was thrown");
   }
   refuse_until_closed();
 }
@@ -174,7 +174,7 @@ void ProcessWorld::lose_the_gone() {
   for (const Wire::Gone& one : wire_->gone()) lose(one.rank, one.how);
   for (const i64 one : silent_) {
     const int rank = static_cast<int>(one);
-    if (!gone_.contains(rank) && wire_->give_up(rank)) lose(rank, "it was silent for longer than the time-out");
+    if (!gone_.contains(rank) && wire_->give_up(rank)) lose(rank, "it sent nothing for longer than the timeout");
   }
 }
 
@@ -201,7 +201,7 @@ void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
   if (group != groups_.end()) return group->second->read(from, letter);
   if (letter.group < next_group_) return;
   if ((early_bytes_[from] += letter.bytes()) > kMostEarlyBytes)
-    throw Error(ErrorCode::peer, "[communicator] expected a few letters for groups that are still to be made, got more than 64 MiB");
+    throw Error(ErrorCode::peer, "[communicator] expected at most 64 MiB of messages for groups that do not exist yet, got more");
   early_[letter.group].emplace_back(from, letter);
 }
 

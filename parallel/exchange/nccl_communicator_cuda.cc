@@ -100,7 +100,7 @@ void NcclCommunicator::end() noexcept {
     for (int turn = 0; !done && seconds_since(since) < std::min(kLongestEnd_s, place_.timeout_s); done = is_done("ncclCommFinalize"))
       rest(turn++);
     if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
-    give_up("the others did not come to its end");
+    give_up("the other ranks did not finalize their communicator in time");
   } catch (...) {  // the communicator is not needed any more
     give_up(text_of(std::current_exception()));
   }
@@ -125,8 +125,10 @@ void NcclCommunicator::give_up(const std::string& why) noexcept {
     left = true;
     aborting_ = start_thread([why, end = ended->get_future(), place = place_] {
       if (end.wait_for(std::chrono::duration<double>(place.abort_s)) == std::future_status::ready || !place.stuck) return;
-      place.stuck(fmt::format("[nccl] expected NCCL to give up {} within {}, got no answer: {} hangs in what they began, given up for: {}",
-                              place.members, format_duration(place.abort_s), to_string(place.gpu), why));
+      place.stuck(
+          fmt::format("[nccl] expected NCCL to abort the communicator of {} within {}, got no answer: {} still hangs in an operation; the "
+                      "abort was because of: {}",
+                      place.members, format_duration(place.abort_s), to_string(place.gpu), why));
     });
   } catch (...) {  // no thread could be started
     if (!left) let_go();
@@ -174,7 +176,8 @@ std::vector<int> NcclCommunicator::others_of_us() const {
 }
 
 void NcclCommunicator::require_use() const {
-  if (!comm_) throw Error(ErrorCode::peer, fmt::format("[nccl] {} are of no use to each other since one of them failed", place_.members));
+  if (!comm_)
+    throw Error(ErrorCode::peer, fmt::format("[nccl] {} cannot communicate any more, because one of them failed", place_.members));
 }
 
 bool NcclCommunicator::is_done(const char* call) const {
@@ -193,8 +196,8 @@ void NcclCommunicator::poll(const std::string& what, const Event& others, Done&&
     if (others.ready()) others.wait();  // before asking the driver, which may have to wait for work that never ends
     if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
-      throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for all of ranks {}", what, place_.members, place_.rank,
-                                               format_duration(waited_s), fmt::join(others_of_us(), ", ")));
+      throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for ranks {}, and not all of them arrived", what,
+                                               place_.members, place_.rank, format_duration(waited_s), fmt::join(others_of_us(), ", ")));
     }
     rest(turn);
   }

@@ -26,8 +26,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr const char* kCure =
-    "install NCCL 2.18 or newer (libnccl2; on a cluster: module load nccl) and let LD_LIBRARY_PATH name its folder";
+constexpr const char* kCure = "install NCCL 2.18 or newer (libnccl2; on a cluster: module load nccl) and add its folder to LD_LIBRARY_PATH";
 
 template <class Function>
 void find(const SharedLibrary& library, const char* name, Function*& found) {
@@ -54,7 +53,7 @@ Nccl open_nccl(const std::vector<std::string>& names) {
   Nccl opened;
   opened.library = SharedLibrary(names);
   if (!opened.library) {
-    throw Error(ErrorCode::usage, fmt::format("[nccl] expected NCCL, over which GPUs talk to each other, got none ({}): {}",
+    throw Error(ErrorCode::usage, fmt::format("[nccl] expected NCCL for communication between GPUs, got none ({}): {}",
                                               fmt::join(opened.library.problems(), "; "), kCure));
   }
 #define SPILLWAY_FIND(member, function) find(opened.library, #function, opened.member)

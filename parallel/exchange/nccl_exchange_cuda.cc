@@ -144,7 +144,7 @@ class NcclExchange final : public RankExchange {
   void settle() override { watch_.settle(); }
 
  private:
-  static constexpr const char* kUnwinding = "this rank ends without the others";
+  static constexpr const char* kUnwinding = "this rank ends before the other ranks";
 
   // The pipeline ranks' communicator, which all channels share.
   struct Meetings {
@@ -311,7 +311,7 @@ std::string nccl_version() {
 }
 
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options) {
-  require(plan.gpu_to_gpu, "[nccl] the plan has GPUs meet through host memory");
+  require(plan.gpu_to_gpu, "[nccl] expected a plan in which the GPUs communicate directly");
   return std::make_unique<NcclExchange>(plan, options);
 }
 
@@ -320,12 +320,12 @@ std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOpt
 #else
 namespace spillway::parallel {
 
-std::string nccl_problem() { return "this build has no NCCL: nccl.h was not there (libnccl-dev)"; }
+std::string nccl_problem() { return "this build has no NCCL, because nccl.h was not found when it was compiled (package libnccl-dev)"; }
 
 std::string nccl_version() { return ""; }
 
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
-  throw Error(ErrorCode::usage, "[nccl] expected a build with NCCL for GPUs that talk to each other, got one without: " + nccl_problem());
+  throw Error(ErrorCode::usage, "[nccl] expected a build with NCCL for communication between GPUs, got one without: " + nccl_problem());
 }
 
 }  // namespace spillway::parallel

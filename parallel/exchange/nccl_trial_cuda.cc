@@ -47,7 +47,7 @@ NcclTrial exchange_once(const ncclUniqueId& id, const NcclCommunicator::Place& p
   queue.wait();
   for (i64 i = 0; i < bytes; ++i) {
     if (host[static_cast<size_t>(i)] != byte_of(i / kEachBytes, i % kEachBytes))
-      return {fmt::format("[nccl] expected the bytes that rank {} sent, got others", i / kEachBytes)};
+      return {fmt::format("[nccl] expected to receive the bytes that rank {} sent, got other bytes", i / kEachBytes)};
   }
   const i64 free_between = free_bytes();
   const int next = (place.rank + 1) % place.ranks, previous = (place.rank + place.ranks - 1) % place.ranks;

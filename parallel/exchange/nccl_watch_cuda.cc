@@ -141,8 +141,9 @@ void NcclWatch::require_peers(const Watched& watched, Exchange& exchange) const 
   if (exchange.others_done == WatchClock::time_point()) exchange.others_done = now;
   const double waited_s = std::chrono::duration<double>(now - exchange.others_done).count();
   if (waited_s <= watched.line.timeout_s) return;
-  throw Error(ErrorCode::peer, fmt::format("[nccl] {}: rank {} waited {} after another rank was done, for {} ranks in all", exchange.what,
-                                           watched.line.nccl->rank(), format_duration(waited_s), watched.line.nccl->ranks()));
+  throw Error(ErrorCode::peer,
+              fmt::format("[nccl] {}: rank {} waited {} after another rank had finished, and not all of the {} ranks finished",
+                          exchange.what, watched.line.nccl->rank(), format_duration(waited_s), watched.line.nccl->ranks()));
 }
 
 std::unique_ptr<NcclWatch::Exchange> NcclWatch::take_exchange() {

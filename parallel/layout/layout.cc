@@ -64,11 +64,11 @@ i64 Layout::trained_elems() const {
 }
 
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
-  require(options.max_bucket_elems > 0 && options.max_bucket_elems % kTileElems == 0, "[layout] a bucket holds whole tiles");
+  require(options.max_bucket_elems > 0 && options.max_bucket_elems % kTileElems == 0, "[layout] expected a bucket size in whole tiles");
   std::vector<std::vector<u16>> users(model.parameters.size());
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
-      require(u.use == users[u.parameter->id].size(), "[layout] uses of a shared parameter must be numbered in block order");
+      require(u.use == users[u.parameter->id].size(), "[layout] expected the uses of a shared parameter to be numbered in block order");
       users[u.parameter->id].push_back(static_cast<u16>(b));
     }
   }
@@ -97,7 +97,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
       const bool statistic = p.statistic && !p.frozen;
       const bool trained = !p.frozen && !statistic, all = trained && is_of_parameters(options.rule);
       const bool matrix = all ? p.shape.rank() >= 2 : trained && is_of_matrices(options.rule) && p.is_matrix();
-      require(all || !matrix || !tied, "[layout] expected matrices of features to be of one block each");
+      require(all || !matrix || !tied, "[layout] expected each matrix that Muon steps to belong to one block only");
       int& own_group = own[p.frozen ? 1 : statistic ? 2 : matrix ? 3 : 0];
       if (tied || own_group < 0) {
         Group& fresh = new_group(b);

@@ -416,13 +416,14 @@ WorkBytes work_bytes(const PlanRequest& request) {
 
 Plan size_plan(const PlanRequest& request) {
   require(request.cache_positions == 0 || (!request.training && request.cache_positions >= request.sequence_length),
-          "[plan] expected a cache without training, of at least the positions of a pass");
-  require(request.placement.cache != Tier::nvme, "[plan] a cache lies in memory");
-  require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda), "[plan] a GPU has copy engines, a CPU has none");
+          "[plan] expected a key/value cache only without training, and at least as long as a pass");
+  require(request.placement.cache != Tier::nvme, "[plan] expected the key/value cache in memory, got nvme");
+  require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda),
+          "[plan] expected copy engines with a GPU and none with a CPU");
   require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
-          "[plan] expected ZeRO stage 2 or 3 where each micro-batch's gradient is summed over the ranks");
+          "[plan] expected ZeRO stage 2 or 3 with --gradient-reduction micro-batch");
   require(!request.training || request.model->router_loss_experts == 0 || request.scheduling.pipeline.ranks == 1,
-          "[plan] expected one pipeline stage: a router loss is of the experts of all layers together");
+          "[plan] expected one pipeline stage, because the router loss covers the experts of all layers");
   Request r = resolved(request);
   if (r.training) choose_staying_blocks(r);
   Plan plan;

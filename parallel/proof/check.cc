@@ -36,7 +36,7 @@ class Checker {
     const bool meets = op == Op::Load || op == Op::Gather || op == Op::Exchange || op == Op::AgreeNorm;
     if (!meets || checked_.scheduling.sharding.ranks == 1) return;
     if (met_ && !checked_.walk.before(*met_, i))
-      checked_.walk.refuse(i, fmt::format("meets other ranks, maybe before instruction {} does", *met_));
+      checked_.walk.refuse(i, fmt::format("may start its collective before instruction {} starts an earlier one", *met_));
     met_ = i;
   }
 
@@ -100,7 +100,7 @@ class Checker {
     weights ? weights_.fetch(i) : gradients_.fetch(i);
     const i64 element_bytes = size_of(weights ? checked_.scheduling.format.weight : checked_.scheduling.format.gradient);
     if (now.out.bytes != now.tiles.count() * kTileElems * element_bytes)
-      checked_.walk.refuse(i, "its slot is not the size of what is fetched");
+      checked_.walk.refuse(i, "its slot does not have the size of the fetched data");
     checked_.walk.fill(i, now.out, {now.what, {now.group, now.use}, i});
   }
 
@@ -130,12 +130,13 @@ void refuse_lost(const Gradients& wanted, const Gradients& left) {
   for (const auto& slot : wanted.in_slots) {
     if (std::find(left.in_slots.begin(), left.in_slots.end(), slot) == left.in_slots.end())
       throw Error(ErrorCode::bug,
-                  fmt::format("[check] the next head expects the gradient of group {} in slot [{}, +{}), where none is left", slot.second,
-                              slot.first.offset, slot.first.bytes));
+                  fmt::format("[check] the next step expects the gradient of group {} in slot [{}, +{}), but the slot holds none",
+                              slot.second, slot.first.offset, slot.first.bytes));
   }
   for (u16 group : wanted.at_rest) {
     if (!left.at_rest.count(group))
-      throw Error(ErrorCode::bug, fmt::format("[check] the next head expects the gradient of group {} at rest in its tier", group));
+      throw Error(ErrorCode::bug,
+                  fmt::format("[check] the next step expects the gradient of group {} in its tier, but the gradient is not there", group));
   }
 }
 

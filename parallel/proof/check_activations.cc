@@ -38,7 +38,7 @@ void ActivationRules::order(u32 i) {
   } else if (op == Op::BackwardWeight) {
     take(input_, i, "has no BackwardInput of its block and micro-batch before it");
   } else {
-    take(forward_, i, "has no Forward of its block and micro-batch before it, or not for itself");
+    take(forward_, i, "has no Forward of its block and micro-batch before it, or another instruction has used that Forward");
     if (op == Op::BackwardInput && c_.layout.trains(c_[i].block)) input_[key(i)] = i;
   }
 }
@@ -47,7 +47,7 @@ void ActivationRules::all_computed(u32 i) const {
   for (const auto* waiting : {&forward_, &input_}) {
     for (const auto& [of, by] : *waiting)
       c_.walk.refuse(
-          i, fmt::format("comes before the backward of instruction {} (block {}, micro-batch {}) is whole", by, of.first, of.second));
+          i, fmt::format("comes before the backward of instruction {} (block {}, micro-batch {}) is complete", by, of.first, of.second));
   }
 }
 
@@ -76,7 +76,7 @@ void ActivationRules::messages(u32 i) {
   }
   const bool none = !forward && now.block <= c_.layout.first_trained_block;
   if (none || !crosses(made)) return;
-  if (now.out.bytes == 0) c_.walk.refuse(i, "has no slot for what another rank reads");
+  if (now.out.bytes == 0) c_.walk.refuse(i, "has no slot for the data that another rank reads");
   c_.walk.fill(i, now.out, {what, {made, now.micro_batch}, i});
 }
 

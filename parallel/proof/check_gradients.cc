@@ -54,7 +54,7 @@ void GradientRules::written(u32 i, Key key, const Slot& slot) {
   if ((first || each) != now.first || (!first && last->second >= now.micro_batch))
     c_.walk.refuse(i, "its micro-batch is out of order: the first stores a gradient, the others are added in ascending order");
   if (each && !first && (!evicted_.count(key) || evicted_.at(key) < written_.at(key)))
-    c_.walk.refuse(i, "stores a gradient, but the sum of the micro-batch before is not evicted");
+    c_.walk.refuse(i, "stores a gradient, but the sum of the previous micro-batch has not been evicted");
   last->second = now.micro_batch;
   if (key.second > 0) unadded_.insert(key);
   reduced_.erase(key.first);
@@ -90,16 +90,16 @@ void GradientRules::summed_before(u32 i, Key key) const {
   const bool joins =
       c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.residency[key.first].stepped.count() > 0;
   if (joins && !c_.done(accumulated_, key, i))
-    c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is added to the micro-batches before", key.second));
+    c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is added to the earlier micro-batches", key.second));
 }
 
 void GradientRules::accumulate(u32 i) {
   const Instruction& now = c_[i];
   const Key key{now.group, now.use};
-  if (!c_.done(exchanged_, key, i)) c_.walk.refuse(i, "adds up a gradient that is not summed over the ranks before");
+  if (!c_.done(exchanged_, key, i)) c_.walk.refuse(i, "adds up a gradient that has not been summed over the ranks");
   if (accumulated_.count(key)) c_.walk.refuse(i, "adds up a gradient that is added up already");
   if (!c_.done(fetched_, key, i) || fetched_.at(key) < evicted_.at(key))
-    c_.walk.refuse(i, "the micro-batches before have not been fetched");
+    c_.walk.refuse(i, "the sum of the earlier micro-batches has not been fetched");
   if (now.in.overlaps(now.out)) c_.walk.refuse(i, "adds a gradient to itself");
   expect(i, now.in, key);
   expect(i, now.out, key);
@@ -165,7 +165,7 @@ void GradientRules::agree_norm(u32 i) const {
     if (!c_.done(reduced_, g.id, i)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
     const bool stays = c_.walk.holds(content({g.id, u8{0}}, 0));
     if (!c_.residency[g.id].gradients.moves || stays || c_.residency[g.id].stepped.count() == 0) continue;
-    if (!rests_reduced(i, g.id)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} rests in its tier", g.id));
+    if (!rests_reduced(i, g.id)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} is stored in its tier", g.id));
   }
 }
 
@@ -182,11 +182,11 @@ void GradientRules::step(u32 i) {
   const bool in_tier = now.in.bytes == 0 && c_.residency[now.group].gradients.moves;
   if (now.in.bytes > 0) expect(i, now.in, {now.group, u8{0}});
   if (now.deferred || !c_.speculates) {
-    if (in_tier && !at_rest_.count(now.group)) c_.walk.refuse(i, "steps on a gradient that does not rest in its tier");
+    if (in_tier && !at_rest_.count(now.group)) c_.walk.refuse(i, "steps with a gradient that is not stored in its tier");
     return;
   }
-  if (!c_.done(reduced_, now.group, i)) c_.walk.refuse(i, "steps on a gradient that is not finished before it");
-  if (in_tier && !rests_reduced(i, now.group)) c_.walk.refuse(i, "steps on a gradient that does not rest in its tier before it");
+  if (!c_.done(reduced_, now.group, i)) c_.walk.refuse(i, "steps with a gradient that is not final yet");
+  if (in_tier && !rests_reduced(i, now.group)) c_.walk.refuse(i, "steps with a gradient that is not stored in its tier yet");
 }
 
 }  // namespace spillway::parallel

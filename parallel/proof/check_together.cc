@@ -25,7 +25,7 @@ void refuse_other_lanes(const List& list) {
   for (const Instruction& i : list) {
     const bool exchanges = i.op == Op::Gather || i.op == Op::Exchange || (meeting_of(i.op) == Meeting::message && i.what != What::weights);
     if (exchanges && std::ranges::count(kExchangeLanes, i.lane) == 0)
-      throw Error(ErrorCode::bug, fmt::format("[check] {} is on the {} lane, where no exchange may be", name_of(i), to_string(i.lane)));
+      throw Error(ErrorCode::bug, fmt::format("[check] {} is on the {} lane, which may not exchange data", name_of(i), to_string(i.lane)));
   }
 }
 
@@ -70,8 +70,9 @@ class Together {
     const bool same = std::tuple(send.block, send.group, send.use, send.micro_batch, send.in.bytes, send.tiles) ==
                       std::tuple(receive.block, receive.group, receive.use, receive.micro_batch, receive.out.bytes, receive.tiles);
     if (!same)
-      throw Error(ErrorCode::bug, fmt::format("[check] rank {} comes to {} ({} bytes), rank {} to {} ({} bytes)", from.rank, name_of(send),
-                                              send.in.bytes, to.rank, name_of(receive), receive.out.bytes));
+      throw Error(ErrorCode::bug,
+                  fmt::format("[check] expected a matching send and receive, got rank {} at {} ({} bytes) and rank {} at {} ({} bytes)",
+                              from.rank, name_of(send), send.in.bytes, to.rank, name_of(receive), receive.out.bytes));
   }
 
   [[noreturn]] void refuse_standstill() const {
@@ -82,7 +83,7 @@ class Together {
       }
     }
     throw Error(ErrorCode::bug,
-                fmt::format("[check] the ranks would wait for each other forever:{}", text.empty() ? " nobody starts" : text));
+                fmt::format("[check] the ranks would wait for each other forever:{}", text.empty() ? " no rank can start" : text));
   }
 
   WorldWalk walk_;
@@ -91,7 +92,7 @@ class Together {
 }  // namespace
 
 void check_together(std::span<const Program* const> world, const Mesh& mesh) {
-  require(std::ssize(world) == mesh.size(), "[check] a Program for each rank of the mesh");
+  require(std::ssize(world) == mesh.size(), "[check] expected a Program for each rank of the mesh");
   for (const auto& [name, list] : kLists) {
     std::vector<const List*> lists;
     for (const Program* program : world) {

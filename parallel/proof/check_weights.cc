@@ -17,7 +17,7 @@ void WeightRules::gather(u32 i) { c_[i].out.bytes > 0 ? into_slot(i) : spread(i)
 
 void WeightRules::into_slot(u32 i) {
   const Instruction& now = c_[i];
-  if (!c_.residency[now.group].weights.split) c_.walk.refuse(i, "gathers weights that are not split");
+  if (!c_.residency[now.group].weights.split) c_.walk.refuse(i, "gathers weights that are not sharded");
   stepped_before(i, now.group);
   if (c_.residency[now.group].weights.tier != Tier::device && now.tiles.count() > 0) {
     expect(i, now.in, now.group);
@@ -25,16 +25,16 @@ void WeightRules::into_slot(u32 i) {
     absent(i, now.group);
   }
   if (now.out.bytes != c_.layout.groups[now.group].elems * size_of(c_.scheduling.format.weight))
-    c_.walk.refuse(i, "its slot is not the size of the group");
+    c_.walk.refuse(i, "its slot does not have the size of the group");
   c_.walk.fill(i, now.out, {What::weights, {now.group, 0}, i});
 }
 
 // Checks a Gather of weights that the ranks have stepped in parts.
 void WeightRules::spread(u32 i) {
   const u16 group = c_[i].group;
-  if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that rest whole and are not stepped in parts");
+  if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that every rank stores and steps as a whole");
   if (c_.residency[group].stepped.count() > 0 && !c_.done(of(i).stepped, group, i))
-    c_.walk.refuse(i, "gathers weights before they are stepped");
+    c_.walk.refuse(i, "gathers weights before their optimizer step");
   of(i).spread[group] = i;
 }
 
@@ -59,7 +59,7 @@ void WeightRules::release(u32 i) {
 
 // Checks that weights to be put into a slot are not in one already, and that earlier ones were released.
 void WeightRules::absent(u32 i, u16 group) const {
-  if (c_.walk.holds({What::weights, {group, u16{0}}, 0})) c_.walk.refuse(i, "fetches weights that are there already");
+  if (c_.walk.holds({What::weights, {group, u16{0}}, 0})) c_.walk.refuse(i, "fetches weights that are already in their slot");
   if (const auto released = released_.find(group); released != released_.end() && !c_.walk.before(released->second, i))
     c_.walk.refuse(i, fmt::format("does not wait for instruction {}, which releases these weights", released->second));
 }
@@ -80,7 +80,7 @@ void WeightRules::read(u32 i) {
 // committed.
 void WeightRules::step(u32 i) {
   if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
-    c_.walk.refuse(i, "steps before the update of the step before is committed");
+    c_.walk.refuse(i, "steps before the update of the previous step is committed");
   of(i).stepped[c_[i].group] = i;
 }
 
@@ -103,7 +103,7 @@ void WeightRules::tied(u32 i) {
   if (c_[i].op == Op::ReceiveTied) {
     of(i).stepped[group] = of(i).landed[group] = i;
   } else if (c_.residency[group].stepped.count() > 0 && !c_.done(of(i).stepped, group, i)) {
-    c_.walk.refuse(i, "sends weights before they are stepped");
+    c_.walk.refuse(i, "sends weights before their optimizer step");
   }
 }
 

@@ -36,11 +36,12 @@ void ListWalk::touch(u32 i, const Slot& slot, Access access) {
   if (slot.bytes == 0) return;
   const i64 slab_bytes = slab_bytes_[static_cast<size_t>(slot.slab)];
   if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes)
-    refuse(i, fmt::format("slot [{}, +{}) leaves the slab of {} bytes", slot.offset, slot.bytes, slab_bytes));
+    refuse(i, fmt::format("slot [{}, +{}) is not inside the slab of {} bytes", slot.offset, slot.bytes, slab_bytes));
   for (const Use& earlier : uses_) {
     if (earlier.instruction == i || (earlier.access == Access::read && access == Access::read)) continue;
     if (earlier.slot.overlaps(slot) && !before(earlier.instruction, i)) {
-      refuse(i, fmt::format("uses memory that instruction {} may still use: nothing orders them", earlier.instruction));
+      refuse(i,
+             fmt::format("uses memory that instruction {} may still use, because the order of the two is not fixed", earlier.instruction));
     }
   }
   // Drops earlier uses that this slot covers: an instruction ordered after i is ordered after them too.

@@ -169,7 +169,7 @@ std::vector<Timing> simulate(const List& list, const std::function<Work(const In
 
 std::vector<std::vector<Timing>> simulate_together(std::span<const List* const> world, const Mesh& mesh, const Works& work,
                                                    const Machine& machine) {
-  require(std::ssize(world) == mesh.size(), "[simulate] a list for each rank of the mesh");
+  require(std::ssize(world) == mesh.size(), "[simulate] expected a list for each rank of the mesh");
   return Simulator(world, mesh, work, machine).run();
 }
 

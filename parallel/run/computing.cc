@@ -92,7 +92,7 @@ void Computing::begin_without_training(const MicroBatch& batch, nn::Mode mode, i
 }
 
 void Computing::begin_with_cache(const MicroBatch& batch, i64 begin) {
-  require(cache_.has_value(), "[rank] the plan has no key/value cache");
+  require(cache_.has_value(), "[rank] expected a plan with a key/value cache");
   cache_->seek(begin);
   take_in(batch);
   runner_.begin(forward_batch_, nn::Mode::generate, {}, 1, batch.tokens_BT.size(1) - 1, &*cache_);

@@ -47,7 +47,7 @@ void Rank::settle() {
 
 Snapshot& Rank::begin_snapshot(Snapshot::Save save, double patience_s) {
   settle();
-  require(!snapshot_, "[rank] the snapshot before has not ended");
+  require(!snapshot_, "[rank] expected the previous snapshot to have ended");
   snapshot_.emplace(plan_, work_.state, *snapshot_queue_, std::move(save), patience_s);
   work_.stepper.keep_for(&*snapshot_);
   return *snapshot_;
@@ -108,7 +108,7 @@ void Rank::run_tail(const StepResult& result) {
 }
 
 StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings) {
-  require(plan_.training, "[rank] train_step under a plan without training");
+  require(plan_.training, "[rank] train_step() expects a plan with training");
   step_.load_batch = &load_batch;
   begin_step(settings);
   run_head();

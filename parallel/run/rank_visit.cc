@@ -29,14 +29,14 @@ void to_f32(DType dtype, const std::byte* from, std::span<float> to) {
                      [](double value) { return static_cast<float>(value); });
       return;
     default:
-      throw Error(ErrorCode::bug, std::string("[rank] expected weights in floating point, got ") + std::string(to_string(dtype)));
+      throw Error(ErrorCode::bug, std::string("[rank] expected floating-point weights, got ") + std::string(to_string(dtype)));
   }
 }
 
 }  // namespace
 
 void Rank::visit(u32 parameter, const Visit& visit) {
-  require(waiting_ == Waiting::nothing, "[rank] weights are looked at while an update of theirs is deferred");
+  require(waiting_ == Waiting::nothing, "[rank] expected no deferred update of the weights while they are read");
   const auto& [group_id, index] = plan_.layout.parameter_segment[parameter];
   const Group& group = plan_.layout.groups[group_id];
   if (!group.held() || !plan_.layout.owns(group)) return;

@@ -21,18 +21,18 @@ Schedule schedule_of(const Pipeline& p, bool vertical, i64 micro_batches, u16 bl
   if (vertical) return vertical_schedule(p, micro_batches, blocks);
   if (!p.table) return generate_schedule(p.kind, {p.ranks, micro_batches, p.chunks});
   if (p.table->ranks() != p.ranks || p.table->micro_batches != micro_batches) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[pipeline] {} is for {} ranks and {} micro-batches, expected {} and {}: take these or another schedule",
-                            p.table->name, p.table->ranks(), p.table->micro_batches, p.ranks, micro_batches));
+    throw Error(ErrorCode::usage, fmt::format("[pipeline] {} is for {} ranks and {} micro-batches, but the run has {} and {}: change the "
+                                              "run's numbers or choose another schedule",
+                                              p.table->name, p.table->ranks(), p.table->micro_batches, p.ranks, micro_batches));
   }
   return without_idle(*p.table);
 }
 
 std::vector<u16> begins_of(const Pipeline& p, bool vertical, i32 stages, u16 blocks) {
   if (stages > blocks)
-    throw Error(ErrorCode::usage, fmt::format("[pipeline] expected a block or more for each of {} stages, got {} blocks: take fewer stages "
-                                              "or chunks",
-                                              stages, blocks));
+    throw Error(ErrorCode::usage,
+                fmt::format("[pipeline] expected at least one block for each of {} stages, got {} blocks: choose fewer stages or chunks",
+                            stages, blocks));
   std::vector<u16> begins = p.begins;
   if (begins.empty() || vertical) {
     begins.clear();
@@ -41,8 +41,9 @@ std::vector<u16> begins_of(const Pipeline& p, bool vertical, i32 stages, u16 blo
   begins.push_back(blocks);
   const bool ascend = std::adjacent_find(begins.begin(), begins.end(), std::greater_equal<>()) == begins.end();
   if (std::ssize(begins) != stages + 1 || begins.front() != 0 || !ascend)
-    throw Error(ErrorCode::usage, fmt::format("[pipeline] expected the first blocks of {} stages, ascending from 0 and below {}, got {}",
-                                              stages, blocks, fmt::join(p.begins, ",")));
+    throw Error(ErrorCode::usage,
+                fmt::format("[pipeline] expected the first block of each of {} stages, ascending from 0 and below {}, got {}", stages,
+                            blocks, fmt::join(p.begins, ",")));
   return begins;
 }
 

@@ -77,21 +77,21 @@ class Splitter {
 std::vector<u16> split_blocks(std::span<const BlockCost> blocks, i64 stages, i64 stage_bytes) {
   if (stages < 1 || stages > std::ssize(blocks))
     throw Error(ErrorCode::usage,
-                fmt::format("[pipeline split] expected 1 to {} stages, as many as blocks, got {}", blocks.size(), stages));
+                fmt::format("[pipeline split] expected 1 to {} stages, at most one for each block, got {}", blocks.size(), stages));
   const std::vector<u16> begins = Splitter(blocks, stages, stage_bytes).run();
   if (begins.empty())
-    throw Error(ErrorCode::refused,
-                fmt::format("[pipeline split] expected {} stages of at most {}, but no split of the {} blocks fits: take "
-                            "more stages or spill more",
-                            stages, format_bytes(stage_bytes), blocks.size()));
+    throw Error(ErrorCode::refused, fmt::format("[pipeline split] expected {} stages of at most {} each, but no split of the {} blocks "
+                                                "fits: choose more stages or offload more",
+                                                stages, format_bytes(stage_bytes), blocks.size()));
   return begins;
 }
 
 std::vector<u16> parse_split(std::string_view text, i64 stages, i64 blocks) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[pipeline split] expected the blocks of {} stages, {} in all, like \"{}\", got \"{}\": {}", stages, blocks,
-                            stages == 2 ? fmt::format("{},{}", blocks / 2, blocks - blocks / 2) : "1,4,4,1", text, what));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("[pipeline split] expected the number of blocks of each of {} stages, {} blocks in all, like \"{}\", got \"{}\": {}",
+                    stages, blocks, stages == 2 ? fmt::format("{},{}", blocks / 2, blocks - blocks / 2) : "1,4,4,1", text, what));
   };
   std::vector<u16> begins;
   i64 sum = 0;
@@ -100,15 +100,16 @@ std::vector<u16> parse_split(std::string_view text, i64 stages, i64 blocks) {
     const std::string_view word = rest.substr(0, comma);
     i64 count = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-    if (error != std::errc() || end != word.data() + word.size() || count < 1 || count > blocks) refuse(fmt::format("\"{}\"", word));
+    if (error != std::errc() || end != word.data() + word.size() || count < 1 || count > blocks)
+      refuse(fmt::format("\"{}\" is not a valid number of blocks", word));
     begins.push_back(static_cast<u16>(sum));
     sum += count;
     if (sum > blocks) break;
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
-  if (sum != blocks) refuse(fmt::format("these are {} blocks{}", sum, sum > blocks ? " or more" : ""));
-  if (std::ssize(begins) != stages) refuse(fmt::format("these are {} stages", begins.size()));
+  if (sum != blocks) refuse(fmt::format("the numbers add up to {} blocks{}", sum, sum > blocks ? " or more" : ""));
+  if (std::ssize(begins) != stages) refuse(fmt::format("these are numbers for {} stages", begins.size()));
   return begins;
 }
 

@@ -37,7 +37,7 @@ class Checker {
   void check_shape() const {
     const auto ranks = static_cast<i64>(schedule_.rows.size()), stages = static_cast<i64>(schedule_.rank_of.size());
     if (ranks < 1 || ranks > stages || stages > kMostStages)
-      refuse(fmt::format("1 to {} stages, one or more a rank, got {} stages and {} ranks", kMostStages, stages, ranks));
+      refuse(fmt::format("1 to {} stages, at least one on each rank, got {} stages and {} ranks", kMostStages, stages, ranks));
     if (schedule_.micro_batches < 1 || schedule_.micro_batches > kMostMicroBatches)
       refuse(fmt::format("1 to {} micro-batches, got {}", kMostMicroBatches, schedule_.micro_batches));
     i64 actions = 0;
@@ -72,8 +72,7 @@ class Checker {
     const ScheduleRow& row = schedule_.rows[rank];
     if (!row[i].overlaps_next) return;
     const bool whole = row[i].kind == ActionKind::forward && i + 1 < row.size() && row[i + 1].kind == ActionKind::backward;
-    if (!whole || row[i + 1].overlaps_next)
-      refuse_at(rank, i, "an overlapped forward to be followed by the backward it shares its cell with");
+    if (!whole || row[i + 1].overlaps_next) refuse_at(rank, i, "an overlapped forward to be followed by the backward in the same cell");
   }
 
   void check_place(size_t rank, size_t i) const {
@@ -81,18 +80,19 @@ class Checker {
     if (a.stage >= schedule_.stages()) refuse_at(rank, i, fmt::format("a stage below {}", schedule_.stages()));
     if (a.micro_batch >= schedule_.micro_batches) refuse_at(rank, i, fmt::format("a micro-batch below {}", schedule_.micro_batches));
     if (schedule_.rank_of[a.stage] != rank)
-      refuse_at(rank, i, fmt::format("stage {} in row {} alone, as before", a.stage, schedule_.rank_of[a.stage] + 1));
+      refuse_at(rank, i, fmt::format("stage {} only in row {}, where it first occurs", a.stage, schedule_.rank_of[a.stage] + 1));
   }
 
   void check_order(size_t rank, size_t i) {
     const Action& a = schedule_.rows[rank][i];
     u8& done = done_[static_cast<size_t>(a.stage) * static_cast<size_t>(schedule_.micro_batches) + a.micro_batch];
-    if (done & bit(a.kind)) refuse_at(rank, i, "every action once");
-    if (a.kind != ActionKind::forward && !(done & kF)) refuse_at(rank, i, fmt::format("{}F{} before it", a.stage, a.micro_batch));
+    if (done & bit(a.kind)) refuse_at(rank, i, "every action at most once");
+    if (a.kind != ActionKind::forward && !(done & kF)) refuse_at(rank, i, fmt::format("{}F{} earlier in this row", a.stage, a.micro_batch));
     const bool split = a.kind == ActionKind::backward_input || a.kind == ActionKind::backward_weight;
     if ((split && (done & kB)) || (a.kind == ActionKind::backward && (done & (kI | kW))))
-      refuse_at(rank, i, "either B, or I and W, of one stage and micro-batch");
-    if (a.kind == ActionKind::backward_weight && !(done & kI)) refuse_at(rank, i, fmt::format("{}I{} before it", a.stage, a.micro_batch));
+      refuse_at(rank, i, "either B or the pair I and W of one stage and micro-batch, not both");
+    if (a.kind == ActionKind::backward_weight && !(done & kI))
+      refuse_at(rank, i, fmt::format("{}I{} earlier in this row", a.stage, a.micro_batch));
     done |= bit(a.kind);
   }
 
@@ -101,7 +101,7 @@ class Checker {
       const u8 done = done_[static_cast<size_t>(stage) * static_cast<size_t>(schedule_.micro_batches) + static_cast<size_t>(m)];
       if ((done & kF) && (done & (kB | kW))) continue;
       const char missing = !(done & kF) ? 'F' : (done & kI) ? 'W' : 'B';
-      refuse(fmt::format("every micro-batch to pass every stage both ways, got no {}{}{} in row {}", stage, missing, m,
+      refuse(fmt::format("a forward and a backward of every micro-batch in every stage, got no {}{}{} in row {}", stage, missing, m,
                          schedule_.rank_of[static_cast<size_t>(stage)] + 1));
     }
   }
@@ -125,8 +125,8 @@ std::optional<std::string> why_not_executable(const Schedule& schedule) {
       i32& before = last[a.stage];
       if (a.micro_batch < before) {
         return fmt::format(
-            "stage {} runs the weight gradient of micro-batch {} before that of {}; expected ascending order, in which "
-            "gradients are the same bits in every schedule",
+            "stage {} runs the weight gradient of micro-batch {} before that of micro-batch {}; expected ascending order, which gives the "
+            "same bits in every schedule",
             a.stage, before, a.micro_batch);
       }
       before = a.micro_batch;

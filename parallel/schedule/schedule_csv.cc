@@ -37,7 +37,8 @@ class Parser {
   Schedule run() {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // the UTF-8 byte order mark with which spreadsheets begin a file
     text_ = text_.substr(0, text_.find_last_not_of(" \t\r\n") + 1);
-    if (text_.empty()) throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected a row a rank, got nothing", schedule_.name));
+    if (text_.empty())
+      throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected one row for each rank, got an empty file", schedule_.name));
     while (!text_.empty()) parse_row(cut(text_, '\n'));
     take_ranks();
     check_schedule(schedule_);
@@ -56,7 +57,7 @@ class Parser {
     const i64 cells = std::ranges::count(line, ',') + 1;
     for (cell_ = 0; cell_ < cells; ++cell_) {
       parse_cell(trimmed(cut(line, ',')), row);
-      if ((actions_ += 1) > kMostActions) refuse(fmt::format("at most {} cells in all", kMostActions));
+      if ((actions_ += 1) > kMostActions) refuse(fmt::format("at most {} cells in total", kMostActions));
     }
     cell_ = 0;
     if (std::ranges::all_of(row, [](const Action& a) { return a.kind == ActionKind::idle; })) {
@@ -83,8 +84,8 @@ class Parser {
 
   [[noreturn]] void wrong_cell(std::string_view cell) const {
     refuse(
-        fmt::format("an action such as 3F0 (stage, F B I or W, micro-batch) or (0F3;3B1)OVERLAP_F_B, got {}; what sends, receives, gathers "
-                    "or reduces does not belong here",
+        fmt::format("an action such as 3F0 (stage, F B I or W, micro-batch) or (0F3;3B1)OVERLAP_F_B, got {}; leave out actions that send, "
+                    "receive, gather or reduce",
                     data::in_quotes(cell)));
   }
 
@@ -120,7 +121,7 @@ class Parser {
   void take_ranks() {
     for (size_t stage = 0; stage < holders_.size(); ++stage) {
       if (holders_[stage] == kNobody) {
-        throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected every stage from 0 to {}, got none of stage {} in any row",
+        throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected every stage from 0 to {}, got no action of stage {} in any row",
                                                  schedule_.name, holders_.size() - 1, stage));
       }
       schedule_.rank_of.push_back(static_cast<u16>(holders_[stage]));

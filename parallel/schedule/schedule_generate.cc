@@ -94,33 +94,40 @@ ScheduleRow looped_row(ScheduleKind kind, const PipelineShape& shape, i64 rank) 
 void check_chunks(ScheduleKind kind, i64 chunks) {
   const auto name = to_string(kind);
   if (kind == ScheduleKind::zb_v && chunks != 2)
-    refuse(fmt::format("[pipeline schedule] zb-v folds 2 chunks a rank, got {}: take 2, or zb-h1 for another number", chunks));
+    refuse(fmt::format(
+        "[pipeline schedule] zb-v needs 2 model chunks on each rank, got {}: set --pipeline-chunks 2, or choose zb-h1 for another number",
+        chunks));
   if (kind == ScheduleKind::interleaved && chunks < 2)
-    refuse(fmt::format("[pipeline schedule] interleaved has 2 chunks a rank or more, got {}: take 2, or 1f1b", chunks));
+    refuse(fmt::format(
+        "[pipeline schedule] interleaved needs at least 2 model chunks on each rank, got {}: set --pipeline-chunks 2, or choose 1f1b",
+        chunks));
   const bool one = kind == ScheduleKind::gpipe || kind == ScheduleKind::one_forward_one_backward;
   if (one && chunks != 1) {
     const char* several = kind == ScheduleKind::gpipe ? "vertical" : "interleaved";
-    refuse(fmt::format("[pipeline schedule] {} has 1 chunk a rank, got {}: take 1, or {}", name, chunks, several));
+    refuse(fmt::format("[pipeline schedule] {} has 1 model chunk on each rank, got {}: set --pipeline-chunks 1, or choose {}", name, chunks,
+                       several));
   }
 }
 
 // Checks each number before products of them, so that no product overflows.
 void check_shape(ScheduleKind kind, const PipelineShape& shape) {
   const std::pair<const char*, i64> numbers[] = {
-      {"ranks", shape.ranks}, {"micro-batches", shape.micro_batches}, {"chunks a rank", shape.chunks}};
+      {"ranks", shape.ranks}, {"micro-batches", shape.micro_batches}, {"chunks on each rank", shape.chunks}};
   for (const auto& [name, value] : numbers) {
     if (value < 1 || value > kMostStages) refuse(fmt::format("[pipeline schedule] expected 1 to {} {}, got {}", kMostStages, name, value));
   }
   check_chunks(kind, shape.chunks);
   if (shape.ranks * shape.chunks > kMostStages) {
-    refuse(fmt::format("[pipeline schedule] expected at most {} stages, got {} ranks of {} chunks: take {} chunks or fewer", kMostStages,
-                       shape.ranks, shape.chunks, kMostStages / shape.ranks));
+    refuse(fmt::format("[pipeline schedule] expected at most {} stages, got {} ranks with {} chunks each: choose {} chunks or fewer",
+                       kMostStages, shape.ranks, shape.chunks, kMostStages / shape.ranks));
   }
   const bool split = kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v;
   const i64 a_micro_batch = shape.ranks * shape.chunks * (split ? 3 : 2);
   if (a_micro_batch * shape.micro_batches > kMostActions) {
-    refuse(fmt::format("[pipeline schedule] expected at most {} actions in all, got {} micro-batches of {}: take {} micro-batches or fewer",
-                       kMostActions, shape.micro_batches, a_micro_batch, kMostActions / a_micro_batch));
+    refuse(
+        fmt::format("[pipeline schedule] expected at most {} actions in total, got {} micro-batches with {} actions each: choose {} "
+                    "micro-batches or fewer",
+                    kMostActions, shape.micro_batches, a_micro_batch, kMostActions / a_micro_batch));
   }
 }
 

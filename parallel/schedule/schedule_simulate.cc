@@ -137,11 +137,12 @@ class Simulator {
     for (int shown = 0; shown == 0 || (rank != first && shown < kMostShown); ++shown) {
       const Rank& r = ranks_[rank];
       const Action& stuck = schedule_.rows[rank][r.next];
-      circle += fmt::format("{}rank {} at {} for {}", shown == 0 ? "" : ", ", rank, parallel::to_string(stuck), to_string(*r.waits_for));
+      circle +=
+          fmt::format("{}rank {} at {} waits for {}", shown == 0 ? "" : ", ", rank, parallel::to_string(stuck), to_string(*r.waits_for));
       rank = waits_on(rank).value_or(first);
     }
     const Rank& r = ranks_[first];
-    throw Error(ErrorCode::data, fmt::format("{}: expected an order that can end, but ranks wait for each other: {}",
+    throw Error(ErrorCode::data, fmt::format("{}: expected an order in which every action can run, but the ranks wait for each other: {}",
                                              at_cell(schedule_, static_cast<i64>(first), cell_of(schedule_.rows[first], r.next)), circle));
   }
 
@@ -162,18 +163,19 @@ class Simulator {
 void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
   const size_t stages = static_cast<size_t>(schedule.stages());
   if (costs.stages.size() != 1 && costs.stages.size() != stages) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[schedule costs] expected 1 cost for all stages or {}, one a stage, got {}", stages, costs.stages.size()));
+    throw Error(ErrorCode::usage, fmt::format("[schedule costs] expected 1 cost for all stages or {} costs, one for each stage, got {}",
+                                              stages, costs.stages.size()));
   }
   std::vector<double> all = {costs.transfer};
   for (const StageCosts& s : costs.stages) all.insert(all.end(), {s.forward, s.backward, s.backward_input, s.backward_weight});
   const auto wrong = std::ranges::find_if(all, [](double cost) { return cost != 0 && !(cost >= kLeastCost && cost <= kMostCost); });
   if (wrong != all.end()) {
     throw Error(ErrorCode::usage,
-                fmt::format("[schedule costs] expected times of 0 or from {} to {}, got {}", kLeastCost, kMostCost, *wrong));
+                fmt::format("[schedule costs] expected times that are 0 or from {} to {}, got {}", kLeastCost, kMostCost, *wrong));
   }
   if (!(costs.kept_for_weight >= 0 && costs.kept_for_weight <= 1))
-    throw Error(ErrorCode::usage, fmt::format("[schedule costs] expected a kept share from 0 to 1, got {}", costs.kept_for_weight));
+    throw Error(ErrorCode::usage,
+                fmt::format("[schedule costs] expected the fraction of kept activations from 0 to 1, got {}", costs.kept_for_weight));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, 
   for (;;) {
     const std::optional<size_t> more = missing(frame, most);
     if (!more) {
-      why = "speaks something else";
+      why = "uses another protocol";
       return std::nullopt;
     }
     if (*more == 0) return words_of(frame);
@@ -73,7 +73,7 @@ bool Reception::give_way() {
   auto one = std::ranges::find_if(coming_, [](const Coming& c) { return c.memo.empty(); });
   if (one == coming_.end()) one = std::ranges::find_if(coming_, [](const Coming& c) { return c.until != kAwaited; });
   if (one == coming_.end()) return false;
-  note_stranger(one->socket, "says nothing");
+  note_stranger(one->socket, "sent nothing");
   coming_.erase(one);
   return true;
 }
@@ -114,7 +114,7 @@ void Reception::accept_some(Door& door) {
 void Reception::drop_late() {
   std::erase_if(coming_, [&, now = std::chrono::steady_clock::now()](const Coming& one) {
     if (one.until > now) return false;
-    note_stranger(one.socket, "says nothing");
+    note_stranger(one.socket, "sent nothing");
     return true;
   });
 }
@@ -124,7 +124,7 @@ std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   for (;;) {
     const std::optional<size_t> more = missing(one.bytes, kMostGreetingBytes);
     if (!more) {
-      note_stranger(one.socket, "speaks something else");
+      note_stranger(one.socket, "uses another protocol");
       over = true;
       return std::nullopt;
     }
@@ -182,7 +182,7 @@ std::optional<Reception::Visitor> Reception::next(Deadline deadline) {
 void Reception::note_stranger(const Descriptor& socket, const std::string& what) {
   if (++strangers_count_ > kNamedStrangers) return;
   const std::string who = SocketAddress::of_other_end(socket).text();
-  strangers_ += "; " + (who.empty() ? "a process of this node" : who) + " connected, which " + what;
+  strangers_ += "; " + (who.empty() ? "a process of this node" : who) + " connected but " + what;
 }
 
 std::string Reception::strangers() const {

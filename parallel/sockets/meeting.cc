@@ -121,33 +121,33 @@ class Host {
   void greet(Reception::Visitor visitor) {
     const Words& words = visitor.words;
     if (words.size() != 3 || words[0] != kHello || (words[1] == kProtocol && !are_random_bits(words[2])))
-      return reception_.note_stranger(visitor.socket, "is no rank");
-    if (words[1] != kProtocol) return reception_.note_stranger(visitor.socket, "is of another version of the program");
+      return reception_.note_stranger(visitor.socket, "is not a rank of Spillway");
+    if (words[1] != kProtocol) return reception_.note_stranger(visitor.socket, "runs another version of the program");
     const Handshake both{secret_, words[2], random_bits()};
     if (!send_words(visitor.socket, both.with_proof(kHost, {both.of_host}), deadline_in(kAnswer_s))) return;
     reception_.come_again(std::move(visitor.socket), both.of_guest + " " + both.of_host);
   }
 
   void take_in(Reception::Visitor visitor) {
-    if (visitor.words == Words{kElsewhere}) return reception_.note_stranger(visitor.socket, "is of another run");
+    if (visitor.words == Words{kElsewhere}) return reception_.note_stranger(visitor.socket, "belongs to another run");
     const std::optional<Words> words = handshake(visitor.memo).proved(kGuest, std::move(visitor.words));
     std::optional<Introduction> said = words ? Introduction::of(*words) : std::nullopt;
-    if (!said) return reception_.note_stranger(visitor.socket, "is no rank of this run");
+    if (!said) return reception_.note_stranger(visitor.socket, "is not a rank of this run");
     const std::string who = fmt::format("rank {} on host {}", said->rank, said->who.host);
     if (said->build != me_.build) {
       refuse_with(visitor, ErrorCode::usage,
-                  fmt::format("[rendezvous] expected all ranks to run the same build of the program, {} on host {}, got build {} of {}: "
-                              "install the same on all nodes",
+                  fmt::format("[rendezvous] expected all ranks to run the same build of the program ({} on host {}), got build {} of {}: "
+                              "install the same build on all nodes",
                               me_.build, me_.who.host, said->build, who));
     }
     if (said->size != options_.size || said->rank < 0 || said->rank >= options_.size)
-      refuse_with(
-          visitor, ErrorCode::usage,
-          fmt::format("[rendezvous] expected ranks 0 to {} of {}, got {} of {}", options_.size - 1, options_.size, who, said->size));
+      refuse_with(visitor, ErrorCode::usage,
+                  fmt::format("[rendezvous] expected ranks 0 to {} of a run of {} ranks, got {} of a run of {} ranks", options_.size - 1,
+                              options_.size, who, said->size));
     auto& place = all_[static_cast<size_t>(said->rank)];
     if (place)
       refuse_with(visitor, ErrorCode::usage,
-                  fmt::format("[rendezvous] expected each rank once, got {} and another on host {}", who, place->who.host));
+                  fmt::format("[rendezvous] expected each rank number once, got {} and the same number on host {}", who, place->who.host));
     if (visitor.socket && !place_.is_near()) said->who.far_host = SocketAddress::of_other_end(visitor.socket).host();
     place.emplace(Guest{std::move(visitor.socket), std::move(said->who), std::move(visitor.memo)});
   }
@@ -212,7 +212,7 @@ class Guest {
     const std::string where = SocketAddress::of_other_end(reached.socket).text();
     const auto heard = [&](u32 most, Deadline until) {
       auto words = receive_words(reached.socket, until, why_, most);
-      if (!words) why_ = fmt::format("who listens at {} {}", where, why_);
+      if (!words) why_ = fmt::format("the process that listens at {} {}", where, why_);
       return words;
     };
     if (!is_of_this_user(reached.socket)) {
@@ -226,7 +226,7 @@ class Guest {
     if (!host) return std::nullopt;
     if (host->size() == 2) both.of_host = host->front();
     if (!are_random_bits(both.of_host) || !both.proved(kHost, *host)) {
-      why_ = fmt::format("another run meets at {}", where);
+      why_ = fmt::format("another run uses {}", where);
       send_words(reached.socket, {kElsewhere}, deadline_in(1));
       return std::nullopt;
     }
@@ -237,8 +237,9 @@ class Guest {
     if (proved && proved->size() == 3 && proved->front() == "refused") throw Error(code_of((*proved)[1]), (*proved)[2]);
     if (auto roster = proved ? Roster::of(*proved, options_.size) : std::nullopt)
       return Told{with_addresses(std::move(*roster), reached.socket), reached.token};
-    throw Error(ErrorCode::peer, fmt::format("[rendezvous] expected rank 0 at {} to name the {} ranks of this run, got something else",
-                                             where, options_.size));
+    throw Error(ErrorCode::peer,
+                fmt::format("[rendezvous] expected rank 0 at {} to send the addresses of the {} ranks of this run, got another answer",
+                            where, options_.size));
   }
 
   static ErrorCode code_of(const std::string& number) {
@@ -258,7 +259,7 @@ class Guest {
   const SocketOptions& options_;
   const Introduction& me_;
   const MeetingPlace& place_;
-  std::string why_ = "nobody listens";
+  std::string why_ = "no process listens there";
 };
 
 // Opens the sockets at which other ranks will connect to this one.
@@ -269,7 +270,9 @@ Reception open_own_doors(const SocketOptions& options, bool far, Attendee& who) 
   if (far) listeners.push_back(try_listen(SocketAddress::any(AF_INET6, 0), error));
   if (far && !listeners.back()) listeners.back() = try_listen(SocketAddress::any(AF_INET, 0), error);
   for (const Descriptor& one : listeners) {
-    if (!one) throw Error(ErrorCode::io, fmt::format("[rendezvous] expected a socket to listen at, got \"{}\"", std::strerror(error)));
+    if (!one)
+      throw Error(ErrorCode::io,
+                  fmt::format("[rendezvous] expected to open a socket that listens for other ranks, got \"{}\"", std::strerror(error)));
   }
   who.near_name = SocketAddress::of_this_end(listeners.front()).text();
   if (far) who.far_port = SocketAddress::of_this_end(listeners.back()).port();

@@ -25,10 +25,9 @@ constexpr size_t kMostFileBytes = 64 << 10;
 }
 
 [[noreturn]] void cannot_open(const std::string& text, const std::string& why) {
-  throw Error(ErrorCode::usage,
-              fmt::format("[rendezvous] expected rank 0 to open {}, got \"{}\": does another program or run hold it? give "
-                          "another --rendezvous (or MASTER_PORT)",
-                          text, why));
+  throw Error(ErrorCode::usage, fmt::format("[rendezvous] expected rank 0 to open {}, got \"{}\": another program or run may use it; "
+                                            "choose another --rendezvous (or MASTER_PORT)",
+                                            text, why));
 }
 
 bool write_all(const Descriptor& file, std::string_view rest) {
@@ -48,11 +47,11 @@ std::string read_own_file(const std::string& path, std::string& why) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat about {};
   if (!file || fstat(file.get(), &about) != 0) {
-    why = errno == ENOENT ? "the file is not there" : std::string("the file cannot be opened: ") + std::strerror(errno);
+    why = errno == ENOENT ? "the file does not exist" : std::string("the file cannot be opened: ") + std::strerror(errno);
     return "";
   }
   if (!S_ISREG(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 077) != 0) {
-    why = "it is no file, belongs to another user, or others may read it";
+    why = "it is not a regular file, belongs to another user, or is readable by other users";
     return "";
   }
   std::string text(kMostFileBytes, '\0');
@@ -155,12 +154,12 @@ MeetingPlace::Reached MeetingPlace::reach_by_file(Deadline deadline, std::string
   std::string token, host;
   int port = 0;
   if (!std::getline(file, token)) return {};
-  why = "the file names no address";
+  why = "the file contains no address";
   while (file >> host >> port) {
     for (const SocketAddress& address : SocketAddress::resolve(host, port)) {
       const Deadline soon = std::min(deadline, deadline_in(kOneAddress_s));
       if (Descriptor socket = try_connect(address, soon, why)) return {std::move(socket), token};
-      why = address.text() + ", which the file names: " + why;
+      why = address.text() + " (an address in the file): " + why;
     }
   }
   return {};

@@ -11,7 +11,7 @@ constexpr size_t kRandomBytes = 16;
 
 void make_ready() {
   static const bool ready = sodium_init() >= 0;
-  require(ready, "[rendezvous] libsodium does not start");
+  require(ready, "[rendezvous] libsodium could not be initialized");
 }
 
 std::string hex(const unsigned char* bytes, size_t count) {

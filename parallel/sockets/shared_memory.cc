@@ -16,8 +16,8 @@ namespace {
 
 [[noreturn]] void refused(const char* what, i64 bytes, int error) {
   throw Error(ErrorCode::io,
-              fmt::format("[shared memory] expected {} of {} to succeed, got \"{}\": every rank shares that much with those of "
-                          "its node; start fewer ranks, or free memory under this control group's limit",
+              fmt::format("[shared memory] expected {} of {} to succeed, got \"{}\": every rank shares this much memory with the other "
+                          "ranks of its node; start fewer ranks, or free memory in this control group (cgroup)",
                           what, format_bytes(bytes), std::strerror(error)));
 }
 
@@ -35,8 +35,8 @@ SharedMemory SharedMemory::of(Descriptor file, i64 bytes) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) refused("fstat", bytes, errno);
   if (status.st_size != bytes)
-    throw Error(ErrorCode::io, fmt::format("[shared memory] expected {} from a rank of this node, got {}", format_bytes(bytes),
-                                           format_bytes(status.st_size)));
+    throw Error(ErrorCode::io, fmt::format("[shared memory] expected an area of {} from another rank of this node, got {}",
+                                           format_bytes(bytes), format_bytes(status.st_size)));
   SharedMemory made;
   void* begin = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (begin == MAP_FAILED) refused("mmap", bytes, errno);

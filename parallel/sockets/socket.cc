@@ -199,7 +199,8 @@ Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::str
     return made;
   }
   // EAGAIN means that the queue of a Unix-domain socket is full.
-  why = error == EAGAIN ? "who listens there lets nobody in, or many others wait to be let in" : std::strerror(error);
+  why = error == EAGAIN ? "the process that listens there accepts no connections, or too many connections wait already"
+                        : std::strerror(error);
   return {};
 }
 

@@ -54,7 +54,8 @@ void SocketLink::match(const Address& address) {
     const auto found = outgoing_.find(sends.front());
     if (found != outgoing_.end()) {
       if (readies.front().bytes != std::ssize(found->second.bytes))
-        return end(fmt::format("expected a receive of {} bytes there, got one of {}", found->second.bytes.size(), readies.front().bytes));
+        return end(fmt::format("expected a receive of {} bytes on the other rank, got one of {}", found->second.bytes.size(),
+                               readies.front().bytes));
       found->second.to = readies.front().ticket;
       sending_.push_back(found->first);
     }
@@ -198,18 +199,18 @@ bool SocketLink::parse() {
 
 bool SocketLink::begin(const SocketFrame& frame) {
   const auto refuse = [&](const char* what) {
-    end(std::string("expected ") + what + " from it, got something else");
+    end(std::string("expected ") + what + " from the other rank, got other bytes");
     return false;
   };
-  if (!frame.is_whole() || frame.kind > SocketFrame::Kind::goodbye) return refuse("the header of a frame");
+  if (!frame.is_whole() || frame.kind > SocketFrame::Kind::goodbye) return refuse("a valid message header");
   if (frame.kind == SocketFrame::Kind::letter) {
-    if (frame.bytes > kLongestLetterBytes) return refuse("a letter of at most 64 MiB");
+    if (frame.bytes > kLongestLetterBytes) return refuse("a control message of at most 64 MiB");
     letter_.resize(static_cast<size_t>(frame.bytes));
   }
   if (frame.kind == SocketFrame::Kind::data) {
     const auto to = incoming_.find(frame.ticket);
     if (to != incoming_.end() && frame.bytes > std::ssize(to->second.bytes) - to->second.filled)
-      return refuse("no more bytes than asked for");
+      return refuse("no more bytes than requested");
   }
   const bool carries = frame.kind == SocketFrame::Kind::letter || frame.kind == SocketFrame::Kind::data;
   reading_ = frame;

@@ -24,7 +24,7 @@ class Mesh {
         secret_(secret),
         reception_(std::move(reception)),
         memory_bytes_(memory_bytes) {
-    require(std::ssize(all_) == options.size, "[rendezvous] a roster of another number of ranks");
+    require(std::ssize(all_) == options.size, "[rendezvous] expected one address for each rank, got another number");
     neighbours_.resize(all_.size());
     ways_.resize(me());
     neighbours_[me()].memory = SharedMemory::make(memory_bytes_);
@@ -94,7 +94,7 @@ class Mesh {
     way.is_asked = false;
     const Words& words = visitor.words;
     if (words.size() != 2 || words[0] != kLinked || !secret_.proves(words[1], said(kLinked, rank, options_.rank))) {
-      way.why = words.empty() ? "it closed the connection" : "who listens there is no rank of this run";
+      way.why = words.empty() ? "it closed the connection" : "the process that listens there is not a rank of this run";
       return;
     }
     neighbours_[static_cast<size_t>(rank)].socket = std::move(visitor.socket);
@@ -106,7 +106,7 @@ class Mesh {
     const int rank = words.size() == 3 && words[0] == kLink ? to_number(words[1]) : -1;
     if (rank <= options_.rank || rank >= options_.size || neighbours_[static_cast<size_t>(rank)].socket ||
         !secret_.proves(words[2], said(kLink, rank, options_.rank)))
-      return reception_.note_stranger(visitor.socket, "is no rank of this run");
+      return reception_.note_stranger(visitor.socket, "is not a rank of this run");
     neighbours_[static_cast<size_t>(rank)].socket = std::move(visitor.socket);
     const Descriptor& socket = neighbours_[static_cast<size_t>(rank)].socket;
     if (is_near(rank)) take_memory(rank);

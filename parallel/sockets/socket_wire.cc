@@ -33,8 +33,8 @@ void make_room_for_descriptors(int ranks) {
   check(getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
   if (limit.rlim_cur >= wanted) return;
   if (limit.rlim_max < least)
-    throw Error(ErrorCode::refused, fmt::format("[sockets] expected room for {} open files with {} ranks, got a hard limit of {}: raise it "
-                                                "(ulimit -Hn), or start the ranks by mpirun",
+    throw Error(ErrorCode::refused, fmt::format("[sockets] expected a limit of at least {} open files with {} ranks, got a hard limit of "
+                                                "{}: raise the limit (ulimit -Hn), or start the ranks with mpirun",
                                                 least, ranks, limit.rlim_max));
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   check(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
@@ -184,7 +184,7 @@ void SocketWire::close() {
 
 std::unique_ptr<Communicator> open_socket_communicator(const SocketOptions& options) {
   if (!(options.timeout_s > 0))
-    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a time-out, got {} s", options.timeout_s));
+    throw Error(ErrorCode::usage, fmt::format("[communicator] expected a timeout above 0, got {} s", options.timeout_s));
   make_room_for_descriptors(options.size);
   SocketOptions given = options;
   if (given.meeting_s == 0) given.meeting_s = given.timeout_s;

@@ -63,7 +63,8 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
 }
 
 void ModelState::open_store() {
-  require(resources_.engine != nullptr && !resources_.scratch.empty(), "[model state] the plan uses nvme, but there is no engine or path");
+  require(resources_.engine != nullptr && !resources_.scratch.empty(),
+          "[model state] expected an I/O engine and an nvme path, because the plan uses nvme");
   offload::StoreDescription description = plan_.store;
   description.paths = resources_.scratch;
   description.run_id = resources_.run_id;
@@ -79,7 +80,7 @@ void ModelState::open_store() {
 
 std::string ModelState::why_not_recovered() const {
   if (!store_ || recovered_) return "";
-  return plan_.recoverable() ? store_->why_new() : "not all weights and optimizer state lie on nvme";
+  return plan_.recoverable() ? store_->why_new() : "not all weights and optimizer state are stored on nvme";
 }
 
 void ModelState::forget_recovered() {
@@ -182,7 +183,8 @@ std::string ModelState::take_rereads() {
   std::lock_guard lock(store_mutex_);
   const i64 times = std::exchange(rereads_, 0);
   if (times == 0) return "";
-  return fmt::format("bytes from nvme were right only when read again ({} time{}): {}", times, times == 1 ? "" : "s", last_reread_);
+  return fmt::format("data read from nvme had a wrong checksum and was correct when read again ({} time{}): {}", times,
+                     times == 1 ? "" : "s", last_reread_);
 }
 
 void ModelState::commit(u64 generation, std::string_view record) {

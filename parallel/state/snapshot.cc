@@ -187,7 +187,7 @@ void Snapshot::deliver(const Visit& visit) {
     std::optional<size_t> in_place;
     wait(
         lock, [&] { return given_up_ || !queue_.empty() || (in_place = next_in_place()); }, Clock::duration::max());
-    if (given_up_ && queue_.empty()) throw Error(ErrorCode::io, "[snapshot] the save was given up");
+    if (given_up_ && queue_.empty()) throw Error(ErrorCode::io, "[snapshot] the save was abandoned");
     const auto start = Clock::now();
     if (!queue_.empty()) {
       visit_copy(lock, visit);

@@ -18,7 +18,8 @@ constexpr i64 kTilesInPlace = 64;
 
 double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64 from, std::span<std::byte> gradient) {
   waited_us_ = 0;
-  require(rule_of(u.settings) == plan_.scheduling.format.rule, "[optimizer] expected settings of the rule that the plan has state for");
+  require(rule_of(u.settings) == plan_.scheduling.format.rule,
+          "[optimizer] expected settings of the optimizer for which the plan has state");
   AllScalars all = scalars_of(bucket, u);
   if (plan_.steps_on_gpu(bucket.group, !gradient.empty())) {
     step_on_gpu(bucket, tiles, all, u, from, gradient);

@@ -11,7 +11,7 @@ namespace spillway::parallel {
 
 const std::byte* Stepper::direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& u, u64 from,
                                        std::span<std::byte> gradient) {
-  require(tiles.count() == bucket.tiles, "[optimizer] expected a parameter as a whole");
+  require(tiles.count() == bucket.tiles, "[optimizer] expected all tiles of the parameter");
   const Group& group = plan_.layout.groups[bucket.group];
   const Segment& segment = group.segment_of(bucket);
   const auto* adafactor = std::get_if<optim::AdafactorSettings>(&u.settings);

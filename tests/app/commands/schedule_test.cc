@@ -190,7 +190,7 @@ TEST(ScheduleCommand, Refusals) {
       {{"--pipeline-schedule", table, "--pipeline-chunks", "2"}, 2, "[--pipeline-chunks] expected 1, as"},
       {{"--pipeline-schedule", table, "--gradient-accumulation-steps", "5"}, 2, "[--gradient-accumulation-steps] expected 4, as"},
       {{"--pipeline-stages", "0"}, 2, "at least 1"},
-      {{"--pipeline-chunks", "2"}, 2, "take 1, or interleaved"},
+      {{"--pipeline-chunks", "2"}, 2, "choose interleaved"},
       {{"--pipeline-stages", "100000"}, 2, "expected 1 to 65536 ranks"},
       {{"--gradient-accumulation-steps", "9999999999999999"}, 2, "micro-batches, got 9999999999999999"},
       {{"--out", "x.png"}, 2, "[--out] expected a name that ends in .svg"},
@@ -201,10 +201,10 @@ TEST(ScheduleCommand, Refusals) {
       {{"--costs", "F"}, 2, "[--costs] expected KEY=TIME such as B=2, got \"F\""},
       {{"--costs", "F=1,F=2"}, 2, "each key once, got F twice"},
       {{"--costs", "X=1"}, 2, "expected F, B, I, W, transfer or kept, got \"X\""},
-      {{"--costs", "F=-1"}, 2, "[schedule costs] expected times of 0 or from 1e-09 to 1000000000, got -1"},
+      {{"--costs", "F=-1"}, 2, "[schedule costs] expected times that are 0 or from 1e-09 to 1000000000, got -1"},
       {{"--costs", "F=nan"}, 2, "expected a number"},
       {{"--costs", "F="}, 2, "expected one time for all stages"},
-      {{"--costs", "kept=2"}, 2, "[schedule costs] expected a kept share from 0 to 1, got 2"},
+      {{"--costs", "kept=2"}, 2, "from 0 to 1, got 2"},
       {{"--costs", "F=1:2,B=1:2:3"}, 2, "in every list"},
       {{"--pipeline-stages", "3", "--costs", "F=1:2"}, 2, "expected 1 cost for all stages or 3"}};
   for (const auto& [words, status, piece] : cases) {

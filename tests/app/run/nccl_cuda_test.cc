@@ -168,7 +168,7 @@ TEST_F(CommandsOverNcclDeathTest, ARankWhoseGpuHangsEndsWithSix) {
     train_on(2, flags("hangs", "nccl", {"--zero-stage", "3", "--timeout", "2s"}));
     std::_Exit(0);
   };
-  EXPECT_EXIT(train(), testing::ExitedWithCode(6), "expected NCCL to give up the data-parallel ranks within 2");
+  EXPECT_EXIT(train(), testing::ExitedWithCode(6), "expected NCCL to abort the communicator of the data-parallel ranks within 2");
 }
 #endif
 

@@ -163,22 +163,22 @@ ProcessLetter split_letter(i64 number, i64 next_group, i64 area) {
 
 TEST(ProcessWorld, LettersThatCannotBeCutTheirWriterOff) {
   constexpr i64 kArea = ProcessWorld::kAreaBytes, kHuge = std::numeric_limits<i64>::max();
-  for (const i64 next : {kHuge, i64{1} << 62}) expect_refused({split_letter(0, next, kArea)}, "a number that is none of a group");
+  for (const i64 next : {kHuge, i64{1} << 62}) expect_refused({split_letter(0, next, kArea)}, "invalid number of a group");
   for (const i64 area : {i64{0}, kArea + 1, 16 * kArea, kHuge / kArea * kArea, kHuge})
     expect_refused({split_letter(0, 1, area)}, "outside of the shared memory");
-  expect_refused({split_letter(1, 1, kArea)}, "out of its turn");
-  expect_refused({split_letter(0, 1, kArea), split_letter(0, 1, kArea)}, "out of its turn");
-  expect_refused({{.kind = ProcessLetter::Kind::offers, .a = i64{1} << 32}}, "of a tag or a size");
-  expect_refused({{.kind = ProcessLetter::Kind::offers, .b = -1}}, "of a tag or a size");
-  expect_refused({{.kind = ProcessLetter::Kind::takes, .a = 0, .b = 8}}, "by whom it is not for");
-  expect_refused({{.kind = ProcessLetter::Kind::came, .words = {1, 2, 3}}}, "expected a letter of this program's");
+  expect_refused({split_letter(1, 1, kArea)}, "out of order");
+  expect_refused({split_letter(0, 1, kArea), split_letter(0, 1, kArea)}, "out of order");
+  expect_refused({{.kind = ProcessLetter::Kind::offers, .a = i64{1} << 32}}, "invalid tag or size");
+  expect_refused({{.kind = ProcessLetter::Kind::offers, .b = -1}}, "invalid tag or size");
+  expect_refused({{.kind = ProcessLetter::Kind::takes, .a = 0, .b = 8}}, "meant for another rank");
+  expect_refused({{.kind = ProcessLetter::Kind::came, .words = {1, 2, 3}}}, "expected a valid message");
 }
 
 TEST(ProcessWorld, LettersForGroupsThatAreNotMadeAreOnlyAFew) {
   const ProcessLetter large{.group = 7, .text = std::string(8 << 20, 'x')};
   std::vector<ProcessLetter> letters(9, large);
   for (ProcessLetter& one : letters) one.kind = ProcessLetter::Kind::left;
-  expect_refused(letters, "got more than 64 MiB");
+  expect_refused(letters, "64 MiB");
 }
 
 // Messages for a group that arrive before this rank has made the group are delivered once, when it is made.

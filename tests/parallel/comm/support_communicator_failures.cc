@@ -54,7 +54,7 @@ TEST_P(CommunicatorFailureOf, CallsThatDisagreeFailEverywhereAndTheGroupGoesOn) 
 TEST_P(CommunicatorFailureOf, MessageOfAnotherSizeFailsOnBothSides) {
   GetParam().run([](auto& end) {
     Bytes eight(8), twelve(12);
-    const std::vector<std::string> words = {"from rank 0 to rank 1, tag 6", "8 bytes sent", "12 awaited"};
+    const std::vector<std::string> words = {"from rank 0 to rank 1, tag 6", "8 bytes", "12 bytes"};
     if (end->rank() == 0) expect_failure([&] { return end->send(eight, 1, 6); }, ErrorCode::bug, words);
     if (end->rank() == 1) expect_failure([&] { return end->receive(twelve, 0, 6); }, ErrorCode::bug, words);
     end->barrier().wait();
@@ -79,14 +79,14 @@ TEST_P(CommunicatorFailureOf, WrongArgumentsThrowAtOnce) {
     };
     expect_bug([&] { return end->all_gather(some, some, none); }, "0 bytes in `mine`, got 64");
     expect_bug([&] { return end->all_gather({}, some, none); }, "0 bytes in `all`, got 64");
-    expect_bug([&] { return end->all_gather({}, {}, short_of); }, "limits of parts");
+    expect_bug([&] { return end->all_gather({}, {}, short_of); }, "part boundaries");
     expect_bug([&] { return end->all_gather({}, {}, down); }, "ascending");
     expect_bug([&] { return end->reduce_scatter(some, {}, DType::f32, none); }, "0 bytes in `all`, got 64");
     expect_bug([&] { return end->reduce_scatter({}, some, DType::f32, none); }, "0 bytes in `mine`, got 64");
     expect_bug([&] { return end->reduce_scatter({}, {}, DType::int64, none); }, "expected f32 or f64");
     expect_bug([&] { return end->all_reduce(some, DType::bf16, Reduction::sum); }, "bf16");
-    expect_bug([&] { return end->all_reduce(some.subspan(1, 4), DType::f32, Reduction::sum); }, "whole elements");
-    expect_bug([&] { return end->all_reduce(some.first(6), DType::f32, Reduction::sum); }, "whole elements");
+    expect_bug([&] { return end->all_reduce(some.subspan(1, 4), DType::f32, Reduction::sum); }, "multiples of an element");
+    expect_bug([&] { return end->all_reduce(some.first(6), DType::f32, Reduction::sum); }, "multiples of an element");
     expect_bug([&] { return end->broadcast(some, size); }, "expected a rank below");
     expect_bug([&] { return end->broadcast(some, -1); }, "got -1");
     expect_bug([&] { return end->send(some, size, 0); }, "[send]");
@@ -165,7 +165,7 @@ TEST_P(CommunicatorFailureOf, RankThatLeavesFailsThoseWhoWaitAndThoseWhoCome) {
     }
     std::byte byte{};
     if (end->rank() > 1) sleep(0.1);
-    expect_failure([&] { return end->receive({&byte, 1}, 1, 0); }, ErrorCode::peer, {"rank 1", "end of its communicator"});
+    expect_failure([&] { return end->receive({&byte, 1}, 1, 0); }, ErrorCode::peer, {"rank 1", "closed its communicator"});
     expect_failure([&] { return end->barrier(); }, ErrorCode::peer, {"[barrier]", "rank 1"});
   });
 }
@@ -186,7 +186,7 @@ TEST_P(CommunicatorFailureOf, RankThatLeavesInTheMiddle) {
       expect_failure([&] { return part; }, ErrorCode::peer, {"rank 0"});
     } else {
       end->send({&byte, 1}, 0, 0).wait();
-      expect_failure([&] { return end->receive({&byte, 1}, 0, 0); }, ErrorCode::peer, {"rank 0", "end of its communicator"});
+      expect_failure([&] { return end->receive({&byte, 1}, 0, 0); }, ErrorCode::peer, {"rank 0", "closed its communicator"});
     }
     whole.wait();
     EXPECT_EQ(values, std::vector<float>(values.size(), static_cast<float>(size)));
@@ -211,7 +211,7 @@ TEST_P(CommunicatorFailureOf, AbortReachesWhatIsPendingOnAllRanksAndInGroupsSpli
     end->send({&byte, 1}, 1, 2).wait();
     expect_failure([&] { return sum; }, ErrorCode::peer, {"[all_reduce]", "rank 1 gave up: the disk is full"});
     expect_failure([&] { return message; }, ErrorCode::peer, {"tag 3", "the disk is full"});
-    expect_failure([&] { return below; }, ErrorCode::peer, {"[barrier]", "split from", "the disk is full"});
+    expect_failure([&] { return below; }, ErrorCode::peer, {"[barrier]", "was split", "the disk is full"});
     expect_failure([&] { return end->barrier(); }, ErrorCode::peer, {"the disk is full"});
   });
 }

@@ -144,8 +144,7 @@ TEST(PipelineCheck, FindsAnExchangeOnALaneOfOthers) {
       }
     }
     ASSERT_GT(found, 0) << parallel::to_string(op);
-    EXPECT_NE(world.refusal_of_all().find("is on the optimizer lane, where no exchange may be"), std::string::npos)
-        << parallel::to_string(op);
+    EXPECT_NE(world.refusal_of_all().find("is on the optimizer lane"), std::string::npos) << parallel::to_string(op);
   }
 }
 

@@ -67,7 +67,7 @@ struct Hostile {
 
 TEST(ScheduleCsv, RefusesHostileTablesNamingRowAndColumn) {
   const Hostile cases[] = {
-      {"", "x.csv: expected a row a rank, got nothing"},
+      {"", "x.csv: expected one row for each rank"},
       {" \r\n\n", "got nothing"},
       {"0F0,0B0\n\n1F0,1B0\n", "row 2, column 1: expected an action such as 0F0 in every row, got none"},
       {"0F0,0B0\n,,\n", "row 2, column 1: expected an action"},
@@ -81,7 +81,7 @@ TEST(ScheduleCsv, RefusesHostileTablesNamingRowAndColumn) {
       {"\"0F0\",0B0\n", "row 1, column 1"},
       {"0F0,0B65536\n", "row 1, column 2: expected a micro-batch below 65536"},
       {"0F0,99999999999999999999B0\n", "row 1, column 2: expected a stage below 65536"},
-      {"0F0,0SEND_F0,0B0\n", "what sends, receives, gathers or reduces does not belong here"},
+      {"0F0,0SEND_F0,0B0\n", "leave out actions that send"},
       {"0F0,0UNSHARD,0B0\n", "row 1, column 2"},
       {"(0F0;0B0\n", "row 1, column 1"},
       {"(0F0;0B0)OVERLAP\n", "row 1, column 1"},
@@ -90,14 +90,14 @@ TEST(ScheduleCsv, RefusesHostileTablesNamingRowAndColumn) {
       {"0F0,0F1,(0B0;0F2)OVERLAP_F_B\n", "row 1, column 3"},
       {"(0F0;)OVERLAP_F_B\n", "row 1, column 1"},
       {"((0F0;0B0)OVERLAP_F_B;0B0)OVERLAP_F_B\n", "row 1, column 1"},
-      {"0F0,1F0,1B0,0B0\n1F1,1B1\n", "row 2, column 1: expected stage 1 in row 1 alone"},
-      {"0F0,0B0\n2F0,2B0\n", "expected every stage from 0 to 2, got none of stage 1 in any row"},
-      {"0F0,0B0,65535F0\n", "got none of stage 1"},
+      {"0F0,1F0,1B0,0B0\n1F1,1B1\n", "row 2, column 1: expected stage 1 only in row 1"},
+      {"0F0,0B0\n2F0,2B0\n", "expected every stage from 0 to 2, got no action of stage 1"},
+      {"0F0,0B0,65535F0\n", "got no action of stage 1"},
       {"0F0,0B0,0F65535\n", "got no 0F1 in row 1"},
       {"\xff\xfe"
        "0F0\n",
        "row 1, column 1"},
-      {"0F0,(0F1;0B0)OVERLAP_F_B,0B1,0B1", "row 1, column 4: expected every action once"},
+      {"0F0,(0F1;0B0)OVERLAP_F_B,0B1,0B1", "row 1, column 4: expected every action at most once"},
   };
   for (const Hostile& hostile : cases) {
     const std::string message = data_error_of([&] { parse_schedule_csv(hostile.text, "x.csv"); });

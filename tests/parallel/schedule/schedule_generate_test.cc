@@ -175,17 +175,17 @@ std::string refusal_of(ScheduleKind kind, const PipelineShape& shape) {
 
 TEST(ScheduleGenerate, RefusesWithTheNearestLegalChoice) {
   const std::tuple<ScheduleKind, PipelineShape, const char*> cases[] = {
-      {gpipe, {2, 2, 2}, "take 1, or vertical"},
-      {one_forward_one_backward, {2, 2, 3}, "take 1, or interleaved"},
-      {interleaved, {2, 2, 1}, "take 2, or 1f1b"},
-      {zb_v, {2, 2, 1}, "take 2, or zb-h1"},
-      {zb_v, {2, 2, 3}, "take 2, or zb-h1"},
+      {gpipe, {2, 2, 2}, "choose vertical"},
+      {one_forward_one_backward, {2, 2, 3}, "choose interleaved"},
+      {interleaved, {2, 2, 1}, "choose 1f1b"},
+      {zb_v, {2, 2, 1}, "choose zb-h1"},
+      {zb_v, {2, 2, 3}, "choose zb-h1"},
       {gpipe, {0, 2, 1}, "expected 1 to 65536 ranks, got 0"},
       {gpipe, {2, -1, 1}, "micro-batches, got -1"},
-      {vertical, {2, 1, i64{1} << 40}, "chunks a rank, got 1099511627776"},
-      {vertical, {1000, 1, 66}, "take 65 chunks or fewer"},
-      {one_forward_one_backward, {4096, 4096, 1}, "take 2048 micro-batches or fewer"},
-      {zb_h1, {65536, 65536, 1}, "take 85 micro-batches or fewer"}};
+      {vertical, {2, 1, i64{1} << 40}, "chunks on each rank, got 1099511627776"},
+      {vertical, {1000, 1, 66}, "choose 65 chunks or fewer"},
+      {one_forward_one_backward, {4096, 4096, 1}, "choose 2048 micro-batches or fewer"},
+      {zb_h1, {65536, 65536, 1}, "choose 85 micro-batches or fewer"}};
   for (const auto& [kind, shape, piece] : cases)
     EXPECT_NE(refusal_of(kind, shape).find(piece), std::string::npos) << refusal_of(kind, shape);
 }

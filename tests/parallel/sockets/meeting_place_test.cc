@@ -40,20 +40,20 @@ TEST_F(MeetingFile, IsTakenAwayByWhoWroteItAlone) {
 }
 
 TEST_F(MeetingFile, OnlyAnOwnFileIsRead) {
-  EXPECT_EQ(why_not(), "the file is not there");
+  EXPECT_EQ(why_not(), "the file does not exist");
   std::ofstream(folder / "other") << "token\n127.0.0.1 1\n";
   ASSERT_EQ(chmod((folder / "other").c_str(), 0600), 0);
   fs::create_symlink(folder / "other", file);
   EXPECT_THAT(why_not(), HasSubstr("cannot be opened"));
   fs::remove(file);
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
-  EXPECT_THAT(why_not(), HasSubstr("it is no file"));
+  EXPECT_THAT(why_not(), HasSubstr("not a regular file"));
   fs::remove(file);
   fs::copy_file(folder / "other", file);
   ASSERT_EQ(chmod(file.c_str(), 0640), 0);
-  EXPECT_THAT(why_not(), HasSubstr("others may read it"));
+  EXPECT_THAT(why_not(), HasSubstr("readable by other users"));
   ASSERT_EQ(chmod(file.c_str(), 0600), 0);
-  EXPECT_THAT(why_not(), HasSubstr("which the file names"));
+  EXPECT_THAT(why_not(), HasSubstr("an address in the file"));
 }
 
 // If opening fails, no temporary file with the token in it is left behind.

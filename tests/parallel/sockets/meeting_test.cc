@@ -140,7 +140,7 @@ TEST(Meeting, TwoOfOneRankAreNamed) {
   some[2].rank = 1;
   for (const Outcome& outcome : attend_all(some)) {
     EXPECT_EQ(outcome.code, ErrorCode::usage);
-    EXPECT_THAT(outcome.error, HasSubstr("each rank once, got rank 1"));
+    EXPECT_THAT(outcome.error, HasSubstr("got rank 1"));
   }
 }
 
@@ -149,7 +149,7 @@ TEST(Meeting, UnequalSizesAreNamed) {
   some[1].size = 3;
   for (const Outcome& outcome : attend_all(some)) {
     EXPECT_EQ(outcome.code, ErrorCode::usage);
-    EXPECT_THAT(outcome.error, HasSubstr("ranks 0 to 1 of 2, got rank 1"));
+    EXPECT_THAT(outcome.error, HasSubstr("ranks 0 to 1 of a run of 2 ranks, got rank 1"));
   }
 }
 
@@ -278,7 +278,7 @@ TEST(Meeting, RostersThatAreNotTheRunsAreRefused) {
     const Outcome outcome = attend(ranks(2, own_name(), 3)[1]);
     host.join();
     EXPECT_EQ(outcome.code, ErrorCode::peer);
-    EXPECT_THAT(outcome.error, HasSubstr("the 2 ranks of this run, got something else")) << named;
+    EXPECT_THAT(outcome.error, HasSubstr("the 2 ranks of this run")) << named;
   }
 }
 
@@ -357,7 +357,7 @@ TEST(Meeting, OtherRunsAndStrangersStayOutside) {
   late.join();
   EXPECT_EQ(inside.error, "");
   EXPECT_EQ(outside.code, ErrorCode::peer);
-  EXPECT_THAT(outside.error, HasSubstr("another run meets at"));
+  EXPECT_THAT(outside.error, HasSubstr("another run"));
 }
 
 TEST(Meeting, StrangersAreNamedWhenSomebodyIsMissing) {
@@ -374,7 +374,7 @@ TEST(Meeting, StrangersAreNamedWhenSomebodyIsMissing) {
   stranger.join();
   EXPECT_THAT(outcome.error, HasSubstr("got no rank 1"));
   EXPECT_THAT(outcome.error, HasSubstr("127.0.0.1:"));
-  EXPECT_THAT(outcome.error, HasSubstr("speaks something else"));
+  EXPECT_THAT(outcome.error, HasSubstr("another protocol"));
 }
 
 // Returns a free port below the range that the system assigns to outgoing connections, of which the crowds of strangers use many.

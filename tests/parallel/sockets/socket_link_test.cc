@@ -186,7 +186,7 @@ TEST(SocketLink, WhatIsNoFrameEndsIt) {
     ASSERT_TRUE(send_all(other, &frame, sizeof frame, deadline_in(1)));
     pair.a->read();
     ASSERT_TRUE(pair.a->end().has_value()) << damaged;
-    EXPECT_THAT(*pair.a->end(), HasSubstr("the header of a frame"));
+    EXPECT_THAT(*pair.a->end(), HasSubstr("header"));
   }
 }
 

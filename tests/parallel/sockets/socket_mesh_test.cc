@@ -99,7 +99,7 @@ TEST(SocketMesh, AProofOfAnotherMeetingOpensNoDoor) {
     Ranks ranks(2);
     const Descriptor stranger = ranks.connect_to(0);
     send_words(stranger, {"link", "1", secret.proof_of(said)}, deadline_in(1));
-    EXPECT_THAT(ranks.link(0, 0.2), HasSubstr("which is no rank of this run"));
+    EXPECT_THAT(ranks.link(0, 0.2), HasSubstr("is not a rank of this run"));
   }
 }
 
@@ -116,7 +116,7 @@ TEST(SocketMesh, WhoAnswersWithoutAProofIsNotLinked) {
       }
     }
   });
-  EXPECT_THAT(ranks.link(1, 2), HasSubstr("who listens there is no rank of this run"));
+  EXPECT_THAT(ranks.link(1, 2), HasSubstr("is not a rank of this run"));
   stranger.join();
 }
 
