@@ -45,8 +45,9 @@ std::span<u32> CommitLog::table() { return {reinterpret_cast<u32*>(table_.data()
 // Returns why this commit cannot be used; empty if it can, and then table() holds its checksums.
 std::string CommitLog::objection(const Superblock& superblock, u64 page) {
   if (!is_whole(superblock) || superblock.record_bytes > kMaxRecordBytes) return "is damaged";
-  if (superblock.store_id != files_.store_id() || superblock.number % kSuperblocks != page) return "is of another store";
-  if (durability_ != Durability::step && !written_in(superblock, boot_id_)) return "is from before a reboot, and --durability was not step";
+  if (superblock.store_id != files_.store_id() || superblock.number % kSuperblocks != page) return "belongs to another store";
+  if (durability_ != Durability::step && !written_in(superblock, boot_id_))
+    return "is from before a reboot, after which nvme data is valid only with --durability step";
   files_.read(table_offset(files_.persistent_tiles(), superblock.generation % 2), pages());
   if (crc32c(pages()) != superblock.table_crc) return "has a damaged checksum table";
   return {};
@@ -63,7 +64,7 @@ std::optional<Commit> CommitLog::recover(u64 newest_generation, std::string& why
     const Superblock& superblock = found[page];
     if (is_blank(superblock)) continue;
     if (superblock.generation > newest_generation) {
-      why = "the last commit is of a step that not all ranks finished";
+      why = "the last commit belongs to a step that not all ranks finished";
       spoil(page);
       continue;
     }
@@ -74,7 +75,7 @@ std::optional<Commit> CommitLog::recover(u64 newest_generation, std::string& why
     why.clear();
     return Commit{superblock.generation, std::string(superblock.record, superblock.record_bytes)};
   }
-  if (why.empty()) why = "the earlier store holds no commit";
+  if (why.empty()) why = "the earlier files contain no committed step";
   return std::nullopt;
 }
 

@@ -14,16 +14,16 @@ namespace {
 
 constexpr int kMaxQueueDepth = 4096;
 // Measured with bench/disk.cc: pread takes 105 to 110 ms of CPU time per GiB, io_uring 98, checksums included.
-constexpr const char* kLoss = "as fast, for about 10 ms more CPU a GiB";
+constexpr const char* kLoss = "pread is as fast but uses about 10 ms more CPU time per GiB";
 
 std::string likely_cause(int error_number) {
   switch (error_number) {
     case EPERM:
       return "EPERM: seccomp or kernel.io_uring_disabled";
     case EACCES:
-      return "EACCES: a security module forbids it";
+      return "EACCES: a security module of the system forbids io_uring";
     case ENOSYS:
-      return "ENOSYS: a kernel before 5.6, or one without io_uring";
+      return "ENOSYS: the kernel is older than 5.6 or was built without io_uring";
     case ENOMEM:
       return "ENOMEM: the memlock limit (ulimit -l) or memory is used up";
     case EMFILE:
@@ -41,14 +41,14 @@ ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth) { return make_io
 
 ChosenEngine make_io_engine(IoEngineKind kind, int queue_depth, SystemCalls& system) {
   if (queue_depth < 1 || queue_depth > kMaxQueueDepth) {
-    throw Error(ErrorCode::usage, fmt::format("[io engine] expected a queue depth in 1..{}, got {}", kMaxQueueDepth, queue_depth));
+    throw Error(ErrorCode::usage, fmt::format("[io engine] expected a queue depth from 1 to {}, got {}", kMaxQueueDepth, queue_depth));
   }
   const std::string depth = fmt::format("queue depth {}", queue_depth);
   if (kind == IoEngineKind::pread) return {make_pread_engine(queue_depth, system), "pread, " + depth};
   int refusal = 0;
   if (auto engine = make_uring_engine(queue_depth, system, refusal)) return {std::move(engine), "io_uring, " + depth};
-  const std::string why = fmt::format("io_uring refused ({})", likely_cause(refusal));
-  if (kind == IoEngineKind::io_uring) throw Error(ErrorCode::io, "[io engine] " + why + ": give --io-engine pread or auto");
+  const std::string why = fmt::format("the system refused io_uring ({})", likely_cause(refusal));
+  if (kind == IoEngineKind::io_uring) throw Error(ErrorCode::io, "[io engine] " + why + ": choose --io-engine pread or auto");
   return {make_pread_engine(queue_depth, system), fmt::format("pread: {}; {}", why, kLoss)};
 }
 

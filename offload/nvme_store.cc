@@ -72,8 +72,9 @@ void NvmeStore::State::fill_table(u64 generation) {
   for (const Entry& entry : persistent) {
     for (i64 t = 0; t < entry.checksums->tiles(); ++t) {
       if (!entry.checksums->readable(t, generation)) {
-        throw Error(ErrorCode::bug, fmt::format("[store] tile {} of {} was not written for generation {}, which is to be committed", t,
-                                                entry.what, generation));
+        throw Error(ErrorCode::bug,
+                    fmt::format("[store] tile {} of {} was not written for generation {}, but that generation is to be committed", t,
+                                entry.what, generation));
       }
       log.table()[static_cast<size_t>(entry.first + t)] = entry.checksums->crc(t, generation);
     }
@@ -101,8 +102,10 @@ std::unique_ptr<NvmeStore::State> NvmeStore::find_aside(IoEngine& engine, Traffi
     if (!open(engine, traffic, aside(description, id), why)) continue;
     bring_back(description, id);
     auto state = open(engine, traffic, description, why);
-    if (!state) throw Error(ErrorCode::io, fmt::format("[store] what was set aside earlier is back and cannot be read any more: {}", why));
-    state->moved = "what was set aside earlier fits this run and is back";
+    if (!state)
+      throw Error(ErrorCode::io,
+                  fmt::format("[store] the files that were set aside earlier were restored but can no longer be read: {}", why));
+    state->moved = "the files that were set aside earlier match this run and were restored";
     return state;
   }
   return nullptr;
@@ -111,13 +114,13 @@ std::unique_ptr<NvmeStore::State> NvmeStore::find_aside(IoEngine& engine, Traffi
 NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description) {
   check(description);
   refuse_newer(description);
-  std::string why = "a new one was asked for", moved;
+  std::string why = "a new store was requested", moved;
   auto state = description.anew ? nullptr : open(engine, traffic, description, why);
   if (state) return NvmeStore(std::move(state));
   if (const std::vector<std::filesystem::path> places = set_aside(description); !places.empty())
     moved = fmt::format("set aside as {}", fmt::join(strings(places), ", "));
   if (!description.anew) state = find_aside(engine, traffic, description);
-  if (state && !moved.empty()) state->moved = fmt::format("{}; what was there is {}", state->moved, moved);
+  if (state && !moved.empty()) state->moved = fmt::format("{}; the files found there are {}", state->moved, moved);
   if (state) return NvmeStore(std::move(state));
   return NvmeStore(create(engine, traffic, description, std::move(why), std::move(moved)));
 }
@@ -131,8 +134,8 @@ std::unique_ptr<NvmeStore::State> NvmeStore::create(IoEngine& engine, Traffic& t
     return state;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::refused || moved.empty()) throw;
-    throw Error(e.code(), fmt::format("{}; what an earlier start of this run left there did not fit ({}) and is {}: go on as it was "
-                                      "started then, or give that up with spillway doctor --reclaim",
+    throw Error(e.code(), fmt::format("{}; the files of an earlier start of this run do not match this start ({}) and are {}: restart with "
+                                      "the earlier options, or delete those files with spillway doctor --reclaim",
                                       e.what(), why, moved));
   }
 }
@@ -150,9 +153,11 @@ std::unique_ptr<Blob> NvmeStore::make_blob(std::string what, TileRange held, i64
   const i64 left_tiles = s.files.persistent_tiles() - s.carved_tiles;
   const bool fits = sensible && slots * tiles * tile_bytes <= left_bytes && (persistent ? tiles <= left_tiles : left_tiles == 0);
   if (!fits) {
-    throw Error(ErrorCode::bug,
-                fmt::format("[store] {}: {} slots of {} {} tiles of {} bytes were not announced: {} bytes and {} tiles are left", what,
-                            slots, tiles, persistent ? "persistent" : "passing", tile_bytes, left_bytes, left_tiles));
+    throw Error(
+        ErrorCode::bug,
+        fmt::format(
+            "[store] {}: expected room for {} slots of {} {} tiles of {} bytes, got {} bytes and {} tiles left in the planned store", what,
+            slots, tiles, persistent ? "persistent" : "temporary", tile_bytes, left_bytes, left_tiles));
   }
   auto checksums = persistent ? s.enter(what, tiles, slots) : std::make_shared<TileChecksums>(tiles, slots);
   const i64 begin = s.carved_bytes;

@@ -72,7 +72,7 @@ void write_owner(int descriptor, const std::filesystem::path& file, const std::s
   line.resize(kOwnerBytes - 1, ' ');
   line += '\n';
   if (::pwrite(descriptor, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size())) return;
-  throw Error(ErrorCode::io, fmt::format("[run folder] write of {} failed: {} (errno {}); look at the path or give --nvme another",
+  throw Error(ErrorCode::io, fmt::format("[run folder] write of {} failed: {} (errno {}); check the path or give --nvme another path",
                                          file.string(), std::generic_category().message(errno), errno));
 }
 
@@ -81,11 +81,10 @@ void check_private(int descriptor, const std::filesystem::path& what) {
   if (::fstat(descriptor, &info) != 0) info.st_uid = ~::geteuid();
   const bool second_name = S_ISREG(info.st_mode) && info.st_nlink > 1;
   if (info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 && !second_name) return;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("[run folder] expected {} to belong to user {} alone, got owner {}, mode {:04o}, {} name{}: somebody else may have "
-                  "put it there; remove it or give --nvme another path",
-                  what.string(), ::geteuid(), info.st_uid, info.st_mode & 07777u, info.st_nlink, info.st_nlink == 1 ? "" : "s"));
+  throw Error(ErrorCode::usage,
+              fmt::format("[run folder] expected {} to belong to user {} and to be writable by no other user, got owner {}, mode {:04o}, "
+                          "{} name{}: another user may have created it; remove it or give --nvme another path",
+                          what.string(), ::geteuid(), info.st_uid, info.st_mode & 07777u, info.st_nlink, info.st_nlink == 1 ? "" : "s"));
 }
 
 }  // namespace spillway::offload

@@ -24,9 +24,9 @@ constexpr int kMaxStalls = 1000;
 std::string cure(int error_number) {
   switch (error_number) {
     case ENOSPC:
-      return "free space there or give another --nvme path";
+      return "free disk space or give another --nvme path";
     case EDQUOT:
-      return "the quota is used up: free space there or give another --nvme path";
+      return "the disk quota is used up: free disk space or give another --nvme path";
     case EIO:
       return "the drive failed: see the kernel's log (dmesg) and give another --nvme path";
     case EINVAL:
@@ -51,7 +51,7 @@ bool aligned(const IoRequest& r) {
 }
 
 void check(const IoRequest& r) {
-  require(r.file != nullptr, "[io] a request without a file");
+  require(r.file != nullptr, "[io] expected a file in the request");
   const auto where = [&] {
     return fmt::format("offset {}, {} bytes, buffer {} of {}", r.offset, r.bytes, fmt::ptr(r.buffer), r.file->path().string());
   };
@@ -59,7 +59,7 @@ void check(const IoRequest& r) {
     throw Error(ErrorCode::bug, fmt::format("[io] expected a range inside the file's {} bytes, got {}", r.file->bytes(), where()));
   }
   if (r.file->direct() && !aligned(r)) {
-    throw Error(ErrorCode::bug, fmt::format("[io] expected multiples of {} under direct I/O, got {}", kDirectAlignment, where()));
+    throw Error(ErrorCode::bug, fmt::format("[io] expected multiples of {} bytes with direct I/O, got {}", kDirectAlignment, where()));
   }
 }
 
@@ -109,8 +109,8 @@ bool Piece::absorb(i64 result) {
   if (result > 0) return advance(result);
   if (result < 0) return retry_or_fail(static_cast<int>(-result));
   const IoRequest& io = request_->io;
-  const char* what = io.write ? "the filesystem took no byte: give another --nvme path"
-                              : "unexpected end of file: somebody truncated it; keep other programs out of the --nvme path";
+  const char* what = io.write ? "the filesystem accepted no data: give another --nvme path"
+                              : "unexpected end of file: another program truncated the file; keep other programs out of the --nvme path";
   request_->piece_over(io_error(io, offset_, bytes_, what));
   return true;
 }

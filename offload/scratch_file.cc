@@ -20,7 +20,7 @@ namespace {
 constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
 
 [[noreturn]] void file_failed(const std::filesystem::path& path, const char* call, int error_number) {
-  throw Error(ErrorCode::io, fmt::format("[file] {} of {} failed: {} (errno {}); look at the path or give another --nvme path", call,
+  throw Error(ErrorCode::io, fmt::format("[file] {} of {} failed: {} (errno {}); check the path or give another --nvme path", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
 
@@ -53,15 +53,16 @@ int reserve_blocks(int descriptor, i64 begin, i64 bytes) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, i64 wanted_bytes, i64 available_bytes, const char* why) {
-  throw Error(ErrorCode::refused,
-              fmt::format("[file] {}: {} wanted, {} free ({}): free space there, give --nvme another path or place less on nvme",
-                          path.string(), format_bytes(wanted_bytes), format_bytes(available_bytes), why));
+  throw Error(
+      ErrorCode::refused,
+      fmt::format("[file] {}: expected {} of free disk space, got {} ({}): free disk space, give another --nvme path or place less on nvme",
+                  path.string(), format_bytes(wanted_bytes), format_bytes(available_bytes), why));
 }
 
 }  // namespace
 
 ScratchFile ScratchFile::create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed) {
-  require(bytes >= 0, "[file] negative size");
+  require(bytes >= 0, "[file] expected a size of at least 0");
   ScratchFile file;
   file.path_ = path;
   file.bytes_ = bytes;
@@ -109,15 +110,15 @@ void ScratchFile::reserve(i64 begin) {
     if (::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);  // frees the bytes reserved so far
     refuse(path_, bytes, free_bytes(descriptor_), "the filesystem is full");
   }
-  if (error_number == EDQUOT) refuse(path_, bytes, available_bytes, "the quota is used up");
-  if (error_number == EFBIG) refuse(path_, bytes, available_bytes, "over the filesystem's or ulimit -f's largest file");
+  if (error_number == EDQUOT) refuse(path_, bytes, available_bytes, "the disk quota is used up");
+  if (error_number == EFBIG) refuse(path_, bytes, available_bytes, "the file is larger than the filesystem or ulimit -f allows");
   if (error_number != EOPNOTSUPP) file_failed(path_, "fallocate", error_number);
-  if (available_bytes >= 0 && available_bytes < bytes) refuse(path_, bytes, available_bytes, "the filesystem cannot reserve");
+  if (available_bytes >= 0 && available_bytes < bytes) refuse(path_, bytes, available_bytes, "the filesystem cannot reserve space");
   if (::ftruncate(descriptor_, bytes_) != 0) file_failed(path_, "truncation", errno);
 }
 
 void ScratchFile::resize(i64 bytes) {
-  require(bytes >= 0, "[file] negative size");
+  require(bytes >= 0, "[file] expected a size of at least 0");
   const i64 before = bytes_;
   if (bytes < before && ::ftruncate(descriptor_, bytes) != 0) file_failed(path_, "truncation", errno);
   bytes_ = bytes;

@@ -31,7 +31,7 @@ constexpr size_t kIdDigits = 16;  // hexadecimal digits of a store's id
 constexpr int kLockTries = 20;
 
 [[noreturn]] void folder_failed(const fs::path& path, const char* call, int error_number) {
-  throw Error(ErrorCode::io, fmt::format("[run folder] {} of {} failed: {} (errno {}); look at the path or give --nvme another", call,
+  throw Error(ErrorCode::io, fmt::format("[run folder] {} of {} failed: {} (errno {}); check the path or give --nvme another path", call,
                                          path.string(), std::generic_category().message(error_number), error_number));
 }
 
@@ -117,8 +117,8 @@ bool owns(const Owner& owner, const fs::path& folder) {
 }
 
 [[noreturn]] void not_ours(const fs::path& folder) {
-  throw Error(ErrorCode::usage, fmt::format("[run folder] expected {} to carry the owner file of run {}, which it does not: it is no run's "
-                                            "folder; remove it or give --nvme another path",
+  throw Error(ErrorCode::usage, fmt::format("[run folder] expected {} to contain the owner file of run {}, got none: this is not the "
+                                            "folder of a run; remove it or give --nvme another path",
                                             folder.string(), run_of(folder.filename().string())));
 }
 
@@ -153,7 +153,7 @@ std::optional<OwnerLock> lock_folder(const fs::path& folder) {
   std::optional<FileLock> lock = lock_patiently(file->get(), path);
   const std::optional<Owner> owner = read_owner(file->get());
   if (!lock) {
-    const std::string holder = FileLock::holder(path), signed_by = owner ? owner->text : "its owner is just starting";
+    const std::string holder = FileLock::holder(path), signed_by = owner ? owner->text : "another process is just starting to use it";
     throw Error(ErrorCode::usage,
                 fmt::format("[run folder] {} is in use ({}): expected a folder of its own for each run; give --nvme another path",
                             folder.string(), holder.empty() ? signed_by : holder));
@@ -184,7 +184,7 @@ bool make_folder(const fs::path& folder) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(folder, error).type();
   if (type == fs::file_type::directory || type == fs::file_type::not_found) return false;
-  throw Error(ErrorCode::usage, "[run folder] " + folder.string() + " is there and no folder: remove it or give --nvme another path");
+  throw Error(ErrorCode::usage, "[run folder] " + folder.string() + " exists but is not a folder: remove it or give --nvme another path");
 }
 
 // Writes the owner file. If that fails (a full disk) and the folder was just made, the folder is removed again.

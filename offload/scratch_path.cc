@@ -70,7 +70,7 @@ fs::path existing_folder(const fs::path& path, bool& exists) {
   if (exists && !fs::is_directory(status)) unusable(path, "it is not a folder");
   if (exists) return path;
   fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (!fs::is_directory(parent, error)) unusable(path, fmt::format("its parent {} is not there either", parent.string()));
+  if (!fs::is_directory(parent, error)) unusable(path, fmt::format("the path and its parent folder {} do not exist", parent.string()));
   return parent;
 }
 
@@ -104,7 +104,7 @@ ScratchInfo inspect_scratch(const fs::path& given) {
   info.path = fs::absolute(given.has_filename() ? given : given.parent_path()).lexically_normal();
   const fs::path folder = existing_folder(info.path, info.exists);
   struct statfs stat {};
-  if (::statfs(folder.c_str(), &stat) != 0) unusable(folder, fmt::format("statfs: {} (errno {})", text_of(errno), errno));
+  if (::statfs(folder.c_str(), &stat) != 0) unusable(folder, fmt::format("statfs failed: {} (errno {})", text_of(errno), errno));
   info.filesystem = classify_filesystem(static_cast<u32>(stat.f_type));
   const auto block_bytes = static_cast<i64>(stat.f_frsize > 0 ? stat.f_frsize : stat.f_bsize);
   info.free_bytes = static_cast<i64>(stat.f_bavail) * block_bytes;
@@ -115,10 +115,9 @@ ScratchInfo inspect_scratch(const fs::path& given) {
 
 void admit_scratch(const ScratchInfo& info, bool allow_network) {
   if (!info.filesystem.network || allow_network) return;
-  throw Error(ErrorCode::usage,
-              fmt::format("[nvme] {} lies on a network filesystem ({}): expected a local drive such as $SLURM_TMPDIR or /local; "
-                          "--allow-network-nvme if it is meant",
-                          info.path.string(), info.filesystem.name));
+  throw Error(ErrorCode::usage, fmt::format("[nvme] {} is on a network filesystem ({}): expected a local drive such as $SLURM_TMPDIR or "
+                                            "/local; to use it anyway, add --allow-network-nvme",
+                                            info.path.string(), info.filesystem.name));
 }
 
 ScratchInfo prepare_scratch(const fs::path& path, bool allow_network) {

@@ -47,7 +47,7 @@ StagingRing::StagingRing(MemoryPool& memory, int buffers, i64 buffer_bytes, cons
   const i64 stride_bytes = round_up(buffer_bytes, kDirectAlignment);
   shared_->memory = memory.allocate(buffers * stride_bytes, what);
   require(reinterpret_cast<std::uintptr_t>(shared_->memory.data()) % kDirectAlignment == 0,
-          "[staging ring] the pool's memory is not page-aligned");
+          "[staging ring] expected page-aligned memory from the pool");
   shared_->buffer_bytes = buffer_bytes;
   shared_->buffers = buffers;
   for (int i = buffers; i-- > 0;) shared_->free.push_back(shared_->memory.data() + i * stride_bytes);

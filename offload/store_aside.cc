@@ -47,7 +47,7 @@ void move(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from / kStoreFile, to / kStoreFile, error);
   if (error) {
-    throw Error(ErrorCode::io, fmt::format("[store] {} cannot be moved to {}: {}; look at the path or give another --nvme path",
+    throw Error(ErrorCode::io, fmt::format("[store] {} cannot be moved to {}: {}; check the path or give another --nvme path",
                                            (from / kStoreFile).string(), to.string(), error.message()));
   }
   for (const fs::path& folder : {from, to, to.parent_path()}) flush_folder(folder);
@@ -57,7 +57,7 @@ void remove_unused(const fs::path& folder) {
   std::error_code error;
   fs::remove(folder / kStoreFile, error);
   if (!error) return;
-  throw Error(ErrorCode::io, fmt::format("[store] {} cannot be replaced: {}; look at the path or give another --nvme path",
+  throw Error(ErrorCode::io, fmt::format("[store] {} cannot be replaced: {}; check the path or give another --nvme path",
                                          (folder / kStoreFile).string(), error.message()));
 }
 

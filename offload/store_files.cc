@@ -20,15 +20,16 @@ std::vector<u32> weights_of(const StoreDescription& description) {
 
 void check(const StoreDescription& description) {
   const Stripes sensible(weights_of(description), description.stripe_unit_bytes, description.data_bytes);
-  require(description.persistent_tiles >= 0, "[store] a negative number of tiles");
-  require(description.passing_bytes >= 0 && description.passing_bytes <= description.data_bytes, "[store] more bytes pass than there are");
+  require(description.persistent_tiles >= 0, "[store] expected a number of tiles of at least 0");
+  require(description.passing_bytes >= 0 && description.passing_bytes <= description.data_bytes,
+          "[store] expected the temporary data to fit into the store");
   require(std::ssize(description.run_id) <= kMaxRunIdBytes, "[store] expected a run id of at most 255 bytes");
   require(std::ssize(description.boot_id) <= kMaxBootIdBytes, "[store] expected a boot id of at most 47 bytes");
   std::set<std::filesystem::path> files;
   for (const StripePath& path : description.paths) {
     if (files.insert(std::filesystem::absolute(path.folder / kStoreFile).lexically_normal()).second) continue;
     throw Error(ErrorCode::usage,
-                fmt::format("[store] {} is given twice: expected a folder of its own for each --nvme path", path.folder.string()));
+                fmt::format("[store] {} is given twice: expected a different folder for each --nvme path", path.folder.string()));
   }
 }
 

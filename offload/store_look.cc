@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void look_failed(const fs::path& file, const char* call, int error_number) {
-  throw Error(ErrorCode::io, fmt::format("[store] {} of {} failed: {} (errno {}); look at the path or give another --nvme path", call,
+  throw Error(ErrorCode::io, fmt::format("[store] {} of {} failed: {} (errno {}); check the path or give another --nvme path", call,
                                          file.string(), std::generic_category().message(error_number), error_number));
 }
 
@@ -98,8 +98,8 @@ Found look(const fs::path& folder) {
 
 void refuse_newer(const StoreHeader& header, const std::string& name) {
   if (header.version <= kStoreVersion) return;
-  throw Error(ErrorCode::data, fmt::format("[store] {} has format {}, newer than this program (format {}): go on with the newer program, "
-                                           "or give up what the run left with spillway doctor --reclaim",
+  throw Error(ErrorCode::data, fmt::format("[store] {} has format {}, newer than this program (format {}): continue with the newer "
+                                           "program, or delete the run's files with spillway doctor --reclaim",
                                            name, header.version, kStoreVersion));
 }
 

@@ -32,7 +32,8 @@ StoreHeader read_header(IoEngine& engine, const ScratchFile& file) {
   if (file.bytes() < kPageBytes) throw Unusable{name + " is shorter than its header"};
   StoreHeader header{};
   engine.submit({&file, false, 0, kPageBytes, reinterpret_cast<std::byte*>(&header)}).wait();
-  if (std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) != 0) throw Unusable{name + " was never completed, or is something else"};
+  if (std::memcmp(header.magic, kStoreMagic, sizeof kStoreMagic) != 0)
+    throw Unusable{name + " was never completed, or is not a store file"};
   if (crc_of(header) != header.crc) throw Unusable{"the header of " + name + " is damaged"};
   refuse_newer(header, name);
   if (header.version < kStoreVersion) throw Unusable{fmt::format("{} has the older format {}", name, header.version)};
@@ -44,14 +45,15 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
   const std::string_view run_id(header.run_id, ::strnlen(header.run_id, sizeof header.run_id));
   if (run_id != wanted.run_id) throw Unusable{name + " belongs to run " + quoted(run_id)};
   if (header.stripe != stripe || header.stripes != wanted.paths.size() || header.store_id != first.store_id) {
-    throw Unusable{fmt::format("{} is stripe {} of {} of another set of --nvme paths", name, header.stripe, header.stripes)};
+    throw Unusable{fmt::format("{} is stripe {} of {} of another set or order of --nvme paths", name, header.stripe, header.stripes)};
   }
   if (header.layout_hash != wanted.layout_hash || header.persistent_tiles != wanted.persistent_tiles ||
       header.stripe_unit_bytes != wanted.stripe_unit_bytes) {
-    throw Unusable{name + " has another layout: the model, its placement or the program changed"};
+    throw Unusable{name + " has another layout: the model, its placement or the program has changed"};
   }
   if (header.durability != static_cast<u32>(wanted.durability)) throw Unusable{name + " was made with another --durability"};
-  if (std::memcmp(header.weights, first.weights, sizeof header.weights) != 0) throw Unusable{name + " is striped unlike the others"};
+  if (std::memcmp(header.weights, first.weights, sizeof header.weights) != 0)
+    throw Unusable{name + " is striped differently from the other files"};
 }
 
 // Returns the striping of existing files, with the weights in their header: newly measured weights would differ a little. The first
@@ -59,7 +61,7 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
 Stripes stripes_of(const StoreHeader& header, i64 data_bytes) {
   const std::vector<u32> weights(header.weights, header.weights + header.stripes);
   for (const u32 weight : weights) {
-    if (weight < 1 || weight > kMaxWeight) throw Unusable{"the old files have senseless weights"};
+    if (weight < 1 || weight > kMaxWeight) throw Unusable{"the header of the old files has invalid stripe weights"};
   }
   return Stripes(weights, header.stripe_unit_bytes, data_bytes);
 }
@@ -75,7 +77,7 @@ std::vector<ScratchFile> open_all(const StoreDescription& description) {
       files.push_back(ScratchFile::open(path_of(path)));
     }
   }
-  if (files.empty()) throw Unusable{"no earlier store is there"};
+  if (files.empty()) throw Unusable{"there is no earlier store"};
   if (!missing.empty()) throw Unusable{missing};
   return files;
 }
@@ -91,7 +93,7 @@ StoreFiles open_or_throw(IoEngine& engine, const StoreDescription& description) 
     const auto file = static_cast<i64>(f);
     const i64 least_bytes = data_offset(description.persistent_tiles, file) + persistent.file_data_bytes(file);
     if (files[f].bytes() < least_bytes || headers[f].file_bytes < least_bytes) {
-      throw Unusable{fmt::format("{} has {} bytes, fewer than the {} of what persists", files[f].path().string(),
+      throw Unusable{fmt::format("{} has {} bytes, fewer than the {} bytes of its weights and state", files[f].path().string(),
                                  std::min(files[f].bytes(), headers[f].file_bytes), least_bytes)};
     }
   }

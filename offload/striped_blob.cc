@@ -41,7 +41,8 @@ Event StripedBlob::write(TileRange range, u64 generation, std::span<const std::b
   check(range, std::ssize(from));
   for (i64 tile = range.begin; tile < range.end; ++tile) {
     if (checksums_->stamped(tile - held_.begin, generation)) continue;
-    throw Error(ErrorCode::bug, fmt::format("[blob] tile {} of {} is written for generation {} without a stamp", tile, what_, generation));
+    throw Error(ErrorCode::bug,
+                fmt::format("[blob] tile {} of {} is written for generation {} without a checksum", tile, what_, generation));
   }
   // A request has one pointer for both directions; a write only reads through it.
   const std::span<std::byte> buffer(const_cast<std::byte*>(from.data()), from.size());
@@ -85,10 +86,10 @@ bool StripedBlob::is_committed(u64 generation) const {
 void StripedBlob::spoilt(i64 tile, u64 generation, u32 expected, u32 got) const {
   throw Spoilt(fmt::format("[checksum] tile {} of {}, generation {}, at {}: expected CRC32C {:08x}, got {:08x}", tile, what_, generation,
                            home_.files.place(place(tile, generation)), expected, got),
-               fmt::format("the drive or the way to it spoils bytes; see the kernel's log (dmesg) and the drive's health (smartctl), and "
-                           "start again, which goes on from the last {}",
+               fmt::format("the drive or its connection corrupts data; check the kernel's log (dmesg) and the drive's health (smartctl), "
+                           "then run the same command again: the run continues from the last {}",
                            is_committed(generation) ? "checkpoint; give another --nvme path"
-                                                    : "step that was whole, or, on another --nvme path, from the last checkpoint"));
+                                                    : "complete step, or with another --nvme path from the last checkpoint"));
 }
 
 }  // namespace spillway::offload

@@ -11,10 +11,10 @@ namespace spillway::offload {
 
 Stripes::Stripes(std::vector<u32> weights, i64 unit_bytes, i64 data_bytes)
     : weights_(std::move(weights)), unit_bytes_(unit_bytes), data_bytes_(data_bytes) {
-  require(files() >= 1 && files() <= kMaxStripes, "[stripes] expected 1..64 files");
-  for (const u32 weight : weights_) require(weight >= 1 && weight <= kMaxWeight, "[stripes] expected weights in 1..65535");
-  require(unit_bytes > 0 && unit_bytes % kPageBytes == 0, "[stripes] expected a stripe unit of whole pages");
-  require(data_bytes >= 0 && data_bytes % kPageBytes == 0, "[stripes] expected data of whole pages");
+  require(files() >= 1 && files() <= kMaxStripes, "[stripes] expected 1 to 64 files");
+  for (const u32 weight : weights_) require(weight >= 1 && weight <= kMaxWeight, "[stripes] expected weights from 1 to 65535");
+  require(unit_bytes > 0 && unit_bytes % kPageBytes == 0, "[stripes] expected a stripe unit that is a multiple of the page size");
+  require(data_bytes >= 0 && data_bytes % kPageBytes == 0, "[stripes] expected a data size that is a multiple of the page size");
   deal_round();
 }
 
@@ -44,7 +44,7 @@ i64 Stripes::file_data_bytes(i64 file) const {
 }
 
 std::vector<Stripes::Extent> Stripes::extents(i64 begin, i64 bytes) const {
-  require(begin >= 0 && bytes >= 0 && bytes <= data_bytes_ - begin, "[stripes] a range outside the data");
+  require(begin >= 0 && bytes >= 0 && bytes <= data_bytes_ - begin, "[stripes] expected a range inside the data");
   std::vector<Extent> all;
   while (bytes > 0) {
     const i64 unit = begin / unit_bytes_, inside = begin % unit_bytes_, round = unit / std::ssize(round_);

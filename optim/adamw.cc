@@ -10,7 +10,7 @@ namespace spillway::optim {
 template <class T>
 void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span<const T> gradient, const Scalars<T>& s, Isa isa) {
   require(m.size() == weight.size() && v.size() == weight.size() && gradient.size() == weight.size(),
-          "[adamw] expected weight, m, v and gradient of one length");
+          "[adamw] expected weight, m, v and gradient of the same length");
   const auto bytes = [](std::span<T> span) { return reinterpret_cast<std::byte*>(span.data()); };
   const Columns columns{.gradient = reinterpret_cast<const std::byte*>(gradient.data()),
                         .weight = bytes(weight),
@@ -28,7 +28,7 @@ void adamw_update(std::span<T> weight, std::span<T> m, std::span<T> v, std::span
 
 template <class T>
 Scalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale) {
-  require(t >= 1, "[adamw] expected the number of the applied update, from 1");
+  require(t >= 1, "[adamw] expected an update number of at least 1");
   const double correction1 = 1 - std::pow(settings.beta1, static_cast<double>(t));
   const double correction2 = 1 - std::pow(settings.beta2, static_cast<double>(t));
   return rounded<T>(Scalars<double>{.gradient_scale = gradient_scale,

@@ -22,7 +22,7 @@ struct Launch {
   RoundingNoise noise;
   PartTable<T> parts;
 };
-static_assert(sizeof(Launch<double>) <= 4096, "expected arguments that a launch has room for");
+static_assert(sizeof(Launch<double>) <= 4096, "expected arguments that fit into a kernel launch");
 
 template <class T>
 __device__ T load(const std::byte* column, i64 i) {

@@ -4,7 +4,9 @@
 namespace spillway::optim {
 namespace {
 
-[[noreturn]] void refuse() { throw Error(ErrorCode::bug, "[adamw] expected a build with CUDA for tiles on a GPU, got one without"); }
+[[noreturn]] void refuse() {
+  throw Error(ErrorCode::bug, "[adamw] expected a build with CUDA for optimizer state on a GPU, got one without");
+}
 
 }  // namespace
 

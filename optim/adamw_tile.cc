@@ -110,7 +110,7 @@ void check(const Job& job) {
   check_parts(job.parts, kTileElems, job.noise);
   const auto aligned = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 64 == 0; };
   require(!job.streaming || (aligned(job.tile.new_weight) && aligned(job.tile.new_state)),
-          "[adamw] expected new weight and state at multiples of 64 bytes to stream into");
+          "[adamw] expected addresses of the new weight and state that are multiples of 64 bytes");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ void average_all(const StateFormat& format, const AverageOperands& tile, T share
 }  // namespace
 
 void average_tile(const StateFormat& format, const AverageOperands& tile, double decay) {
-  require(format.average, "[average] expected a format that has one");
+  require(format.average, "[average] expected a state format with an average of the weights");
   const std::byte *weight = tile.weight, *state = tile.state;
   const auto share = static_cast<float>(1 - decay);
   if (format.weight == DType::f64) return average_all(format, tile, 1 - decay, [&](i64 i) { return load_element<double>(weight, i); });

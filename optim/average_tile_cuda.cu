@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) average_tiles(AverageLaunch l) {
 }  // namespace
 
 void average_tiles_on_gpu(const StateFormat& format, const AverageOperands& first, i64 tiles, double decay) {
-  require(format.average, "[average] expected a format that has one");
+  require(format.average, "[average] expected a state format with an average of the weights");
   const Weight weight = !is_half(format.weight)          ? Weight::own_master
                         : format.master == Master::split ? Weight::split_master
                                                          : Weight::fp32_master;

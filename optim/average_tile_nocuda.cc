@@ -4,7 +4,7 @@
 namespace spillway::optim {
 
 void average_tiles_on_gpu(const StateFormat&, const AverageOperands&, i64, double) {
-  throw Error(ErrorCode::bug, "[average] this build has no CUDA: no state lies on a GPU");
+  throw Error(ErrorCode::bug, "[average] expected a build with CUDA for optimizer state on a GPU, got one without");
 }
 
 }  // namespace spillway::optim

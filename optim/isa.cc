@@ -32,8 +32,8 @@ Isa resolve(Isa isa) {
   if (std::find(available.begin(), available.end(), isa) != available.end()) return isa;
   std::string known;
   for (Isa one : available) known += std::string(known.empty() ? "" : ", ") + to_string(one);
-  throw Error(ErrorCode::usage, std::string("[isa] expected an instruction set of this machine (") + known + "), got " + to_string(isa) +
-                                    ": choose one of these or best");
+  throw Error(ErrorCode::usage, std::string("[isa] expected an instruction set that this machine has (") + known + "), got " +
+                                    to_string(isa) + ": choose one of these or best");
 }
 
 const char* to_string(Isa isa) {

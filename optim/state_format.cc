@@ -28,15 +28,17 @@ void StateFormat::check() const {
     if (!holds) throw Error(ErrorCode::usage, "[optimizer state] expected " + what);
   };
   expect(is_floating(weight), "f32, f64, bf16 or f16 weights, got " + std::string(to_string(weight)));
-  expect(weight != DType::f16 || master == Master::fp32, "an fp32 master of f16 weights: only a bf16 weight is half of its master");
-  expect(weight == DType::bf16 || master == Master::fp32, "bf16 weights with a split master: an fp32 weight is its own master");
-  expect(weight != DType::f64 || moments == Moments::fp32, "full moments with f64 weights: rounded ones would waste them");
+  expect(weight != DType::f16 || master == Master::fp32,
+         "--master-weights fp32 with f16 weights: split master weights exist only for bf16 weights");
+  expect(weight == DType::bf16 || master == Master::fp32, "bf16 weights with --master-weights split: fp32 weights need no master weights");
+  expect(weight != DType::f64 || moments == Moments::fp32,
+         "--moments fp32 with f64 weights: rounded moments would lose the precision of f64");
   expect(moments != Moments::int8 || rule == Rule::adamw,
-         std::string("adamw with 8-bit moments, got ") + to_string(rule) + ": --moments 8bit is AdamW's alone");
+         std::string("adamw with 8-bit moments, got ") + to_string(rule) + ": only AdamW supports --moments 8bit");
   expect(moments == Moments::fp32 || !is_of_parameters(rule),
-         "full moments with adafactor, whose state is small already: leave --moments out");
+         "--moments fp32 with adafactor, whose state is small already: leave out --moments");
   expect(weight == DType::f64 ? gradient == DType::f64 : gradient == DType::f32 || gradient == DType::bf16,
-         "f32 or bf16 gradients, f64 with f64 weights, got " + std::string(to_string(gradient)));
+         "f32 or bf16 gradients (f64 gradients with f64 weights), got " + std::string(to_string(gradient)));
 }
 
 i64 StateFormat::average_begin_bytes() const { return is_half(weight) ? kTileElems * (master == Master::split ? 2 : 4) : 0; }

@@ -122,7 +122,7 @@ void read_part(const StateFormat& format, StatePart part, const std::byte* weigh
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected elements of one tile");
   const bool average = part == StatePart::average;
   const int array = static_cast<int>(part) - 1;
-  require(average ? format.average : array < state_arrays(format.rule), "[tile values] expected a part that the format has");
+  require(average ? format.average : array < state_arrays(format.rule), "[tile values] expected a part that exists in the state format");
   if (average && format.weight != DType::f64)
     return fill(out, begin, [&](i64 i) { return load_element<float>(state + format.average_begin_bytes(), i); });
   if (format.weight == DType::f64) {
@@ -172,7 +172,7 @@ void write_factors(const StateFormat& format, std::span<const double> values, st
 }
 
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight) {
-  require(!format.update_reads_weight(), "[optimizer state] expected a format with a whole master beside the weight");
+  require(!format.update_reads_weight(), "[optimizer state] expected a format with complete master weights");
   for (i64 i = 0; i < kTileElems; ++i) {
     const float master = load_element<float>(state, i);
     store_element(weight, i, format.weight == DType::f16 ? round_f16(master) : weight_of_master(master));

@@ -180,7 +180,7 @@ i64 adafactor_bytes(const Matrices& m, i64 elems, DType dtype) {
 void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
                       const Scalars<double>& scalars, const AdafactorSettings& settings) {
   require(is_of_parameters(step.format.rule) && (step.format.factors > 0) == (step.matrices.count > 0),
-          "[adafactor] expected a parameter's own format");
+          "[adafactor] expected the state format of the parameter");
   is_f64(step) ? gather<double>(step, k, gradient, weight, state, scalars, settings)
                : gather<float>(step, k, gradient, weight, state, scalars, settings);
 }

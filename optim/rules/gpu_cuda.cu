@@ -23,7 +23,7 @@ struct RuleLaunch {
   RoundingNoise noise;
   PartTable<T> parts;
 };
-static_assert(sizeof(RuleLaunch<double>) <= 4096, "expected arguments that a launch has room for");
+static_assert(sizeof(RuleLaunch<double>) <= 4096, "expected arguments that fit into a kernel launch");
 
 template <class T>
 __device__ T at(const std::byte* column, i64 i) {
@@ -127,7 +127,7 @@ void update_tiles(const StateFormat& f, const TileOperands& first, i64 elems, st
 
 void update_tiles_on_gpu(const StateFormat& format, const TileOperands& first, i64 tiles, std::span<const TilePart> parts,
                          const RoundingNoise& noise) {
-  require(!steps_wholes(format.rule), "[rules] expected a rule of single elements on a GPU");
+  require(!steps_wholes(format.rule), "[rules] expected an elementwise optimizer on a GPU");
   if (format.rule == Rule::adamw) return adamw_update_tiles_on_gpu(format, first, tiles, parts, noise);
   format.check();
   check_parts(parts, tiles * kTileElems, noise);

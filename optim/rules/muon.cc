@@ -17,7 +17,8 @@ T value_at(const std::byte* column, bool bf16, i64 i) {
 template <class T>
 void direction_tile(const StateFormat& format, const std::byte* gradient, const std::byte* state, i64 elems, const Scalars<double>& scalars,
                     bool nesterov, T* out) {
-  require(format.rule == Rule::muon && (format.weight == DType::f64) == (sizeof(T) == 8), "[muon] expected its state, and its type");
+  require(format.rule == Rule::muon && (format.weight == DType::f64) == (sizeof(T) == 8),
+          "[muon] expected the state and the type that Muon uses");
   const auto s = rounded<T>(scalars);
   const std::byte* momentum = state + format.m_begin_bytes();
   const bool bf16_gradient = format.gradient == DType::bf16, bf16_momentum = format.moments == Moments::bf16;

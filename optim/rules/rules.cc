@@ -21,11 +21,11 @@ void update_arrays(Rule rule, const Arrays<T>& arrays, i64 elems, const Scalars<
 template <class T>
 void update(Rule rule, std::span<T> weight, std::span<const std::span<T>> states, std::span<const T> gradient,
             const Scalars<double>& scalars, Isa isa) {
-  require(!is_of_matrices(rule), "[rules] expected a rule of single elements");
-  require(static_cast<int>(states.size()) == state_arrays(rule), "[rules] expected the rule's number of state arrays");
+  require(!is_of_matrices(rule), "[rules] expected an elementwise optimizer");
+  require(static_cast<int>(states.size()) == state_arrays(rule), "[rules] expected the optimizer's number of state arrays");
   require(gradient.size() == weight.size() &&
               std::all_of(states.begin(), states.end(), [&](std::span<T> state) { return state.size() == weight.size(); }),
-          "[rules] expected weight, states and gradient of one length");
+          "[rules] expected weight, states and gradient of the same length");
   Arrays<T> arrays{.old = {weight.data()}, .next = {weight.data()}, .gradient = gradient.data()};
   for (size_t k = 0; k < states.size(); ++k) arrays.old[1 + k] = arrays.next[1 + k] = states[k].data();
   update_arrays(rule, arrays, static_cast<i64>(weight.size()), scalars, resolve(isa));

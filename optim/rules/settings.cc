@@ -8,15 +8,15 @@
 namespace spillway::optim {
 namespace {
 
-void require_applied(i64 t) { require(t >= 1, "[rules] expected the number of the applied update, from 1"); }
+void require_applied(i64 t) { require(t >= 1, "[rules] expected an update number of at least 1"); }
 
 }  // namespace
 
 Rule rule_of(const SgdSettings& settings) {
   if (settings.nesterov && (settings.momentum <= 0 || settings.dampening != 0)) {
-    throw Error(ErrorCode::usage, "[sgd] expected momentum above 0 and dampening 0 with nesterov, got momentum " +
+    throw Error(ErrorCode::usage, "[sgd] expected a momentum above 0 and a dampening of 0 with nesterov, got momentum " +
                                       std::to_string(settings.momentum) + " and dampening " + std::to_string(settings.dampening) +
-                                      ": set them, or take nesterov away");
+                                      ": change these values or turn nesterov off");
   }
   if (settings.momentum == 0) return Rule::sgd;
   return settings.nesterov ? Rule::sgd_nesterov : Rule::sgd_momentum;

@@ -155,7 +155,8 @@ void update_tile(const StateFormat& format, const TileOperands& tile, std::span<
   if (format.rule == Rule::adamw) return adamw_update_tile(format, tile, parts, noise, isa, streaming);
   format.check();
   check_parts(parts, kTileElems, noise);
-  require(!steps_wholes(format.rule) || tile.direction, "[optimizer] expected the direction of a step of a rule of wholes");
+  require(!steps_wholes(format.rule) || tile.direction,
+          "[optimizer] expected a step direction for an optimizer that works on whole parameters");
   const Job job{format, tile, noise, resolve(isa)};
   format.weight == DType::f64 ? update_parts<double>(job, parts) : update_parts<float>(job, parts);
 }

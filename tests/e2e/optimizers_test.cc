@@ -84,7 +84,7 @@ TEST(OptimizerFlags, EightBitMomentsAreRefusedByName) {
   at.write_text("text.txt", 60000);
   const Finished f = at.spillway(small_run("run", 2, "16MiB", {"--optimizer", "lion", "--moments", "8bit"}));
   EXPECT_EQ(f.status, 2) << f.err;
-  EXPECT_TRUE(mentions(f.err, "got lion: --moments 8bit is AdamW's alone")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "got lion: only AdamW supports --moments 8bit")) << f.err;
 }
 
 // The plan has host memory for the matrix or parameter that is updated as a whole, and GPU memory for Muon's products.

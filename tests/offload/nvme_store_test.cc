@@ -23,7 +23,7 @@ TEST_F(Store, AFreshOneSaysWhyAndTakesWhatWasAnnounced) {
   const StoreDescription description = describe();
   SmallStore store(engine_, description);
   EXPECT_FALSE(store.store.last_commit());
-  EXPECT_EQ(store.store.why_new(), "no earlier store is there");
+  EXPECT_EQ(store.store.why_new(), "there is no earlier store");
   EXPECT_EQ(store.store.bytes(), store_bytes(description));
   EXPECT_EQ(static_cast<i64>(std::filesystem::file_size(file(0)) + std::filesystem::file_size(file(1))), store_bytes(description));
   EXPECT_GT(std::filesystem::file_size(file(0)), std::filesystem::file_size(file(1)));
@@ -67,9 +67,8 @@ TEST_F(Store, ABitFlipIsCaughtNamingFileTileAndGeneration) {
   store.blobs[0]->verify({0, 1}, 4, in.span(0, 8192));
   const auto error = error_of([&] { store.blobs[0]->verify({0, 5}, 4, in.span()); });
   EXPECT_EQ(error.code, ErrorCode::io);
-  for (const std::string& part :
-       {"tile 1 of weights, generation 4, at offset " + std::to_string(data + 8192) + " of " + file(0).string(), std::string("CRC32C"),
-        std::string("dmesg"), std::string("--nvme"), std::string("last step that was whole")}) {
+  for (const std::string& part : {"tile 1 of weights, generation 4, at offset " + std::to_string(data + 8192) + " of " + file(0).string(),
+                                  std::string("CRC32C"), std::string("dmesg"), std::string("--nvme"), std::string("last complete step")}) {
     EXPECT_TRUE(error.says(part)) << part << " in " << error.text;
   }
 }
@@ -113,7 +112,7 @@ TEST_F(Store, AnInvalidatedOneHoldsNothing) {
     EXPECT_FALSE(store.store.last_commit());
     store.write_generation(57, true);  // the new state comes from a checkpoint
   }
-  EXPECT_TRUE(says(why_new(describe()), "holds no commit"));
+  EXPECT_TRUE(says(why_new(describe()), "no committed step"));
   SmallStore store(engine_, describe());
   engine_.system().fail_at = 0;
   engine_.system().failures = 100;
@@ -255,7 +254,7 @@ TEST_F(Store, AFullFilesystemRefusesAndKeepsNothing) {
   description.paths[1].folder = small.path();
   const auto error = error_of([&] { why_new(description); });
   EXPECT_EQ(error.code, ErrorCode::refused);
-  EXPECT_TRUE(error.says("wanted") && error.says("--nvme")) << error.text;
+  EXPECT_TRUE(error.says("free disk space") && error.says("--nvme")) << error.text;
   EXPECT_TRUE(std::filesystem::is_empty(place(0)));
   EXPECT_TRUE(std::filesystem::is_empty(small.path()));
 }

@@ -84,7 +84,7 @@ TEST_F(StoreOpen, WithoutRoomForMorePassingBytesTheStateStays) {
   run(0, 2, wanted(0));
   const auto error = error_of([&] { why_new(wanted(4 * kMiB)); });
   EXPECT_EQ(error.code, ErrorCode::refused);
-  EXPECT_TRUE(error.says("wanted") && error.says("--nvme")) << error.text;
+  EXPECT_TRUE(error.says("free disk space") && error.says("--nvme")) << error.text;
   SmallStore store(engine_, wanted(0));
   ASSERT_TRUE(store.store.last_commit()) << store.store.why_new();
   EXPECT_EQ(store.store.bytes(), store_bytes(wanted(0)));
@@ -113,11 +113,11 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
       {"never completed", [&] { edit(file(0), 0, kPageBytes, [](std::byte* b) { std::memset(b, 0, kPageBytes); }); }},
       {"is damaged", [&] { flip_bit(file(1), 60); }},
       {"older format", [&] { forge(0, [](StoreHeader& h) { h.version = 0; }); }},
-      {"another set of --nvme paths", [&] { forge(1, [](StoreHeader& h) { h.store_id ^= 1; }); }},
-      {"another set of --nvme paths", [&] { forge(1, [](StoreHeader& h) { h.stripe = 0; }); }},
-      {"another set of --nvme paths", [&] { forge(0, [](StoreHeader& h) { h.stripes = 3; }); }},
-      {"striped unlike", [&] { forge(1, [](StoreHeader& h) { h.weights[0] = 1; }); }},
-      {"senseless weights",
+      {"of another set", [&] { forge(1, [](StoreHeader& h) { h.store_id ^= 1; }); }},
+      {"of another set", [&] { forge(1, [](StoreHeader& h) { h.stripe = 0; }); }},
+      {"of another set", [&] { forge(0, [](StoreHeader& h) { h.stripes = 3; }); }},
+      {"striped differently", [&] { forge(1, [](StoreHeader& h) { h.weights[0] = 1; }); }},
+      {"invalid stripe weights",
        [&] {
          for (const int f : {0, 1}) forge(f, [](StoreHeader& h) { h.weights[1] = 0; });
        }},
@@ -233,7 +233,7 @@ TEST_F(StoreOpen, WhatDoesNotFitIsSetAsideAndComesBackToWhomItFits) {
     ASSERT_TRUE(store.store.last_commit());
     EXPECT_EQ(store.store.last_commit()->record, "record 1");
     EXPECT_EQ(store.objection(1, 0), "");
-    EXPECT_TRUE(says(store.store.moved(), "is back")) << store.store.moved();
+    EXPECT_TRUE(says(store.store.moved(), "were restored")) << store.store.moved();
     EXPECT_FALSE(std::filesystem::exists(aside_of(place(0), id)));
   }
   SmallStore store(engine_, other);

@@ -70,7 +70,7 @@ TEST(ScheduleCheck, ShapesThatAreNone) {
 TEST(ScheduleCheck, RanksThatWaitForEachOther) {
   EXPECT_EQ(error_of("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"), "no error");
   const std::string two = error_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1");
-  expect_piece(two, "ranks wait for each other: rank 0 at 0B0 for 1B0, rank 1 at 1F1 for 0F1");
+  expect_piece(two, "ranks wait for each other: rank 0 at 0B0 waits for 1B0, rank 1 at 1F1 waits for 0F1");
   expect_piece(two, "[schedule] x, row 1, column 2");
   // Rank 0 waits for the cycle but is not part of it.
   const std::string three = error_of("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n2F0,2F1,2B0,2B1");
