@@ -155,7 +155,7 @@ std::optional<OwnerLock> lock_folder(const fs::path& folder) {
   if (!lock) {
     const std::string holder = FileLock::holder(path), signed_by = owner ? owner->text : "another process is just starting to use it";
     throw Error(ErrorCode::usage,
-                fmt::format("[run folder] {} is in use ({}): expected a folder of its own for each run; give --nvme another path",
+                fmt::format("[run folder] {} is in use ({}): expected a separate folder for each run; give --nvme another path",
                             folder.string(), holder.empty() ? signed_by : holder));
   }
   if (!still_there(file->get(), path)) return std::nullopt;

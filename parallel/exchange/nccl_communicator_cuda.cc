@@ -76,7 +76,7 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
   config.maxCTAs = most_blocks(place_.gpu);
   try {
     check(nccl().init(&comm_, place_.ranks, id, place_.rank, &config), "ncclCommInitRankConfig");
-    poll("meeting", others, [&] { return is_done("ncclCommInitRankConfig"); });
+    poll("rendezvous", others, [&] { return is_done("ncclCommInitRankConfig"); });
   } catch (...) {
     give_up(text_of(std::current_exception()));
     if (aborting_.joinable()) aborting_.join();

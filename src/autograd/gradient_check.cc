@@ -34,11 +34,11 @@ Tensor weights_of(const Tensor& y) {
 
 std::string GradientReport::text() const {
   char text[256];
-  std::snprintf(
-      text, sizeof text,
-      "gradients of %lld elements %s within %.3g; the worst, input %d, element %lld: backward %.12g, difference %.12g, error %.3g",
-      static_cast<long long>(elements), good() ? "agree" : "do not agree", tolerance, input, static_cast<long long>(element), backward,
-      difference, error);
+  std::snprintf(text, sizeof text,
+                "gradients of %lld elements %s within %.3g; largest error at input %d, element %lld: backward %.12g, difference quotient "
+                "%.12g, error %.3g",
+                static_cast<long long>(elements), good() ? "agree" : "do not agree", tolerance, input, static_cast<long long>(element),
+                backward, difference, error);
   return text;
 }
 

@@ -30,7 +30,8 @@ bool held_alone(const Tensor& t) { return t.storage().use_count() == 1; }
 }  // namespace
 
 void Variable::backward() const {
-  require(tape != nullptr, "[backward] the variable is a constant: no input of it was recorded on a tape");
+  require(tape != nullptr,
+          "[backward] expected a variable that depends on a recorded input, got a constant: none of its inputs is on a tape");
   tape->backward(*this);
 }
 
@@ -47,7 +48,7 @@ bool Backward::again() const { return part_ == Part::weight && tape_.has_inputs(
 
 Tensor Backward::target(int input) {
   const i32 id = wanted(input);
-  require(id >= 0, "[backward] a target was asked for an input that needs no gradient");
+  require(id >= 0, "[backward] expected an input that needs a gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   if (!slot.gradient.defined()) {
     slot.gradient = tape_.new_gradient(slot);
@@ -60,17 +61,17 @@ Tensor Backward::target(int input) {
 // A parameter's gradient stays in the sink's memory and is added separately.
 Tensor Backward::take_others(int input) {
   const i32 id = wanted(input);
-  require(id >= 0, "[backward] an input that needs no gradient has none from others");
+  require(id >= 0, "[backward] expected an input that needs a gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   return slot.parameter >= 0 ? Tensor() : std::exchange(slot.gradient, Tensor());
 }
 
 void Backward::pass(int input, Tensor gradient) {
   const i32 id = wanted(input);
-  require(id >= 0, "[backward] a gradient was passed to an input that needs none");
+  require(id >= 0, "[backward] expected an input that needs a gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   require(gradient.shape() == slot.shape && gradient.is_contiguous(),
-          "[backward] a passed gradient must be contiguous and of the input's shape");
+          "[backward] expected a contiguous gradient of the shape of the input");
   const bool fresh = slot.parameter >= 0 && !slot.gradient.defined();
   if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // memory of a sink is written, never aliased
     kernels::copy(gradient, target(input));
@@ -114,10 +115,10 @@ i32 Tape::new_slot(const Tensor& value) {
 
 Tensor Tape::new_gradient(Slot& slot) {
   if (slot.parameter < 0) return empty(slot.shape, slot.gradient_dtype(), "gradient");
-  require(sink_ != nullptr, "[tape] a parameter's gradient has nowhere to go: the tape was made without a GradientSink");
+  require(sink_ != nullptr, "[tape] expected a GradientSink to receive the gradient of a parameter: the tape was made without one");
   Tensor target = sink_->target(static_cast<u32>(slot.parameter), slot.use, slot.shape, slot.gradient_dtype());
   require(target.shape() == slot.shape && target.dtype() == slot.gradient_dtype() && target.is_contiguous(),
-          "[tape] the sink's target has another shape or type than it was asked for");
+          "[tape] expected the sink to return a target of the requested shape and type");
   return target;
 }
 
@@ -145,15 +146,15 @@ void Tape::contributed(i32 id) {
 }
 
 void Tape::seed(const Variable& y, Tensor dy) {
-  require(y.tape == this && y.slot >= 0, "[tape] backward of a variable that is not on this tape");
-  require(deferred_.empty(), "[tape] backward while backward_weight() of the one before is still to come");
+  require(y.tape == this && y.slot >= 0, "[tape] backward() expects a variable that is on this tape");
+  require(deferred_.empty(), "[tape] backward() expects that backward_weight() of the previous backward pass has been called");
   if (!dy.defined()) {
-    require(y.value.elems() == 1, "[tape] backward without a gradient wants a variable of one element");
+    require(y.value.elems() == 1, "[tape] backward() without a gradient expects a variable of one element");
     dy = one(y.value);
   }
   const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // y.value may no longer be resident
   require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
-          "[tape] the gradient must be contiguous and of the variable's shape and dtype");
+          "[tape] expected a contiguous gradient of the shape and dtype of the variable");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
 }
 
@@ -170,7 +171,8 @@ void Tape::check_unmodified(const Variable& y) const {
       throw Error(ErrorCode::usage,
                   "[backward] one of the variables needed for gradient computation has been modified by an inplace operation: the " +
                       std::string(to_string(saved.tensor.dtype())) + " " + to_string(saved.tensor.shape()) + " that " + node->op +
-                      " saved in the forward pass was written to since. Call backward() before it is changed, or change a copy of it");
+                      " saved in the forward pass has been overwritten since. Call backward() before the tensor is changed, or change a "
+                      "copy of it");
     }
     for (const i32 input : node->inputs) {
       if (input >= 0) reached[static_cast<size_t>(input)] = true;
@@ -259,7 +261,7 @@ void Tape::backward_weight() {
 }
 
 Tensor Tape::take_gradient(const Variable& x) {
-  require(x.tape == this && x.slot >= 0, "[tape] the gradient of a variable that is not on this tape");
+  require(x.tape == this && x.slot >= 0, "[tape] expected a variable that is on this tape");
   return std::exchange(slots_[static_cast<size_t>(x.slot)].gradient, Tensor());
 }
 
@@ -271,7 +273,7 @@ Recorder::Recorder(std::span<const Variable> inputs, const char* op) : op_(op) {
   if (no_grad > 0) return;
   for (const Variable& v : inputs) {
     if (!v.needs_gradient()) continue;
-    require(tape_ == nullptr || tape_ == v.tape, "[recorder] inputs of one op lie on different tapes");
+    require(tape_ == nullptr || tape_ == v.tape, "[recorder] expected all inputs of an op on the same tape");
     tape_ = v.tape;
   }
   for (const Variable& v : inputs) inputs_.push_back(v.slot);

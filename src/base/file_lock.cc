@@ -148,7 +148,7 @@ void remove_dead(const fs::path& file, const std::string& text) {
   if (::rename(file.c_str(), own.c_str()) != 0) return;
   if (Beside(own).text != text) {
     if (::link(own.c_str(), file.c_str()) != 0 && errno != EEXIST)
-      throw Error(ErrorCode::io, fmt::format("[lock] cannot put {} back: {}", file.string(), in_words(errno)));
+      throw Error(ErrorCode::io, fmt::format("[lock] cannot restore {}: {}", file.string(), in_words(errno)));
   }
   ::unlink(own.c_str());
 }
@@ -200,7 +200,7 @@ std::string FileLock::holder(const fs::path& file) {
   }
   const bool stopped = host == host_name() && proc_field(pid, 3) == "T";
   return fmt::format("host {}, process {}{}", host, pid,
-                     stopped ? fmt::format(", which is stopped (kill -CONT {} lets it go on)", pid) : "");
+                     stopped ? fmt::format(", which is stopped (kill -CONT {} resumes the process)", pid) : "");
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : holder_(std::exchange(other.holder_, {})), why_not_(std::move(other.why_not_)) {}

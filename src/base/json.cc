@@ -84,7 +84,7 @@ Json parse_checked(std::string_view text, JsonFault* fault, RepeatedKeys repeate
   if (found.depth > kMostJsonDepth) {
     wrong.expected = fmt::format("values nested at most {} deep, got deeper ones", kMostJsonDepth);
   } else if (std::is_same_v<Json, nlohmann::ordered_json> && found.keys > kMostOrderedKeys) {
-    wrong.expected = fmt::format("objects of at most {} keys, got one of more", kMostOrderedKeys);
+    wrong.expected = fmt::format("objects of at most {} keys, got an object with more", kMostOrderedKeys);
   } else if (found.tree_bytes > most_bytes) {
     wrong.expected = fmt::format("values that take at most {} MiB of memory, got more", most_bytes / kMiB);
   } else {
@@ -106,7 +106,7 @@ Json parse_checked(std::string_view text, JsonFault* fault, RepeatedKeys repeate
 
 std::string JsonFault::in_words(std::string_view text) const {
   if (byte == 0) return "expected " + expected;
-  return fmt::format("expected {}, which goes wrong in {}: is it cut short?", expected, line_and_column(text, byte));
+  return fmt::format("expected {}, got a syntax error in {}: the text may be truncated", expected, line_and_column(text, byte));
 }
 
 nlohmann::json parse_json(std::string_view text, JsonFault* fault, RepeatedKeys repeated) {

@@ -18,8 +18,8 @@ struct JsonFault {
   std::string expected;  // what was expected at that place, such as "JSON" or "values nested at most 200 deep"
   std::string detail;    // the parser's own message; may be empty
 
-  /// Returns the end of an error sentence: "expected JSON, which goes wrong in line 3, column 7: is it cut short?". `text` is the text that
-  /// was parsed.
+  /// Returns the end of an error sentence: "expected JSON, got a syntax error in line 3, column 7: the text may be truncated".
+  /// `text` is the text that was parsed.
   std::string in_words(std::string_view text) const;
 };
 

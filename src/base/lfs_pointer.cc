@@ -12,9 +12,9 @@ void refuse_lfs_pointer(const std::string& file, std::string_view text) {
     const std::string_view rest = text.substr(at + kSize.size());
     bytes = rest.substr(0, rest.find_first_not_of("0123456789"));
   }
-  throw Error(ErrorCode::data, "[lfs] " + file + " is a pointer of Git LFS, a few lines in place of the file itself" +
+  throw Error(ErrorCode::data, "[lfs] " + file + " is only a Git LFS pointer file; the file itself" +
                                    (bytes.empty() ? "" : " of " + bytes.substr(0, 20) + " bytes") +
-                                   ", which was not downloaded: run `git lfs pull` in its repository, then the same command again");
+                                   " was not downloaded: run `git lfs pull` in its repository, then the same command again");
 }
 
 }  // namespace spillway

@@ -19,7 +19,7 @@ Allocation Arena::allocate(i64 bytes, const char* what) {
   const i64 at = gap != gaps_.end() ? gap->first : end_;
   if (capacity_ >= 0 && at + size > capacity_) {
     throw Error(ErrorCode::bug, std::string("[arena] the slab of ") + std::to_string(capacity_) + " bytes has no room for " +
-                                    std::to_string(bytes) + " bytes for " + what + ": the plan was made for less");
+                                    std::to_string(bytes) + " bytes for " + what + ": the memory plan reserved less than this needs");
   }
   if (gap == gaps_.end()) {
     end_ += size;

@@ -17,7 +17,7 @@ std::string describe(cudaError_t status) {
 std::string problem_of_count(cudaError_t status) {
   if (status == cudaErrorInsufficientDriver)
     return "no NVIDIA driver is loaded, or it is older than this build's CUDA: " + describe(status);
-  if (status == cudaErrorNoDevice) return "no GPU is visible (look at CUDA_VISIBLE_DEVICES): " + describe(status);
+  if (status == cudaErrorNoDevice) return "no GPU is visible (check CUDA_VISIBLE_DEVICES): " + describe(status);
   return "the CUDA runtime cannot count GPUs: " + describe(status);
 }
 
@@ -61,7 +61,7 @@ GpuFacts facts_of(int index, bool opened) {
   if (status != cudaSuccess) {
     gpu.problem = "cannot be opened (busy in exclusive mode, or faulty): " + describe(status);
   } else {
-    gpu.problem = opened ? problem_of_use(gpu) : "nobody looked at it";
+    gpu.problem = opened ? problem_of_use(gpu) : "the GPU was not examined";
   }
   static_cast<void>(cudaGetLastError());  // the problem is reported here, so a later call must not find it again
   return gpu;

@@ -2,6 +2,8 @@
 
 namespace spillway {
 
-GpuReport query_gpus(std::optional<int>) { return {{}, "this build has no CUDA; the one that has: cmake --preset cuda && cmake --build build/cuda, with nvcc on PATH"}; }
+GpuReport query_gpus(std::optional<int>) {
+  return {{}, "this build has no CUDA; to build with CUDA, put nvcc on PATH and run: cmake --preset cuda && cmake --build build/cuda"};
+}
 
 }  // namespace spillway

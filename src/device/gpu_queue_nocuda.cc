@@ -10,7 +10,8 @@ CUstream_st* common_gpu_queue() { return nullptr; }
 void wait_for_gpu(Device) {}
 
 GpuQueue::GpuQueue(Device gpu, Urgency) : gpu_(gpu) {
-  throw Error(ErrorCode::usage, "[" + to_string(gpu_) + "] expected a build with CUDA, got one without: configure where nvcc is found");
+  throw Error(ErrorCode::usage,
+              "[" + to_string(gpu_) + "] expected a build with CUDA, got one without: configure and build again with nvcc on PATH");
 }
 GpuQueue::~GpuQueue() = default;
 void GpuQueue::wait() const {}

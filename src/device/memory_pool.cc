@@ -25,7 +25,7 @@ MemoryPool::~MemoryPool() {
 }
 
 Allocation MemoryPool::allocate(i64 bytes, const char* what) {
-  require(bytes >= 0, "[memory pool] negative size");
+  require(bytes >= 0, "[memory pool] expected a size of at least 0");
   const i64 mapped = bytes > kUnlimited - kPage ? kUnlimited - kPage + 1 : round_up(bytes, kPage);
   if (mapped == 0) return Allocation(this, nullptr, 0, 0);
   std::lock_guard lock(mutex_);

@@ -17,10 +17,10 @@ namespace {
   static_cast<void>(cudaGetLastError());
   size_t free_bytes = 0, total_bytes = 0;
   cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  throw Error(
-      ErrorCode::refused,
-      fmt::format("[device memory] expected {} of cuda:{}, got {} free of {}: {}, or end what else runs there (nvidia-smi tells)",
-                  format_bytes(bytes), gpu, format_bytes(static_cast<i64>(free_bytes)), format_bytes(static_cast<i64>(total_bytes)), help));
+  throw Error(ErrorCode::refused, fmt::format("[device memory] expected {} of free memory on cuda:{}, got {} free of {}: {}, or end other "
+                                              "processes on this GPU (see nvidia-smi)",
+                                              format_bytes(bytes), gpu, format_bytes(static_cast<i64>(free_bytes)),
+                                              format_bytes(static_cast<i64>(total_bytes)), help));
 }
 
 class GpuMemory final : public MemorySource {
@@ -70,7 +70,7 @@ class PooledGpuMemory final : public MemorySource {
     const CurrentDevice current(gpu_);
     void* at = nullptr;
     const cudaError_t status = cudaMallocAsync(&at, static_cast<size_t>(bytes), common_gpu_queue());
-    if (status == cudaErrorMemoryAllocation) refuse(gpu_.index, bytes, "let go of tensors");
+    if (status == cudaErrorMemoryAllocation) refuse(gpu_.index, bytes, "free some tensors");
     cuda_check(status, "cudaMallocAsync");
     return static_cast<std::byte*>(at);
   }

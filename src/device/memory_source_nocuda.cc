@@ -6,7 +6,7 @@ namespace spillway {
 std::unique_ptr<MemorySource> pinned_memory(Pinning) { return system_memory(); }
 
 std::unique_ptr<MemorySource> gpu_memory(int, i64) {
-  throw Error(ErrorCode::usage, "[device memory] expected a build with CUDA, got one without: configure where nvcc is found");
+  throw Error(ErrorCode::usage, "[device memory] expected a build with CUDA, got one without: configure and build again with nvcc on PATH");
 }
 
 std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu) { return gpu_memory(gpu, 0); }

@@ -121,7 +121,7 @@ PeerReport report_of(int pipe, double timeout_s, double start_s) {
     if (told.what == Told::What::gpus) report.gpus = told.from;
     if (told.what == Told::What::reached) ++report.reached;
     if (told.what == Told::What::links_end) report.links_work = report.reached > 0 && report.problem.empty();
-    if (told.what == Told::What::lost && report.problem.empty()) report.problem = "copies lose their bytes " + between();
+    if (told.what == Told::What::lost && report.problem.empty()) report.problem = "copies lose data " + between();
   }
   if (!gone && copying) report.problem = "copies hang " + between();
   if (!gone && report.gpus == 0) report.problem = fmt::format("NVIDIA's driver does not answer within {:.0f} s", start_s);

@@ -18,11 +18,11 @@ void check(const char* name, double value, double least, double beyond = kNoEnd)
   if (value >= least && value < beyond) return;
   const std::string wanted = beyond == kNoEnd ? fmt::format("a finite number of {} or above", least)
                                               : fmt::format("a number of {} or above and below {}", least, beyond);
-  throw Error(ErrorCode::usage, fmt::format("[optimizer] expected {} as {}, got {}", wanted, name, value));
+  throw Error(ErrorCode::usage, fmt::format("[optimizer] expected {} for {}, got {}", wanted, name, value));
 }
 
 void check_finite(const char* name, double value) {
-  if (!std::isfinite(value)) throw Error(ErrorCode::usage, fmt::format("[optimizer] expected a finite number as {}, got {}", name, value));
+  if (!std::isfinite(value)) throw Error(ErrorCode::usage, fmt::format("[optimizer] expected a finite number for {}, got {}", name, value));
 }
 
 void check_betas(double beta1, double beta2) {
@@ -81,8 +81,8 @@ void check_once(const std::vector<std::shared_ptr<nn::Parameter>>& parameters) {
   std::set<const nn::Parameter*> seen;
   for (const auto& parameter : parameters) {
     if (!seen.insert(parameter.get()).second)
-      throw Error(ErrorCode::usage,
-                  "[optimizer] expected each parameter once, got " + parameter->name + " twice: a step would move it twice");
+      throw Error(ErrorCode::usage, "[optimizer] expected each parameter once, got " + parameter->name +
+                                        " twice: each step would update this parameter twice");
   }
 }
 

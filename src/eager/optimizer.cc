@@ -39,9 +39,9 @@ Optimizer::Parameters trained(const nn::EagerParameters& weights) {
 void check_owned(const nn::EagerParameters& weights, const nn::Parameter& parameter) {
   const auto& all = weights.parameters();
   if (parameter.id >= all.size() || all[parameter.id].get() != &parameter)
-    throw Error(ErrorCode::usage, "[optimizer] expected parameters of these weights, got " + parameter.name);
+    throw Error(ErrorCode::usage, "[optimizer] expected parameters of this model, got one of another model: " + parameter.name);
   if (parameter.frozen)
-    throw Error(ErrorCode::usage, "[optimizer] expected parameters that are trained, got " + parameter.name + ", frozen");
+    throw Error(ErrorCode::usage, "[optimizer] expected trainable parameters, got " + parameter.name + ", which is frozen");
 }
 
 const std::byte* at(const Tensor& t, i64 bytes) { return t.bytes() > 0 ? t.raw() + bytes : nullptr; }
@@ -328,7 +328,7 @@ void Optimizer::load(const std::filesystem::path& file) {
     return found == reader.metadata().end() ? "none" : found->second;
   };
   const std::string rule = optim::to_string(optim::rule_of(settings_));
-  if (metadata("rule") != rule) refuse_file(file, "expected the state of " + rule + ", got that of " + metadata("rule"));
+  if (metadata("rule") != rule) refuse_file(file, "expected optimizer state of " + rule + ", got state of " + metadata("rule"));
   std::vector<i64> steps;
   size_t expected = 0;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -351,7 +351,7 @@ void Optimizer::load(const std::filesystem::path& file) {
   }
   if (reader.tensors().size() != expected)
     refuse_file(file, "expected " + std::to_string(expected) + " tensors, got " + std::to_string(reader.tensors().size()) +
-                          ": it is of other parameters too");
+                          ": the file also holds state of other parameters");
   for (size_t i = 0; i < parameters_.size(); ++i) {
     std::array<std::vector<double>, 4> parts;
     parts[kMaster] = values_of(parameters_[i]->value());  // used if the master weights are not part of the state

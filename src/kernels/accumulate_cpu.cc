@@ -53,7 +53,7 @@ void copy(const Tensor& from, const Tensor& to) {
 
 void rounded_copy(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape() && from.is_contiguous() && to.is_contiguous() && from.dtype() == DType::f32 && is_half(to.dtype()),
-          "[rounded_copy] expected contiguous views of one shape, of f32 and of bf16 or f16");
+          "[rounded_copy] expected contiguous views of the same shape, one of f32 and one of bf16 or f16");
   if (to.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::rounded_copy(from, to);

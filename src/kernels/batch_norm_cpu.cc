@@ -196,13 +196,15 @@ i64 plane_of(const Tensor& x) { return x.elems() / (x.size(0) * x.size(1)); }
 void check(const Tensor& x, const Tensor& statistics) {
   require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0, "[batch_norm] expected x[N, C, ...], contiguous");
   require(statistics.shape() == (Shape{x.size(1), 2}) && statistics.dtype() == wide_dtype(x.dtype()),
-          "[batch_norm] expected two statistics a channel");
+          "[batch_norm] expected two statistics for each channel");
 }
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other) {
   check(x, statistics);
-  require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(), "[batch_norm] expected a gain with one element a channel");
-  require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(), "[batch_norm] expected views of one shape");
+  require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(),
+          "[batch_norm] expected a gain with one element for each channel");
+  require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(),
+          "[batch_norm] expected views of the same shape");
 }
 
 template <class T>
@@ -233,8 +235,8 @@ void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, con
   const i64 count = x.size(0) * plane_of(x);
   if (count < 2) {
     throw Error(ErrorCode::usage,
-                "[batch norm] expected more than one element a channel in training, as the variance of one is none: more images in a "
-                "micro-batch (--micro-batch-size) or larger ones (--image-size)");
+                "[batch norm] expected more than one element for each channel in training, because a single element has no variance: use "
+                "more images in a micro-batch (--micro-batch-size) or larger images (--image-size)");
   }
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
@@ -256,7 +258,7 @@ void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, con
 
 void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics) {
   require(statistics.elems() == 2 * running_mean.elems() && running_mean.shape() == running_variance.shape(),
-          "[batch_norm] expected two statistics a channel");
+          "[batch_norm] expected two statistics for each channel");
   if (statistics.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (statistics.device().is_cuda()) return cuda::running_statistics(running_mean, running_variance, eps, statistics);
@@ -273,7 +275,8 @@ void running_statistics(const Tensor& running_mean, const Tensor& running_varian
 
 void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
   check(x, gamma, statistics, y);
-  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[batch_norm] expected a bias as the gain");
+  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(),
+          "[batch_norm] expected a bias with the shape and type of the gain");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::batch_norm(x, gamma, beta, statistics, y);
@@ -325,11 +328,13 @@ struct Groups {
   Groups(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other)
       : number(statistics.size(0)), width(x.size(0) * x.size(1) / std::max<i64>(1, number)) {
     require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0 && number % x.size(0) == 0 && number * width == x.size(0) * x.size(1),
-            "[group_norm] expected x[N, C, ...], contiguous, and groups that divide its channels");
+            "[group_norm] expected a contiguous x[N, C, ...] and a number of groups that divides its channels");
     require(statistics.shape() == (Shape{number, 2}) && statistics.dtype() == wide_dtype(x.dtype()),
-            "[group_norm] expected two statistics a group of an image");
-    require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(), "[group_norm] expected a gain with one element a channel");
-    require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(), "[group_norm] expected views of one shape");
+            "[group_norm] expected two statistics for each group of an image");
+    require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(),
+            "[group_norm] expected a gain with one element for each channel");
+    require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(),
+            "[group_norm] expected views of the same shape");
   }
 };
 
@@ -340,7 +345,8 @@ Tensor as_one_image(const Tensor& x) { return x.reshape({1, x.size(0) * x.size(1
 
 void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
   const Groups groups(x, gamma, statistics, y);
-  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[group_norm] expected a bias as the gain");
+  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(),
+          "[group_norm] expected a bias with the shape and type of the gain");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::group_norm(x, gamma, beta, statistics, y);

@@ -102,9 +102,9 @@ i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
 
 void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets) {
   require(logits.rank() == 2 && (logits.size(1) == 1 || logits.stride(1) == 1) && 0 <= first && first + logits.size(1) <= vocabulary,
-          "[cross_entropy] expected contiguous rows of logits of shape [N, V], or of a part of their columns");
+          "[cross_entropy] expected logits of shape [N, V], or a part of their columns, with contiguous rows");
   if (targets.elems() != logits.size(0) || !targets.is_contiguous() || targets.dtype() != DType::int32) {
-    throw Error(ErrorCode::bug, "[cross_entropy] expected one int32 target a row of " + to_string(logits.shape()) + ", got " +
+    throw Error(ErrorCode::bug, "[cross_entropy] expected one int32 target for each row of " + to_string(logits.shape()) + ", got " +
                                     to_string(targets.shape()) + " of " + std::string(to_string(targets.dtype())));
   }
 }
@@ -112,7 +112,8 @@ void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& target
 void check_target(i32 target, i64 row, i64 columns) {
   if (target < columns) return;
   throw Error(ErrorCode::data, "[cross_entropy] target " + std::to_string(target) + " of row " + std::to_string(row) +
-                                   " is not below the vocabulary size " + std::to_string(columns) + ": wrong tokenizer or model?");
+                                   " is not below the vocabulary size " + std::to_string(columns) +
+                                   ": check that the tokenizer belongs to the model");
 }
 
 // Converts a sum of exp(x - largest) to the sum of exp(x - top).
@@ -212,7 +213,7 @@ void cross_entropy_part_gradient(const Tensor& logits, i64 first, i64 vocabulary
   check(logits, first, vocabulary, targets);
   require(dlogits.rank() == 2 && dlogits.size(0) == logits.size(0) && dlogits.size(1) >= logits.size(1) &&
               (dlogits.size(1) == 1 || dlogits.stride(1) == 1),
-          "[cross_entropy] expected a gradient of as many rows as the logits have and no fewer columns, its rows contiguous");
+          "[cross_entropy] expected a gradient with contiguous rows, as many rows as the logits and at least as many columns");
   if (logits.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (logits.device().is_cuda())
@@ -244,7 +245,9 @@ i64 counted_targets(const Tensor& targets) {
   if (targets.device().is_cuda()) return counted_targets(to_host(targets));
   const auto all = targets.span<i32>();
   const i64 counted = std::count_if(all.begin(), all.end(), [](i32 target) { return target >= 0; });
-  if (counted == 0) throw Error(ErrorCode::data, "[cross_entropy] no target is counted: the mean of no losses is undefined");
+  if (counted == 0)
+    throw Error(ErrorCode::data,
+                "[cross_entropy] expected at least one target that counts, got none: the mean of zero losses is undefined");
   return counted;
 }
 

@@ -25,7 +25,8 @@ void for_dtypes(const char* op, DType from, DType to, F f) {
   if (from == DType::bf16 && to == DType::f32) return f(BFloat16{}, float{});
   if (from == DType::f16 && to == DType::f32) return f(Float16{}, float{});
   if (from != to) {
-    throw Error(ErrorCode::bug, std::string("[") + op + "] expected a result of the type of its input, or f32 of bf16 and f16; got " +
+    throw Error(ErrorCode::bug, std::string("[") + op +
+                                    "] expected a result of the type of the input, or f32 if the input is bf16 or f16; got " +
                                     std::string(to_string(to)) + " of " + std::string(to_string(from)));
   }
   for_dtype(op, from, [&]<class T>(T) { f(T{}, T{}); });

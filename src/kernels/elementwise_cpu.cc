@@ -260,7 +260,7 @@ void check(const char* op, std::initializer_list<Tensor> views) {
   for (const Tensor& view : views) {
     if (!view.defined()) continue;
     if (!view.is_contiguous() || view.elems() != views.begin()->elems() || view.dtype() != views.begin()->dtype()) {
-      throw Error(ErrorCode::bug, std::string("[") + op + "] expected contiguous views of one shape and dtype, got " +
+      throw Error(ErrorCode::bug, std::string("[") + op + "] expected contiguous views of the same shape and dtype, got " +
                                       to_string(views.begin()->shape()) + " and " + to_string(view.shape()));
     }
   }

@@ -14,7 +14,7 @@ constexpr i64 kTableTasks = 64;  // each task searches all ids for those in its 
 void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
   require(ids.dtype() == DType::int32 && ids.is_contiguous(), "[embedding] expected contiguous int32 ids");
   require(table.rank() == 2 && table.is_contiguous() && rows.is_contiguous() && rows.elems() == ids.elems() * table.size(1),
-          "[embedding] expected a contiguous table [V, C] and one row an id");
+          "[embedding] expected a contiguous table [V, C] and one row for each id");
 }
 
 }  // namespace
@@ -33,7 +33,8 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
     for (i64 n = begin; n < end; ++n) {
       if (id[n] < 0 || id[n] >= vocabulary) {
         throw Error(ErrorCode::data, "[embedding] id " + std::to_string(id[n]) + " at position " + std::to_string(n) +
-                                         " is outside the table of " + std::to_string(vocabulary) + " rows: wrong tokenizer or model?");
+                                         " is outside the table of " + std::to_string(vocabulary) +
+                                         " rows: check that the tokenizer belongs to the model");
       }
       std::memcpy(to + n * row_bytes, from + id[n] * row_bytes, static_cast<size_t>(row_bytes));
     }
@@ -43,8 +44,8 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
 void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, const Tensor& dtable) {
   check(ids, dtable, dout);
   if (dtable.device().is_meta()) return;
-  require(padding_row < dtable.size(0), "[embedding_gradient] expected a padding row of the table, or -1");
-  require(dtable.dtype() == wide_dtype(dout.dtype()), "[embedding_gradient] expected a gradient in f32 (f64 of f64)");
+  require(padding_row < dtable.size(0), "[embedding_gradient] expected a padding row inside the table, or -1 for none");
+  require(dtable.dtype() == wide_dtype(dout.dtype()), "[embedding_gradient] expected a gradient in f32 (f64 for f64)");
   if constexpr (kHasCuda) {
     if (dtable.device().is_cuda()) return cuda::embedding_gradient(ids, dout, padding_row, dtable);
   }

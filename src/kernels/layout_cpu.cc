@@ -84,7 +84,7 @@ void fill_zero(const Tensor& to) {
 
 void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y) {
   require(x.rank() >= 2 && x.shape() == y.shape() && x.dtype() == y.dtype() && x.is_contiguous() && y.is_contiguous(),
-          "[triangle] expected contiguous matrices of one shape and type");
+          "[triangle] expected contiguous matrices of the same shape and type");
   if (y.device().is_meta() || y.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (y.device().is_cuda()) return cuda::triangle(x, lower, diagonal, y);

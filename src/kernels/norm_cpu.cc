@@ -148,10 +148,10 @@ i64 rows_of(const Tensor& x) { return x.elems() / x.size(-1); }
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& y) {
   require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
-          "[norm] expected contiguous views of one shape");
+          "[norm] expected contiguous views of the same shape");
   require(gamma.rank() == 1 && gamma.size(0) == x.size(-1) && gamma.dtype() == x.dtype(),
-          "[norm] expected a gain with one element a column");
-  require(y.dtype() == x.dtype(), "[norm] expected one dtype");
+          "[norm] expected a gain with one element for each column");
+  require(y.dtype() == x.dtype(), "[norm] expected tensors of the same dtype");
 }
 
 // Computes to[c] = the sum over chunks of partial[chunk][c], in order.

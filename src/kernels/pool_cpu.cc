@@ -15,15 +15,16 @@ constexpr i64 kGrain = 1 << 14;  // elements of a task
 void check(const Tensor& x, const Tensor& y) {
   require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
           "[pool] expected x[N, C, H, W] and y[N, C, Ho, Wo]");
-  require(x.is_contiguous() && y.is_contiguous() && x.dtype() == y.dtype(), "[pool] expected contiguous views of one dtype");
+  require(x.is_contiguous() && y.is_contiguous() && x.dtype() == y.dtype(), "[pool] expected contiguous views of the same dtype");
 }
 
 void check(const Tensor& x, const Window& window, const Tensor& y) {
   check(x, y);
   require(window.dilation == Pair(1), "[pool] expected no dilation");
   require(window.padding.h * 2 <= window.kernel.h && window.padding.w * 2 <= window.kernel.w,
-          "[pool] expected padding of at most half the kernel: a window must meet the image");
-  require(positions_of("pool", window, {x.size(2), x.size(3)}) == Pair(y.size(2), y.size(3)), "[pool] the views do not fit the window");
+          "[pool] expected padding of at most half the kernel, so that each window overlaps the image");
+  require(positions_of("pool", window, {x.size(2), x.size(3)}) == Pair(y.size(2), y.size(3)),
+          "[pool] expected a result shape that matches the window");
 }
 
 // Calls body(plane number) for each image and channel.
@@ -182,7 +183,8 @@ PoolAxes axes_of(const Window& window, const Tensor& x, const Tensor& y, bool co
 PoolAxes even_axes(const Tensor& x, const Tensor& y) { return {{x.size(2), x.size(3)}, {y.size(2), y.size(3)}}; }
 
 void check_index(const Tensor& x, const Tensor& y, const Tensor& index) {
-  require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX, "[max_pool] expected an index as y");
+  require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX,
+          "[max_pool] expected an index of the shape of y");
 }
 
 void maxima(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor& index) {

@@ -97,7 +97,7 @@ void binary_rows(const Tensor& a, const Tensor& b, const Tensor& out, F f) {
 
 void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, const Tensor& to) {
   require(from.is_contiguous() && to.is_contiguous(), "[sum] expected contiguous views");
-  require(from.elems() == outer * n * inner && to.elems() == outer * inner, "[sum] the extents do not fit the views");
+  require(from.elems() == outer * n * inner && to.elems() == outer * inner, "[sum] expected extents that match the views");
   if (to.device().is_meta() || to.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::sum_axis(from, outer, n, inner, factor, to);
@@ -137,7 +137,7 @@ Shape broadcast_shape(const Shape& a, const Shape& b) {
 
 Shape broadcast_strides(const Shape& shape, const Shape& wanted) {
   if (!(broadcast_shape(shape, wanted) == wanted)) {
-    throw Error(ErrorCode::bug, "[broadcast] the shape " + to_string(shape) + " does not stretch to " + to_string(wanted));
+    throw Error(ErrorCode::bug, "[broadcast] the shape " + to_string(shape) + " does not broadcast to " + to_string(wanted));
   }
   Shape strides = wanted;
   for (int i = 0; i < wanted.rank(); ++i) strides.set(i, 0);
@@ -151,7 +151,7 @@ Shape broadcast_strides(const Shape& shape, const Shape& wanted) {
 
 void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
   require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[binary] expected contiguous views");
-  require(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "[binary] expected one dtype");
+  require(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "[binary] expected tensors of the same dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::binary(op, a, b, out);
@@ -171,7 +171,7 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 void broadcast(const Tensor& x, const Tensor& out) {
-  require(x.is_contiguous() && out.is_contiguous() && x.dtype() == out.dtype(), "[broadcast] expected contiguous views of one dtype");
+  require(x.is_contiguous() && out.is_contiguous() && x.dtype() == out.dtype(), "[broadcast] expected contiguous views of the same dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::broadcast(x, out);

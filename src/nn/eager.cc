@@ -11,9 +11,10 @@ EagerParameters::EagerParameters(std::vector<std::shared_ptr<Parameter>> paramet
   const bool fresh = std::ranges::all_of(parameters_, [](const auto& p) { return p->id == 0; });
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = *parameters_[i];
-    require(!parameter.storage->resident(), "[eager] a parameter already has memory");
+    require(!parameter.storage->resident(), "[eager] expected a parameter without memory");
     if (fresh) parameter.id = static_cast<u32>(i);
-    require(parameter.id == i, "[eager] expected all parameters of a model, by their ids, or some that are in none");
+    require(parameter.id == i,
+            "[eager] expected either all parameters of a model in the order of their ids, or parameters that belong to no model");
   }
   for (const auto& parameter : parameters_) memory_.push_back(zeros(parameter->value().shape(), parameter->dtype, "weights"));
   for (const auto& parameter : parameters_) parameter->storage->borrow(memory_[parameter->id].storage(), memory_[parameter->id].raw());
@@ -26,9 +27,9 @@ EagerParameters::~EagerParameters() {
 const std::shared_ptr<Parameter>& EagerParameters::parameter(const std::string& name) const {
   const auto found = std::ranges::find_if(parameters_, [&](const auto& p) { return p->name == name; });
   if (found != parameters_.end()) return *found;
-  const std::string first = parameters_.empty() ? "" : ", the first " + parameters_.front()->name;
-  throw Error(ErrorCode::usage,
-              "[eager] expected the name of a parameter, got " + name + ": there are " + std::to_string(parameters_.size()) + first);
+  const std::string first = parameters_.empty() ? "" : "; the first is " + parameters_.front()->name;
+  throw Error(ErrorCode::usage, "[eager] expected the name of a parameter, got " + name + ": the number of parameters is " +
+                                    std::to_string(parameters_.size()) + first);
 }
 
 void EagerParameters::adopt(u32 id, const Tensor& memory) {
@@ -107,14 +108,14 @@ void EagerParameters::forget(u32 parameter) {
 
 Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
   Tensor& target = unfinished_[{parameter, use}];
-  require(!target.defined(), "[eager] a gradient was asked for twice before it was done");
+  require(!target.defined(), "[eager] expected the gradient to be finished before it is requested again");
   target = empty(shape, dtype, "gradient");
   return target;
 }
 
 void EagerParameters::done(u32 parameter, u8 use) {
   auto node = unfinished_.extract({parameter, use});
-  require(!node.empty(), "[eager] a gradient is done that was never asked for");
+  require(!node.empty(), "[eager] expected a finished gradient to have been requested before");
   if (hook_) hook_(*parameters_.at(parameter), node.mapped());
   ++passes_[node.key()];
   const auto [kept, first] = gradients_.try_emplace(node.key(), node.mapped());

@@ -17,7 +17,8 @@ class Hooked final : public Module {
     const Variable output = block_->forward(x, context);
     Variable changed = hook_(x, output, context);
     if (described(changed) != described(output))
-      throw Error(ErrorCode::bug, "[hook] expected the output or another " + described(output) + ", got " + described(changed));
+      throw Error(ErrorCode::bug,
+                  "[hook] expected the hook to return the output or another " + described(output) + ", got " + described(changed));
     return changed;
   }
   std::vector<ParameterUse> parameters() const override { return block_->parameters(); }

@@ -15,7 +15,8 @@ std::shared_ptr<Parameter> statistic(const std::string& name, i64 channels, DTyp
 
 // Returns the input channels of one group. It is a function of its own so that the check comes before the parameters are created.
 i64 inputs_of_group(i64 inputs, i64 outputs, i64 groups) {
-  require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0, "[conv2d] expected channels that the groups divide");
+  require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0,
+          "[conv2d] expected numbers of channels that are multiples of the number of groups");
   return inputs / groups;
 }
 

@@ -21,13 +21,14 @@ void pass(const Tensor& from, const Tensor& to, i64 begin, i64 end) {
 }  // namespace
 
 void KeyValueCache::seek(i64 begin) {
-  require(begin >= 0 && begin <= positions_, "[key/value cache] expected to go on within its positions");
+  require(begin >= 0 && begin <= positions_, "[key/value cache] expected a start position inside the cache");
   begin_ = begin;
 }
 
 KeyValueCache::Both KeyValueCache::extend(u16 block, const Tensor& k, const Tensor& v) {
   const i64 end = begin_ + k.size(1);
-  require(k.size(0) == rows_ && k.shape() == v.shape() && end <= positions_, "[key/value cache] expected its rows, within its positions");
+  require(k.size(0) == rows_ && k.shape() == v.shape() && end <= positions_,
+          "[key/value cache] expected the number of rows of the cache, and positions inside the cache");
   Both& kept = blocks_[block];
   if (!kept.k.defined()) {
     const StreamScope scope(stream_);

@@ -20,7 +20,7 @@ using Names = std::unordered_map<std::string_view, const Parameter*>;
 // Returns true for a parameter that the model already has and false for a new one. Refuses a new parameter whose name is taken.
 bool is_known(const Names& names, const Parameter& parameter) {
   const auto found = names.find(parameter.name);
-  if (found != names.end() && found->second != &parameter) refuse(parameter, "expected a name of its own, got that of another parameter");
+  if (found != names.end() && found->second != &parameter) refuse(parameter, "expected a unique name, got the name of another parameter");
   return found != names.end();
 }
 
@@ -48,7 +48,7 @@ void Sequential::push(std::unique_ptr<Module> block) {
   for (const ParameterUse& entry : uses_here) {
     require(entry.parameter != nullptr, "[sequential] expected a parameter, got a null pointer");
     const Parameter& parameter = *entry.parameter;
-    if (listed(uses_here, &parameter) != 1) refuse(parameter, "expected once in its block, got it twice");
+    if (listed(uses_here, &parameter) != 1) refuse(parameter, "expected the parameter once in its block, got it twice");
     const bool known = is_known(names, parameter);
     const int expected = known ? uses(parameter.id) : 0;
     if (entry.use != expected) {
@@ -56,7 +56,7 @@ void Sequential::push(std::unique_ptr<Module> block) {
     }
     if (known) continue;
     for (const auto& other : fresh) {
-      if (other->name == parameter.name) refuse(parameter, "expected a name of its own, got that of another parameter of the block");
+      if (other->name == parameter.name) refuse(parameter, "expected a unique name, got the name of another parameter of the block");
     }
     fresh.push_back(entry.parameter);
   }
@@ -90,7 +90,7 @@ MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions) {
   MicroBatch batch;
   if (model.reads_images()) {
     const Shape& image = model.image_CHW;
-    require(image.rank() == 3 && positions == 1, "[sequential] expected images of three dimensions with one position each");
+    require(image.rank() == 3 && positions == 1, "[sequential] expected images of three dimensions with one position for each image");
     batch.images_NCHW = empty({rows, image[0], image[1], image[2]}, model.parameters.front()->dtype, "images");
     batch.targets_BT = empty({rows}, DType::int32, "targets");
     return batch;

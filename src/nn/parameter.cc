@@ -26,7 +26,7 @@ std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, 
 void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<double> out) {
   const i64 end = begin + static_cast<i64>(out.size());
   if (begin < 0 || end > parameter.elems()) {
-    throw Error(ErrorCode::bug, "[initial values] " + parameter.name + ": expected a range within its " +
+    throw Error(ErrorCode::bug, "[initial values] " + parameter.name + ": expected a range inside its " +
                                     std::to_string(parameter.elems()) + " elements, got [" + std::to_string(begin) + ", " +
                                     std::to_string(end) + ")");
   }
@@ -55,7 +55,8 @@ void quantized_values(const Parameter& parameter, const ParameterValues& values,
   using kernels::kUnitValues;
   constexpr i64 kUnitsAtOnce = 64;  // quantized units per call of `values`; many, since a call may read a file
   const i64 each = kernels::unit_bytes(parameter.format), end = begin + static_cast<i64>(out.size());
-  require(begin >= 0 && end <= parameter.stored_elems() * size_of(parameter.dtype), "[quantized values] the range leaves the parameter");
+  require(begin >= 0 && end <= parameter.stored_elems() * size_of(parameter.dtype),
+          "[quantized values] expected a range inside the parameter");
   std::vector<double> wide(kUnitsAtOnce * kUnitValues);
   std::vector<float> narrowed(wide.size());
   std::vector<std::byte> units(static_cast<size_t>(kUnitsAtOnce * each));

@@ -21,7 +21,7 @@ using kernels::Best;
 
 int axis_with_elements(const char* op, const Tensor& x, int axis) {
   const int front = axis_from_front(op, x, axis);
-  if (x.size(front) < 1) refuse(op, "an axis of at least one element, not axis " + std::to_string(axis), {x});
+  if (x.size(front) < 1) refuse(op, "an axis with at least one element, not axis " + std::to_string(axis), {x});
   return front;
 }
 
@@ -175,7 +175,7 @@ Variable cumsum(const Variable& in, int axis) {
 
 TopK topk(const Variable& x, i64 k, int axis) {
   const int at = axis_with_elements("topk", x.value, axis);
-  if (k < 1 || k > x.shape()[at]) refuse("topk", "1 to as many as the axis has, not " + std::to_string(k), {x.value});
+  if (k < 1 || k > x.shape()[at]) refuse("topk", "a count from 1 to the length of the axis, not " + std::to_string(k), {x.value});
   return best_of("topk", Best::largest, dense(x), at, k);
 }
 

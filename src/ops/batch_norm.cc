@@ -21,7 +21,7 @@ bool fit(const Variable& x, const Variable& gamma, const Variable& beta) {
 
 void check(const Variable& x, const Variable& gamma, const Variable& beta, const Variable& mean, const Variable& variance) {
   if (fit(x, gamma, beta) && fit(x, mean, variance)) return;
-  refuse("batch_norm2d", "x[N, C, ...], parameters and running statistics [C] of its dtype",
+  refuse("batch_norm2d", "x[N, C, ...] and parameters and running statistics [C] of the dtype of x",
          {x.value, gamma.value, beta.value, mean.value, variance.value});
 }
 
@@ -67,10 +67,11 @@ namespace {
 Variable of_groups(const char* op, const Variable& in, i64 groups, const Variable& gain, const Variable& bias, double eps) {
   const bool fits = fit(in, gain, bias) && groups >= 1 && in.shape()[1] % groups == 0;
   if (!fits || in.value.elems() == in.shape()[0] * groups) {
-    refuse(
-        op,
-        "x[N, C, ...], parameters [C] of its dtype and groups that divide C and have more than one element, not " + std::to_string(groups),
-        {in.value, gain.value, bias.value});
+    refuse(op,
+           "x[N, C, ...], parameters [C] of the dtype of x, and a number of groups that divides C and leaves each group more than one "
+           "element, not " +
+               std::to_string(groups),
+           {in.value, gain.value, bias.value});
   }
   const Variable x = dense(in), gamma = dense(gain), beta = dense(bias);
   const i64 images = x.shape()[0], channels = x.shape()[1], all = images * groups;
@@ -84,8 +85,8 @@ Variable of_groups(const char* op, const Variable& in, i64 groups, const Variabl
       return b.needs(input) ? empty({images, channels}, wide_dtype(b.gradient().dtype()), "gradient of each image") : Tensor();
     };
     const Tensor dgamma = each_image(1), dbeta = each_image(2);
-    kernels::group_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), b.target_if_needed(0), dgamma,
-                                 dbeta);
+    kernels::group_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), b.target_if_needed(0),
+                                 dgamma, dbeta);
     if (b.needs(1)) kernels::sum_axis(dgamma, 1, images, channels, 1, b.target(1));
     if (b.needs(2)) kernels::sum_axis(dbeta, 1, images, channels, 1, b.target(2));
   });

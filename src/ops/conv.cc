@@ -27,7 +27,8 @@ void check(const char* op, const Variable& x, const Variable& w, const Variable&
   if (fits) return;
   const std::string by = " / " + std::to_string(groups) + ", ";
   refuse(op,
-         std::string("x[N, C, ") + image + "], w[" + (transposed ? "C, O" : "O, C") + by + kernel + "] and bias[O] (or none) of one dtype",
+         std::string("x[N, C, ") + image + "], w[" + (transposed ? "C, O" : "O, C") + by + kernel +
+             "] and bias[O] (or none) of the same dtype",
          {x.value, w.value, bias.value});
 }
 
@@ -91,8 +92,8 @@ ConvShape transposed_shape(const char* op, const Variable& x, const Variable& w,
                      grown(extent.w, v.kernel.w, v.stride.w, v.padding.w, v.dilation.w, beyond.w)},
                     v};
   if (beyond.h < 0 || beyond.w < 0 || beyond.h >= v.stride.h || beyond.w >= v.stride.w)
-    refuse(op, "an output padding of 0 or more, below the stride", {x.value, w.value});
-  if (s.extent.h < 1 || s.extent.w < 1) refuse(op, "a padding that leaves something of the result", {x.value, w.value});
+    refuse(op, "an output padding of at least 0 and below the stride", {x.value, w.value});
+  if (s.extent.h < 1 || s.extent.w < 1) refuse(op, "a padding that leaves at least one element of the result", {x.value, w.value});
   static_cast<void>(kernels::positions_of(op, v, s.extent));
   return s;
 }

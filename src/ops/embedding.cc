@@ -11,7 +11,7 @@ using autograd::Recorder;
 
 Variable embedding(const Tensor& places, const Variable& table, i64 padding_row) {
   if (table.shape().rank() != 2 || places.rank() >= Shape::kMaxRank || places.dtype() != DType::int32)
-    refuse("embedding", "int32 ids of rank 5 at most and a weight [V, C]", {places, table.value});
+    refuse("embedding", "int32 ids of at most 5 axes and a weight [V, C]", {places, table.value});
   const Tensor ids = dense(places);
   const Variable weight = dense(table);
   i64 extents[Shape::kMaxRank] = {};

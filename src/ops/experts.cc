@@ -91,14 +91,14 @@ Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, co
   std::vector<Weight> w;
   for (const Weight& one : stored) w.push_back(dense(one));
   require(!w.empty() && rows.begins.elems() == static_cast<i64>(w.size()) + 1 && x.shape().rank() == 2 && w[0].shape.rank() == 2,
-          "[expert_linear] expected rows [M, I] and a weight [O, I] of each expert");
+          "[expert_linear] expected rows [M, I] and one weight [O, I] for each expert");
   bool fit = true, trained = false;
   for (const Weight& one : w) {
     fit = fit && one.shape == w[0].shape && one.format == w[0].format && one.stored.dtype() == x.dtype() && one.shape[1] == x.shape()[1];
     trained = trained || one.stored.needs_gradient();
   }
   require(fit && x.shape()[0] == rows.choice_of_row.elems(),
-          "[expert_linear] expected a row of each choice, and weights of one shape [O, I] and of the rows' type");
+          "[expert_linear] expected one row for each choice, and weights that all have the same shape [O, I] and the type of the rows");
   const i64 M = x.shape()[0], I = x.shape()[1], O = w[0].shape[0];
   const Tensor y = empty({M, O}, x.dtype(), "rows of experts");
   {
@@ -123,7 +123,7 @@ Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, co
 
 Variable from_experts(const Variable& in, const Variable& shares, const ExpertRows& rows) {
   if (in.shape().rank() != 2 || !(shares.shape() == rows.row_of_choice_NK.shape()))
-    refuse("from_experts", "rows [M, C] and a weight of each choice", {in.value, shares.value});
+    refuse("from_experts", "rows [M, C] and one weight for each choice", {in.value, shares.value});
   const Variable x = dense(in), weights = dense(shares);
   const Tensor y = empty({weights.shape()[0], x.shape()[1]}, x.dtype(), "of experts");
   kernels::sum_rows(x.value, rows.row_of_choice_NK, weights.value, y);

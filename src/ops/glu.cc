@@ -13,7 +13,7 @@ using kernels::Glu;
 
 Variable glu(const char* op, Glu activation, const Variable& first, const Variable& second) {
   if (!(first.shape() == second.shape()) || first.dtype() != second.dtype())
-    refuse(op, "a gate and what it gates of one shape and dtype", {first.value, second.value});
+    refuse(op, "a gate and an input of the same shape and dtype", {first.value, second.value});
   const Variable gate = dense(first), up = dense(second);
   const Tensor y = empty(gate.shape(), gate.dtype(), "gated linear unit");
   kernels::glu(activation, gate.value, up.value, y);

@@ -29,7 +29,7 @@ int checked_axis(const char* op, const Tensor& x, int axis, const Tensor& index)
   const int at = axis_from_front(op, x, axis);
   bool fits = index.dtype() == DType::int32 && index.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == at || index.size(i) == x.size(i);
-  if (!fits) refuse(op, "int32 places of the tensor's extents but along axis " + std::to_string(axis), {x, index});
+  if (!fits) refuse(op, "int32 indices with the shape of the tensor, except along axis " + std::to_string(axis), {x, index});
   return at;
 }
 
@@ -37,7 +37,7 @@ int checked_axis(const char* op, const Tensor& x, int axis, const Tensor& index)
 
 Variable index_select(const Variable& x, int axis, const Tensor& index) {
   const int at = axis_from_front("index_select", x.value, axis);
-  if (index.dtype() != DType::int32 || index.rank() != 1) refuse("index_select", "int32 places [K]", {x.value, index});
+  if (index.dtype() != DType::int32 || index.rank() != 1) refuse("index_select", "int32 indices [K]", {x.value, index});
   return pick(x, at, index, kernels::picks_of_all(index.elems()));
 }
 
@@ -49,7 +49,7 @@ Variable gather(const Variable& x, int axis, const Tensor& index) {
 Variable scatter_add(const Variable& in, int at, const Tensor& places, const Variable& added) {
   const int front = checked_axis("scatter_add", in.value, at, places);
   if (!(added.shape() == places.shape()) || added.dtype() != in.dtype())
-    refuse("scatter_add", "a source of the index' shape and the tensor's dtype", {in.value, places, added.value});
+    refuse("scatter_add", "a source with the shape of the indices and the dtype of the tensor", {in.value, places, added.value});
   const Variable x = dense(in), source = dense(added);
   const Tensor index = dense(places), sums = empty(x.shape(), wide_dtype(x.dtype()), "scattered sums");
   const Axis axis = kernels::axis_of(x.shape(), front);

@@ -42,7 +42,7 @@ void check_linear(const Variable& x, DType weights, const Variable& bias, i64 in
 
 Tensor empty_product(const Variable& x, const LinearWeights& weights) {
   const Shape& w = weights.w.shape;
-  if (w.rank() != 2) refuse("linear", "a weight of rank 2", {weights.w.stored.value});
+  if (w.rank() != 2) refuse("linear", "a weight with 2 axes", {weights.w.stored.value});
   const bool in_out = weights.layout == WeightLayout::in_out;
   const i64 inputs = w[in_out ? 0 : 1], outputs = w[in_out ? 1 : 0];
   check_linear(x, weights.w.stored.dtype(), weights.bias, inputs, outputs);
@@ -63,7 +63,7 @@ void weight_gradients(Backward& b, SavedTensor kept_rows, bool in_out, int weigh
 
 void check_residual(const Variable& residual, const Tensor& y) {
   if (residual.value.defined() && (!(residual.shape() == y.shape()) || residual.dtype() != y.dtype()))
-    refuse("linear", "a residual of the result's shape and type", {residual.value, y});
+    refuse("linear", "a residual of the shape and type of the result", {residual.value, y});
 }
 
 // Records on the tape that y = (residual +) x w (+ bias), which has already been computed.
@@ -125,7 +125,7 @@ Variable linear_of_gelu(const Variable& x, const Tensor& gelu, const LinearWeigh
 Variable gelu_mlp(const Variable& in, const LinearWeights& first, const LinearWeights& second, const Variable& others) {
   const Variable x = dense(in), residual = dense(others);
   const LinearWeights up{dense(first.w), dense(first.bias), first.layout}, down{dense(second.w), dense(second.bias), second.layout};
-  require(up.w.format == kernels::WeightFormat::plain && down.w.format == up.w.format, "[gelu_mlp] expected plain weights");
+  require(up.w.format == kernels::WeightFormat::plain && down.w.format == up.w.format, "[gelu_mlp] expected unquantized weights");
   const Tensor before = empty_product(x, up), gelu = empty(before.shape(), before.dtype(), "gelu");
   const Tensor rows = as_rows(x.value);
   kernels::matmul_gelu(rows, flipped_if(up.layout == WeightLayout::out_in, up.w.stored.value), up.bias.value, as_rows(before),

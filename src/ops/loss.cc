@@ -23,7 +23,7 @@ Tensor as_row(const Tensor& x) { return x.reshape({x.elems()}); }
 
 void check(const char* op, const Variable& x, const Tensor& targets) {
   if (x.shape().rank() >= 2 && x.value.elems() == targets.elems() * x.shape()[-1] && x.value.elems() > 0) return;
-  refuse(op, "rows [..., V] and one target a row", {x.value, targets});
+  refuse(op, "rows [..., V] and one target for each row", {x.value, targets});
 }
 
 // Returns the summed losses times value_factor. The gradient is gradient_factor times the gradient of the sum.
@@ -192,7 +192,7 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
                               const LogitsMemory& memory, double softcap) {
   check("linear_cross_entropy", in, classes);
   if (weight.shape().rank() != 2 || weight.shape()[1] != in.shape()[-1] || weight.dtype() != in.dtype())
-    refuse("linear_cross_entropy", "x[..., C] and w[V, C] of one dtype", {in.value, weight.value});
+    refuse("linear_cross_entropy", "x[..., C] and w[V, C] of the same dtype", {in.value, weight.value});
   const Variable x = dense(in), w = dense(weight);
   const Tensor targets = dense(classes);
   const Head head(x.value, w.value, targets, memory, softcap);

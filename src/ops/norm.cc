@@ -13,7 +13,7 @@ using autograd::Recorder;
 
 void check(const char* op, const Variable& x, const Variable& parameter) {
   if (x.shape().rank() >= 1 && parameter.shape() == Shape{x.shape()[-1]} && parameter.dtype() == x.dtype() && x.value.elems() > 0) return;
-  refuse(op, "x[..., C] and parameters [C] of one dtype", {x.value, parameter.value});
+  refuse(op, "x[..., C] and parameters [C] of the same dtype", {x.value, parameter.value});
 }
 
 Tensor statistics_for(const Variable& x) { return empty({x.value.elems() / x.shape()[-1], 2}, wide_dtype(x.dtype()), "norm statistics"); }

@@ -67,7 +67,7 @@ Shape masked_shape(const char* op, const Tensor& mask, const Tensor& a, const Te
   bool fits = size_of(mask.dtype()) == 1;
   for (int i = 1; i <= std::min(mask.rank(), chosen.rank()); ++i)
     fits = fits && (mask.size(-i) == chosen[-i] || mask.size(-i) == 1 || chosen[-i] == 1);
-  if (!fits) refuse(op, "a mask of uint8 or bool that stretches with the tensors", {mask, a, b});
+  if (!fits) refuse(op, "a mask of uint8 or bool that broadcasts with the tensors", {mask, a, b});
   return kernels::broadcast_shape(mask.shape(), chosen);
 }
 
@@ -93,7 +93,7 @@ Variable mish(const Variable& x) { return one(Pointwise::mish, Pointwise::mish_s
 
 Variable clamp(const Variable& x, double lowest, double highest) {
   if (!(lowest <= highest)) {
-    refuse("clamp", "bounds in order, not " + std::to_string(lowest) + " and " + std::to_string(highest), {x.value});
+    refuse("clamp", "bounds in ascending order, not " + std::to_string(lowest) + " and " + std::to_string(highest), {x.value});
   }
   return one(Pointwise::clamp, Pointwise::clamp_slope, x, {lowest, highest});
 }
@@ -137,7 +137,7 @@ Variable where(const Tensor& mask, const Variable& x, const Variable& y) {
 
 Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
   if (!(masked_shape("masked_fill", mask, x.value, x.value) == x.shape())) {
-    refuse("masked_fill", "a mask that stretches to the tensor", {mask, x.value});
+    refuse("masked_fill", "a mask that broadcasts to the shape of the tensor", {mask, x.value});
   }
   const Tensor y = empty(x.shape(), x.dtype(), "masked");
   kernels::fill_where(mask, true, value, x.value, y);

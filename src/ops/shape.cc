@@ -47,11 +47,11 @@ Tensor permuted(const Tensor& x, const Axes& axes) {
 std::pair<Axes, Axes> axes_of(const Shape& shape, const std::vector<int>& axes) {
   Axes there, back;
   there.rank = back.rank = shape.rank();
-  require(static_cast<int>(axes.size()) == shape.rank(), "[permute] expected one entry an axis");
+  require(static_cast<int>(axes.size()) == shape.rank(), "[permute] expected one entry for each axis");
   std::array<bool, Shape::kMaxRank> seen{};
   for (int i = 0; i < shape.rank(); ++i) {
     const int axis = axes[static_cast<size_t>(i)] + (axes[static_cast<size_t>(i)] < 0 ? shape.rank() : 0);
-    require(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)], "[permute] expected each axis once");
+    require(axis >= 0 && axis < shape.rank() && !seen[static_cast<size_t>(axis)], "[permute] expected each axis exactly once");
     seen[static_cast<size_t>(axis)] = true;
     there.at[static_cast<size_t>(i)] = axis;
     back.at[static_cast<size_t>(axis)] = i;
@@ -81,12 +81,12 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step) {
   if (begin < 0 || begin > end || end > x.shape()[front] || step < 1) {
     const std::string range = "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
     refuse("slice",
-           "a range of axis " + std::to_string(axis) + ", not " + range + (step == 1 ? "" : " in steps of " + std::to_string(step)),
+           "a range inside axis " + std::to_string(axis) + ", not " + range + (step == 1 ? "" : " in steps of " + std::to_string(step)),
            {x.value});
   }
   if (step > 1) {
     if (end > std::numeric_limits<i32>::max())
-      refuse("slice", "a range that ends below 2^31, to be taken in steps, not at " + std::to_string(end), {x.value});
+      refuse("slice", "a range that ends below 2^31 if the step is above 1, not at " + std::to_string(end), {x.value});
     std::vector<i32> places;
     for (i64 i = begin; i < end; i += step) places.push_back(static_cast<i32>(i));
     return index_select(x, front, tensor_of<i32>(places, {std::ssize(places)}));
@@ -103,7 +103,7 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step) {
 
 Variable index(const Variable& x, const std::vector<std::variant<i64, Range>>& places) {
   if (static_cast<int>(places.size()) > x.shape().rank())
-    refuse("index", "at most one place an axis, not " + std::to_string(places.size()), {x.value});
+    refuse("index", "at most one index for each axis, not " + std::to_string(places.size()), {x.value});
   Variable y = x;
   std::vector<i64> extents;
   for (int axis = 0; axis < x.shape().rank(); ++axis) {
@@ -112,7 +112,7 @@ Variable index(const Variable& x, const std::vector<std::variant<i64, Range>>& p
     const std::string where = " of axis " + std::to_string(axis);
     if (const i64* one = std::get_if<i64>(&place)) {
       const i64 at = *one + (*one < 0 ? extent : 0);
-      if (at < 0 || at >= extent) refuse("index", "a place" + where + ", not " + std::to_string(*one), {x.value});
+      if (at < 0 || at >= extent) refuse("index", "an index inside the range" + where + ", not " + std::to_string(*one), {x.value});
       y = slice(y, axis, at, at + 1);
       continue;
     }
@@ -167,7 +167,7 @@ std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, 
   bool sane = true;
   for (const i64 extent : extents) total += extent, sane = sane && extent >= 0;
   if (!sane || total != x.shape()[front]) {
-    refuse("split", "extents that sum to that of axis " + std::to_string(axis) + ", not " + std::to_string(total), {x.value});
+    refuse("split", "extents that add up to the extent of axis " + std::to_string(axis) + ", not " + std::to_string(total), {x.value});
   }
   std::vector<Variable> parts;
   i64 begin = 0;
@@ -180,13 +180,13 @@ Variable stack(const std::vector<Variable>& parts, int axis) {
   const Tensor& first = parts[0].value;
   const int rank = first.rank(), front = axis < 0 ? axis + rank + 1 : axis;
   if (front < 0 || front > rank || rank == Shape::kMaxRank)
-    refuse("stack", "a new axis among at most 6, not " + std::to_string(axis), {first});
+    refuse("stack", "a new axis within a result of at most 6 axes, not " + std::to_string(axis), {first});
   std::vector<i64> extents(first.shape().extents().begin(), first.shape().extents().end());
   extents.insert(extents.begin() + front, 1);
   std::vector<Variable> raised;
   for (const Variable& part : parts) {
     if (!(part.shape() == first.shape()) || part.dtype() != first.dtype())
-      refuse("stack", "parts of one shape and dtype", {first, part.value});
+      refuse("stack", "parts of the same shape and dtype", {first, part.value});
     raised.push_back(reshape(part, Shape(std::span<const i64>(extents))));
   }
   return concat(raised, front);
@@ -227,7 +227,7 @@ Variable pad(const Variable& x, const std::vector<Padding>& paddings, double val
     sane = p.before >= 0 && p.behind >= 0;
     shape.set(axis, shape[axis] + p.before + p.behind);
   }
-  if (!sane) refuse("pad", "at most one padding an axis, none of them below 0", {x.value});
+  if (!sane) refuse("pad", "at most one padding for each axis, none of them below 0", {x.value});
   const Tensor y = empty(shape, x.dtype(), "padded");
   kernels::pointwise(kernels::Pointwise::fill, {}, {value, 0}, y);
   kernels::copy_view(x.value, inside(y, paddings));

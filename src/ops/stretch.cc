@@ -13,7 +13,7 @@ Shape stretched_shape(const char* op, std::initializer_list<Tensor> inputs) {
     bool fits = x.dtype() == inputs.begin()->dtype();
     for (int i = 1; i <= std::min(shape.rank(), x.rank()); ++i)
       fits = fits && (shape[-i] == x.size(-i) || shape[-i] == 1 || x.size(-i) == 1);
-    if (!fits) refuse(op, "inputs of one dtype and of shapes that stretch to one", inputs);
+    if (!fits) refuse(op, "inputs of the same dtype whose shapes broadcast", inputs);
     shape = kernels::broadcast_shape(shape, x.shape());
   }
   return shape;

@@ -21,8 +21,9 @@ T number_as(const char* op, double value) {
     const bool fits = std::trunc(value) == value && value >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
                       (value < 0x1p63 && value <= static_cast<double>(std::numeric_limits<T>::max()));
     if (!fits) {
-      throw Error(ErrorCode::usage, std::string("[") + op + "] expected numbers that " + std::string(to_string(DTypeOf<T>::value)) +
-                                        " holds, got " + std::to_string(value) + ": give another dtype");
+      throw Error(ErrorCode::usage, std::string("[") + op + "] expected whole numbers in the range of " +
+                                        std::string(to_string(DTypeOf<T>::value)) + ", got " + std::to_string(value) +
+                                        ": use another dtype");
     }
     return static_cast<T>(value);
   }
@@ -58,7 +59,7 @@ Tensor made(const char* op, const Shape& shape, DType dtype, const std::function
     case DType::boolean:
       return made_as<bool>(op, shape, value);
   }
-  throw Error(ErrorCode::bug, "[tensor] an unknown type");
+  throw Error(ErrorCode::bug, "[tensor] expected a known type");
 }
 
 // Appends the view's elements in row-major order, the last axis innermost.
@@ -91,7 +92,7 @@ double load_wide(const std::byte* at, DType dtype) {
     case DType::f16:
       return as(Float16());
   }
-  throw Error(ErrorCode::bug, "[tensor] a number of an unknown type");
+  throw Error(ErrorCode::bug, "[tensor] expected a number of a known type");
 }
 
 Tensor full(const Shape& shape, double value, DType dtype) {
@@ -111,7 +112,7 @@ Tensor tensor_of(std::initializer_list<double> values, const Shape& shape, DType
 Tensor arange(double begin, double end, double step, DType dtype) {
   const double count = std::ceil((end - begin) / step);
   if (!(std::abs(count) < 0x1p53)) {
-    throw Error(ErrorCode::usage, "[arange] expected finite bounds and a step that is not 0, got " + std::to_string(begin) + ", " +
+    throw Error(ErrorCode::usage, "[arange] expected finite bounds and a step other than 0, got " + std::to_string(begin) + ", " +
                                       std::to_string(end) + " and " + std::to_string(step));
   }
   return made("arange", {std::max<i64>(0, static_cast<i64>(count))}, dtype, [=](i64 i) { return begin + static_cast<double>(i) * step; });

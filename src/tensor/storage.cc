@@ -27,7 +27,7 @@ std::shared_ptr<Storage> Storage::owning(Device device, Allocation memory) {
 std::shared_ptr<Storage> Storage::vacant(Device device, i64 bytes) { return std::shared_ptr<Storage>(new Storage(device, bytes)); }
 
 void Storage::fill(std::byte* data) {
-  require(!resident_ && !owning_, "[storage] filled twice without a drop between, or one that owns its memory");
+  require(!resident_ && !owning_, "[storage] expected a dropped storage without memory of its own to fill");
   data_ = device_.is_meta() ? nullptr : data;
   resident_ = true;
 }
@@ -39,14 +39,14 @@ void Storage::borrow(std::shared_ptr<Storage> lender, std::byte* data) {
 }
 
 void Storage::refill(Allocation memory) {
-  require(!resident_ && owning_ && memory.bytes() == bytes_, "[storage] refilled, but it was not dropped or the size is another");
+  require(!resident_ && owning_ && memory.bytes() == bytes_, "[storage] expected a dropped storage and memory of the same size to refill");
   data_ = memory.data();
   memory_ = std::move(memory);
   resident_ = true;
 }
 
 void Storage::drop() {
-  require(resident_, "[storage] dropped, but it holds nothing");
+  require(resident_, "[storage] expected a storage with memory to drop");
   memory_.reset();
   lender_.reset();
   data_ = nullptr;
@@ -54,7 +54,8 @@ void Storage::drop() {
 }
 
 std::byte* Storage::data() const {
-  require(resident_, "[storage] read while its bytes are elsewhere: a Fetch is missing or a Release came too early");
+  require(resident_,
+          "[storage] expected the data in memory when the tensor is read, got none: a Fetch is missing or a Release came too early");
   return data_;
 }
 

@@ -22,7 +22,7 @@ Shape contiguous_strides(const Shape& shape) {
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype)
     : storage_(std::move(storage)), offset_bytes_(offset_bytes), shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype) {
-  require(offset_bytes_ >= 0 && offset_bytes_ + bytes() <= storage_->bytes(), "[tensor] a view reaches beyond its storage");
+  require(offset_bytes_ >= 0 && offset_bytes_ + bytes() <= storage_->bytes(), "[tensor] expected a view inside its storage");
 }
 
 bool Tensor::is_contiguous() const {
@@ -36,7 +36,7 @@ bool Tensor::is_contiguous() const {
 }
 
 std::byte* Tensor::raw() const {
-  require(defined(), "[tensor] an undefined tensor has no data");
+  require(defined(), "[tensor] expected a defined tensor, got one without data");
   std::byte* base = storage_->data();
   return base ? base + offset_bytes_ : nullptr;
 }
@@ -51,7 +51,7 @@ void Tensor::check_dtype(DType wanted) const {
 void Tensor::require_contiguous() const { require(is_contiguous(), "[tensor] expected a contiguous view"); }
 
 double Tensor::item() const {
-  require(elems() == 1, "[tensor] item() wants exactly one element");
+  require(elems() == 1, "[tensor] item() expects exactly one element");
   if (!raw()) return 0;
   if (device().is_cuda()) return to_host(*this).item();
   switch (dtype_) {
@@ -88,12 +88,12 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::reinterpret(const Shape& shape, DType dtype) const {
   require_contiguous();
-  require(shape.elems() * size_of(dtype) == bytes(), "[reinterpret] expected a shape and type of as many bytes");
+  require(shape.elems() * size_of(dtype) == bytes(), "[reinterpret] expected a shape and type with the same number of bytes");
   return Tensor(storage_, offset_bytes_, shape, dtype);
 }
 
 Tensor Tensor::permute(std::initializer_list<int> axes) const {
-  require(static_cast<int>(axes.size()) == rank(), "[permute] expected one entry an axis");
+  require(static_cast<int>(axes.size()) == rank(), "[permute] expected one entry for each axis");
   Tensor view = *this;
   int i = 0;
   unsigned seen = 0;
@@ -102,7 +102,7 @@ Tensor Tensor::permute(std::initializer_list<int> axes) const {
     view.shape_.set(i, shape_[axis]);
     view.strides_.set(i++, strides_[axis]);
   }
-  require(seen == (1u << rank()) - 1, "[permute] expected each axis once");
+  require(seen == (1u << rank()) - 1, "[permute] expected each axis exactly once");
   return view;
 }
 
@@ -116,7 +116,7 @@ Tensor Tensor::transpose(int a, int b) const {
 }
 
 Tensor Tensor::slice(int axis, i64 begin, i64 end) const {
-  require(0 <= begin && begin <= end && end <= shape_[axis], "[slice] the range leaves the axis");
+  require(0 <= begin && begin <= end && end <= shape_[axis], "[slice] expected a range inside the axis");
   Tensor view = *this;
   view.shape_.set(axis, end - begin);
   view.offset_bytes_ += begin * strides_[axis] * size_of(dtype_);
@@ -141,7 +141,7 @@ Tensor zeros(const Shape& shape, DType dtype, const char* what) {
 
 template <class T>
 Tensor tensor_of(std::span<const T> values, const Shape& shape) {
-  require(static_cast<i64>(values.size()) == shape.elems(), "[tensor_of] the shape does not match the number of values");
+  require(static_cast<i64>(values.size()) == shape.elems(), "[tensor_of] expected as many values as the shape has elements");
   Tensor t = empty(shape, DTypeOf<T>::value);
   if (t.raw()) transfer(t.raw(), reinterpret_cast<const std::byte*>(values.data()), t.bytes());
   return t;

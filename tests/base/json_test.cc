@@ -35,7 +35,7 @@ TEST(Json, IsWhatTheLibraryMakesOfIt) {
 }
 
 TEST(Json, SaysWhereItGoesWrong) {
-  EXPECT_EQ(fault_of("{\"a\": 1,\n \"b\": }"), "expected JSON, which goes wrong in line 2, column 7: is it cut short?");
+  EXPECT_EQ(fault_of("{\"a\": 1,\n \"b\": }"), "expected JSON, got a syntax error in line 2, column 7: the text may be truncated");
   EXPECT_THAT(fault_of(""), HasSubstr("line 1, column 1"));
   EXPECT_THAT(fault_of("\"\xff\""), HasSubstr("expected JSON"));
 }
@@ -70,7 +70,7 @@ TEST(Json, AnOrderedObjectOfManyKeysIsRefused) {
   EXPECT_FALSE(parse_ordered_json(keys(10'000)).is_discarded());
   JsonFault fault;
   EXPECT_TRUE(parse_ordered_json(keys(10'001), &fault).is_discarded());
-  EXPECT_EQ(fault.expected, "objects of at most 10000 keys, got one of more");
+  EXPECT_EQ(fault.expected, "objects of at most 10000 keys, got an object with more");
 }
 
 TEST(Json, ARepeatedKeyIsRefusedWhereThatIsWanted) {

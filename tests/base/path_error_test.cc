@@ -35,7 +35,7 @@ TEST(PathError, SaysWhatIsWrongWithThePath) {
   fs::create_symlink(folder / "b", folder / "a");
   const Error circle = told([&] { (void)fs::exists(folder / "a"); });
   EXPECT_EQ(circle.code(), ErrorCode::data);
-  EXPECT_THAT(circle.what(), HasSubstr("lead in a circle"));
+  EXPECT_THAT(circle.what(), HasSubstr("form a cycle"));
 
   std::ofstream(folder / "file") << "x";
   const Error missing = told([&] { (void)fs::file_size(folder / "missing"); });
@@ -43,7 +43,7 @@ TEST(PathError, SaysWhatIsWrongWithThePath) {
   EXPECT_THAT(missing.what(), testing::AllOf(HasSubstr((folder / "missing").string()), HasSubstr("errno 2")));
   const Error within = told([&] { (void)fs::file_size(folder / "file" / "x"); });
   EXPECT_EQ(within.code(), ErrorCode::data);
-  EXPECT_THAT(within.what(), HasSubstr("is a file where a folder is expected"));
+  EXPECT_THAT(within.what(), HasSubstr("is a file, but a folder is expected"));
 }
 
 TEST(PathError, PermissionsAreTheUsersAndADriveThatFailsIsNot) {

@@ -85,7 +85,7 @@ TEST(TorchFile, WhatIsNoneSaysSo) {
     EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(path); }), HasSubstr(why)) << bytes.size();
   };
   refused("", "zip archive");
-  refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "is a pointer of Git LFS");
+  refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "Git LFS");
   refused(bytes_of(test::data(kFolder / "old.bin")), "1.6");
   const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
   refused(whole.substr(0, whole.size() / 2), "torch.save");

@@ -176,7 +176,7 @@ TEST(WeightFolder, APointerOfGitLfsIsNamed) {
     const TemporaryFolder folder;
     put(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4840412800\n");
     EXPECT_THAT(error_of(ErrorCode::data, [&] { WeightFolder source(folder.path()); }),
-                testing::AllOf(HasSubstr("pointer of Git LFS"), HasSubstr("4840412800 bytes"), HasSubstr("git lfs pull"), HasSubstr(name)));
+                testing::AllOf(HasSubstr("Git LFS pointer"), HasSubstr("4840412800 bytes"), HasSubstr("git lfs pull"), HasSubstr(name)));
   }
 }
 

@@ -21,7 +21,7 @@ TEST(DeviceQuery, OpensOneAlone) {
   if (report.gpus.empty()) GTEST_SKIP() << "needs a GPU: " << report.problem;
   for (const GpuFacts& gpu : report.gpus) {
     const bool opened = gpu.index == 4 % static_cast<int>(report.gpus.size());
-    EXPECT_EQ(gpu.problem, opened ? "" : "nobody looked at it");
+    EXPECT_EQ(gpu.problem, opened ? "" : "the GPU was not examined");
     EXPECT_EQ(gpu.free_bytes > 0, opened);
     EXPECT_NE(gpu.name, "");
   }

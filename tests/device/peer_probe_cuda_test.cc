@@ -41,7 +41,7 @@ TEST_F(PeerProbe, SaysWhereCopiesHangLoseBytesOrAreNotAllowed) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
   EXPECT_EQ(between_two("dead", 1, 1).problem, "NVIDIA's driver does not answer within 1 s");
   const PeerReport lost = between_two("lost");
-  EXPECT_EQ(lost.problem, "copies lose their bytes from cuda:0 to cuda:1");
+  EXPECT_EQ(lost.problem, "copies lose data from cuda:0 to cuda:1");
   EXPECT_EQ(lost.reached, 0);
   const PeerReport none = between_two("none");
   EXPECT_EQ(none.problem, "");

@@ -121,7 +121,7 @@ TEST_F(PinnedMemory, WithoutAThreadToBeHadGoesOn) {
     source->give_back(locked, kBytes);
     const bool is_unlocked = emulated_cuda::registered_bytes() == before;
     std::byte* pageable = source->take(kBytes);
-    const bool is_said = said.find("refuses another thread") != said.npos && emulated_cuda::registered_bytes() == before;
+    const bool is_said = said.find("refused to start another thread") != said.npos && emulated_cuda::registered_bytes() == before;
     pageable[kBytes - 1] = std::byte{1};
     source->give_back(pageable, kBytes);
     ::_exit(was_locked && is_unlocked && is_said ? 0 : 1);

@@ -151,7 +151,7 @@ TEST_F(ProgramOnGpu, DoctorLooksAtPeers) {
   if (query_gpus().gpus[0].name != "emulated") return;
   ::setenv("SPILLWAY_EMULATED_PEERS", "lost", 1);
   const Finished doctor = at.spillway({"doctor"});
-  EXPECT_TRUE(mentions(doctor.out, "copies lose their bytes from cuda:0 to cuda:1")) << doctor.out;
+  EXPECT_TRUE(mentions(doctor.out, "copies lose data from cuda:0 to cuda:1")) << doctor.out;
   // Emulated GPUs of different processes cannot use NCCL: it is tried, fails, and host memory is used instead.
   const Finished trained = at.spillway(training("run", 1, {"--ranks", "2", "--timeout", "10s"}));
   ::unsetenv("SPILLWAY_EMULATED_PEERS");

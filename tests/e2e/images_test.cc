@@ -97,7 +97,7 @@ TEST(SmallImagesRelease, TrainResNet18) {
   };
   const Finished one = with_images("1");
   EXPECT_EQ(one.status, 2) << one.err;
-  EXPECT_TRUE(mentions(one.err, "expected more than one element a channel")) << one.err;
+  EXPECT_TRUE(mentions(one.err, "expected more than one element for each channel")) << one.err;
   EXPECT_EQ(with_images("3").status, 0);
   EXPECT_EQ(at.metrics("run").size(), 2u);
 }

@@ -56,9 +56,9 @@ TEST(Sequential, RefusesOneParameterTwiceInABlockAndNamesTwice) {
   const auto a = weight("a");
   Sequential model;
   EXPECT_THAT(refusal(model, {{a, 0}, {a, 1}}), HasSubstr("got it twice"));
-  EXPECT_THAT(refusal(model, {{a, 0}, {weight("a"), 0}}), HasSubstr("parameter a: expected a name of its own"));
+  EXPECT_THAT(refusal(model, {{a, 0}, {weight("a"), 0}}), HasSubstr("parameter a: expected a unique name"));
   model.push(block({{a, 0}}));
-  EXPECT_THAT(refusal(model, {{weight("a"), 0}}), HasSubstr("parameter a: expected a name of its own"));
+  EXPECT_THAT(refusal(model, {{weight("a"), 0}}), HasSubstr("parameter a: expected a unique name"));
   EXPECT_THAT(refusal(model, {{nullptr, 0}}), HasSubstr("null"));
 }
 

@@ -109,11 +109,11 @@ TEST(AlongAnAxis, RefusesAndSaysWhatCame) {
   const Tensor x = random({2, 3}, 1);
   EXPECT_EQ(test::refusal([&] { ops::softmax(x, 2); }), "[softmax] expected an axis of the tensor, not 2, got f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::var(x, {0, -2}); }), "[var] expected each axis once, not -2 again, got f64 [2, 3]");
-  EXPECT_EQ(test::refusal([&] { ops::topk(x, 4); }), "[topk] expected 1 to as many as the axis has, not 4, got f64 [2, 3]");
+  EXPECT_EQ(test::refusal([&] { ops::topk(x, 4); }), "[topk] expected a count from 1 to the length of the axis, not 4, got f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] {
               ops::argmax(empty({2, 0}, DType::f32), 1);
             }),
-            "[argmax] expected an axis of at least one element, not axis 1, got f32 [2, 0]");
+            "[argmax] expected an axis with at least one element, not axis 1, got f32 [2, 0]");
 }
 
 }  // namespace

@@ -124,26 +124,26 @@ TEST(Images, RefuseAndSayWhatCame) {
   EXPECT_EQ(test::refusal([&] {
               ops::conv2d(x, random({2, 3, 3, 3}, 2), {});
             }),
-            "[conv2d] expected x[N, C, H, W], w[O, C / 1, kh, kw] and bias[O] (or none) of one dtype, got f64 [1, 4, 5, 5] and f64 "
+            "[conv2d] expected x[N, C, H, W], w[O, C / 1, kh, kw] and bias[O] (or none) of the same dtype, got f64 [1, 4, 5, 5] and f64 "
             "[2, 3, 3, 3] and none");
   EXPECT_EQ(
       test::refusal([&] {
         ops::conv1d(row, narrow, {}, {1, 0, 1, 2});
       }),
-      "[conv1d] expected x[N, C, L], w[O, C / 2, k] and bias[O] (or none) of one dtype, got f64 [1, 4, 5] and f32 [4, 2, 3] and none");
+      "[conv1d] expected x[N, C, L], w[O, C / 2, k] and bias[O] (or none) of the same dtype, got f64 [1, 4, 5] and f32 [4, 2, 3] and none");
   EXPECT_EQ(test::refusal([&] {
               ops::conv_transpose2d(x, random({3, 2, 3, 3}, 2), {});
             }),
-            "[conv_transpose2d] expected x[N, C, H, W], w[C, O / 1, kh, kw] and bias[O] (or none) of one dtype, got f64 [1, 4, 5, 5] and "
-            "f64 [3, 2, 3, 3] and none");
+            "[conv_transpose2d] expected x[N, C, H, W], w[C, O / 1, kh, kw] and bias[O] (or none) of the same dtype, got f64 [1, 4, 5, 5] "
+            "and f64 [3, 2, 3, 3] and none");
   EXPECT_EQ(test::refusal([&] {
               ops::conv_transpose1d(row, random({4, 2, 3}, 2), {}, {{2, 0, 1, 1}, 2});
             }),
-            "[conv_transpose1d] expected an output padding of 0 or more, below the stride, got f64 [1, 4, 5] and f64 [4, 2, 3]");
+            "[conv_transpose1d] expected an output padding of at least 0 and below the stride, got f64 [1, 4, 5] and f64 [4, 2, 3]");
   EXPECT_EQ(test::refusal([&] {
               ops::conv_transpose1d(row, random({4, 2, 1}, 2), {}, {{1, 3, 1, 1}, 0});
             }),
-            "[conv_transpose1d] expected a padding that leaves something of the result, got f64 [1, 4, 5] and f64 [4, 2, 1]");
+            "[conv_transpose1d] expected a padding that leaves at least one element of the result, got f64 [1, 4, 5] and f64 [4, 2, 1]");
   EXPECT_EQ(test::refusal([&] { ops::max_pool2d(x, 2, 2, 2); }),
             "[max_pool2d] expected a padding of at most half the kernel, got f64 [1, 4, 5, 5]");
   EXPECT_EQ(test::refusal([&] { ops::avg_pool1d(x, 2, 2); }), "[avg_pool1d] expected rows x[N, C, L], got f64 [1, 4, 5, 5]");
@@ -152,7 +152,8 @@ TEST(Images, RefuseAndSayWhatCame) {
             }),
             "[adaptive_max_pool2d] expected images x[N, C, H, W] and a size of at least 1x1, not 0x1, got f64 [1, 4, 5]");
   const std::string group =
-      " expected x[N, C, ...], parameters [C] of its dtype and groups that divide C and have more than one element, not ";
+      " expected x[N, C, ...], parameters [C] of the dtype of x, and a number of groups that divides C and leaves each group more than one "
+      "element, not ";
   const Tensor four = random({4}, 2);
   EXPECT_EQ(test::refusal([&] { ops::group_norm(x, 3, four, four); }),
             "[group_norm]" + group + "3, got f64 [1, 4, 5, 5] and f64 [4] and f64 [4]");

@@ -125,18 +125,21 @@ TEST(Places, ElementByElement) {
 TEST(Places, RefusesAndSaysWhatCame) {
   const Tensor x = random({3, 5}, 1);
   EXPECT_EQ(test::refusal([&] { ops::gather(x, 1, list()); }),
-            "[gather] expected int32 places of the tensor's extents but along axis 1, got f64 [3, 5] and i32 [6]");
-  EXPECT_EQ(test::refusal([&] { ops::index_select(x, 0, x); }), "[index_select] expected int32 places [K], got f64 [3, 5] and f64 [3, 5]");
-  EXPECT_EQ(test::refusal([&] { ops::index_select(x, 0, list()); }), "[gather] expected places in [0, 3) along the axis, got 3");
-  EXPECT_EQ(test::refusal([&] { ops::split(x, {2, 2}, 1); }), "[split] expected extents that sum to that of axis 1, not 4, got f64 [3, 5]");
+            "[gather] expected int32 indices with the shape of the tensor, except along axis 1, got f64 [3, 5] and i32 [6]");
+  EXPECT_EQ(test::refusal([&] { ops::index_select(x, 0, x); }), "[index_select] expected int32 indices [K], got f64 [3, 5] and f64 [3, 5]");
+  EXPECT_EQ(test::refusal([&] { ops::index_select(x, 0, list()); }), "[gather] expected indices in [0, 3) along the axis, got 3");
+  EXPECT_EQ(test::refusal([&] {
+              ops::split(x, {2, 2}, 1);
+            }),
+            "[split] expected extents that add up to the extent of axis 1, not 4, got f64 [3, 5]");
   EXPECT_EQ(test::refusal([&] {
               ops::stack({x, list()}, 0);
             }),
-            "[stack] expected parts of one shape and dtype, got f64 [3, 5] and i32 [6]");
+            "[stack] expected parts of the same shape and dtype, got f64 [3, 5] and i32 [6]");
   EXPECT_EQ(test::refusal([&] {
               ops::pad(x, {{0, -1}});
             }),
-            "[pad] expected at most one padding an axis, none of them below 0, got f64 [3, 5]");
+            "[pad] expected at most one padding for each axis, none of them below 0, got f64 [3, 5]");
   EXPECT_EQ(test::refusal([&] { ops::tril(list()); }), "[tril] expected matrices, got i32 [6]");
 }
 

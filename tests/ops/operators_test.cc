@@ -79,9 +79,9 @@ TEST(Operators, HalfParametersGetWideGradients) {
 TEST(Operators, SayWhatCame) {
   const Tensor a = zeros({2, 3}, DType::f32);
   EXPECT_EQ(test::refusal([&] { a + zeros({2}, DType::f32); }),
-            "[add] expected inputs of one dtype and of shapes that stretch to one, got f32 [2, 3] and f32 [2]");
+            "[add] expected inputs of the same dtype whose shapes broadcast, got f32 [2, 3] and f32 [2]");
   EXPECT_EQ(test::refusal([&] { a* zeros({3}, DType::f64); }),
-            "[mul] expected inputs of one dtype and of shapes that stretch to one, got f32 [2, 3] and f64 [3]");
+            "[mul] expected inputs of the same dtype whose shapes broadcast, got f32 [2, 3] and f64 [3]");
 }
 
 }  // namespace

@@ -158,17 +158,18 @@ TEST(Pointwise, AtEqualsBoundsAndNotANumber) {
 TEST(Pointwise, RefusesAndSaysWhatCame) {
   const Tensor x = random({2, 3}, 1), wide = random({4}, 1), narrow = test::random({2, 3}, DType::f32, 1);
   EXPECT_EQ(test::refusal([&] { ops::maximum(x, wide); }),
-            "[maximum] expected inputs of one dtype and of shapes that stretch to one, got f64 [2, 3] and f64 [4]");
+            "[maximum] expected inputs of the same dtype whose shapes broadcast, got f64 [2, 3] and f64 [4]");
   EXPECT_EQ(test::refusal([&] { ops::lt(x, narrow); }),
-            "[lt] expected inputs of one dtype and of shapes that stretch to one, got f64 [2, 3] and f32 [2, 3]");
+            "[lt] expected inputs of the same dtype whose shapes broadcast, got f64 [2, 3] and f32 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::where(narrow, x, x); }),
-            "[where] expected a mask of uint8 or bool that stretches with the tensors, got f32 [2, 3] and f64 [2, 3] and f64 [2, 3]");
+            "[where] expected a mask of uint8 or bool that broadcasts with the tensors, got f32 [2, 3] and f64 [2, 3] and f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] {
               ops::masked_fill(x, mask_of({1, 0}, {2, 1, 1}), 0);
             }),
-            "[masked_fill] expected a mask that stretches to the tensor, got u8 [2, 1, 1] and f64 [2, 3]");
+            "[masked_fill] expected a mask that broadcasts to the shape of the tensor, got u8 [2, 1, 1] and f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::softplus(x, 0); }), "[softplus] expected a beta above 0, not 0.000000, got f64 [2, 3]");
-  EXPECT_EQ(test::refusal([&] { ops::clamp(x, 2, 1); }), "[clamp] expected bounds in order, not 2.000000 and 1.000000, got f64 [2, 3]");
+  EXPECT_EQ(test::refusal([&] { ops::clamp(x, 2, 1); }),
+            "[clamp] expected bounds in ascending order, not 2.000000 and 1.000000, got f64 [2, 3]");
 }
 
 }  // namespace

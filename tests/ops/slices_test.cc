@@ -71,10 +71,10 @@ TEST(Slices, NumbersTakeTheirAxisAway) {
 TEST(Slices, RefusesAndSaysWhatCame) {
   const Tensor x = zeros({3, 5}, DType::f32);
   EXPECT_EQ(test::refusal([&] { ops::slice(x, 1, 0, 5, 0); }),
-            "[slice] expected a range of axis 1, not [0, 5) in steps of 0, got f32 [3, 5]");
-  EXPECT_EQ(test::refusal([&] { ops::slice(x, 1, 0, 6); }), "[slice] expected a range of axis 1, not [0, 6), got f32 [3, 5]");
+            "[slice] expected a range inside axis 1, not [0, 5) in steps of 0, got f32 [3, 5]");
+  EXPECT_EQ(test::refusal([&] { ops::slice(x, 1, 0, 6); }), "[slice] expected a range inside axis 1, not [0, 6), got f32 [3, 5]");
   EXPECT_EQ(test::refusal([&] { ops::index(x, {3}); }), "[index] expected a place of axis 0, not 3, got f32 [3, 5]");
-  EXPECT_EQ(test::refusal([&] { ops::index(x, {0, 0, 0}); }), "[index] expected at most one place an axis, not 3, got f32 [3, 5]");
+  EXPECT_EQ(test::refusal([&] { ops::index(x, {0, 0, 0}); }), "[index] expected at most one index for each axis, not 3, got f32 [3, 5]");
   EXPECT_EQ(test::refusal([&] { ops::index(x, {Range{0, 1, -1}}); }), "[index] expected steps above 0 of axis 0, not -1, got f32 [3, 5]");
 }
 

@@ -136,13 +136,13 @@ TEST(Views, RefusalsSayWhatCame) {
   const Tensor x = test::random({2, 3}, DType::f64, 1), narrow = test::random({2, 3}, DType::f32, 1),
                four = test::random({4}, DType::f64, 1);
   EXPECT_EQ(test::refusal([&] { ops::add(x, four); }),
-            "[add] expected inputs of one dtype and of shapes that stretch to one, got f64 [2, 3] and f64 [4]");
+            "[add] expected inputs of the same dtype whose shapes broadcast, got f64 [2, 3] and f64 [4]");
   EXPECT_EQ(test::refusal([&] { ops::mul(x, narrow); }),
-            "[mul] expected inputs of one dtype and of shapes that stretch to one, got f64 [2, 3] and f32 [2, 3]");
+            "[mul] expected inputs of the same dtype whose shapes broadcast, got f64 [2, 3] and f32 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::reshape(x, {4}); }), "[reshape] expected as many elements as [4] has, got f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::sum(x, 2, false); }), "[sum] expected an axis of the tensor, not 2, got f64 [2, 3]");
   EXPECT_EQ(test::refusal([&] { ops::linear(x, four, {}, ops::WeightLayout::out_in); }),
-            "[linear] expected a weight of rank 2, got f64 [4]");
+            "[linear] expected a weight with 2 axes, got f64 [4]");
   EXPECT_EQ(test::refusal([&] { ops::dropout(x, 1, {}, 0); }), "[dropout] expected a probability in [0, 1), not 1.000000, got f64 [2, 3]");
 }
 

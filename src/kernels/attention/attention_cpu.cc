@@ -323,16 +323,16 @@ void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, co
 void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Tensor& v, std::initializer_list<Tensor> views) {
   require(mask.scale > 0 && mask.dropout >= 0 && mask.dropout < 1, "[attention] expected a scale above 0 and a dropout in [0, 1)");
   require(k.shape() == v.shape() && k.dtype() == q.dtype() && v.dtype() == q.dtype(),
-          "[attention] expected k and v of one shape and dtype");
+          "[attention] expected k and v of the same shape and dtype");
   require(mask.softcap >= 0 && mask.window >= 0 && (mask.causal || (mask.window == 0 && !mask.positions_BT.defined())),
-          "[attention] expected a cap and a window of at least 0, and windows and documents where the mask is causal");
+          "[attention] expected a cap and a window of at least 0, and windows and documents only with a causal mask");
   const Tensor& positions = mask.positions_BT;
   require(!positions.defined() ||
               (positions.shape() == Shape{k.size(0), k.size(1)} && positions.dtype() == DType::int32 && positions.is_contiguous()),
-          "[attention] expected one int32 position in its document for each of [B, Tk]");
+          "[attention] expected one int32 position within its document for each of the [B, Tk] keys");
   for (const Tensor& view : views) {
     require(view.rank() == 4 && (view.size(3) == 1 || view.stride(3) == 1) && view.dtype() == q.dtype(),
-            "[attention] expected views of rank 4 whose last axis is contiguous");
+            "[attention] expected views of 4 axes whose last axis is contiguous");
   }
 }
 

@@ -41,11 +41,10 @@ struct Plan {
 
 void require_room(i64 wanted, i64 there, const Problem& problem) {
   if (wanted <= there) return;
-  throw Error(
-      ErrorCode::refused,
-      fmt::format("[attention] expected cuDNN {} to want at most {} of workspace, as plans of memory count, got {} for {}: another "
-                  "version may want less; or leave out --attention cudnn",
-                  cudnn::version_text(cudnn::library().version_number()), format_bytes(there), format_bytes(wanted), to_string(problem)));
+  throw Error(ErrorCode::refused, fmt::format("[attention] expected cuDNN {} to need at most {} of workspace, the amount in the memory "
+                                              "plan, got {} for {}: use another version of cuDNN or leave out --attention cudnn",
+                                              cudnn::version_text(cudnn::library().version_number()), format_bytes(there),
+                                              format_bytes(wanted), to_string(problem)));
 }
 
 // Makes a plan with the `chosen` engine, or if that is null with the first of the library's choice that works.
@@ -65,7 +64,7 @@ Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, c
   char said[2048] = "";
   cudnn::library().last_error(said, sizeof said);
   throw Error(ErrorCode::io,
-              fmt::format("[attention] expected cuDNN {} to have {} for {}, got none: leave out --attention cudnn ({})",
+              fmt::format("[attention] expected cuDNN {} to provide {} for {}, got none: leave out --attention cudnn ({})",
                           cudnn::version_text(cudnn::library().version_number()), chosen ? to_string(*chosen) : std::string("an engine"),
                           to_string(problem), std::string_view(said).substr(0, std::string_view(said).find('\n'))));
 }
@@ -85,7 +84,7 @@ struct Memo {
     if (const auto known = gpus.find(index); known != gpus.end()) return known->second;
     int current = -1;
     cuda_check(cudaGetDevice(&current), "cudaGetDevice");
-    require(current == index, "[attention] expected the stream's GPU to be the thread's current one");
+    require(current == index, "[attention] expected the GPU of the stream to be the current GPU of the thread");
     cudaDeviceProp properties;
     cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
     Gpu one{{properties.major * 10 + properties.minor}, properties.multiProcessorCount};
@@ -121,7 +120,7 @@ class Pack {
  public:
   void add(Id id, const void* at) {
     require(reinterpret_cast<std::uintptr_t>(at) % 16 == 0 || is_number(id),
-            "[attention] expected tensors at multiples of 16 bytes for cuDNN");
+            "[attention] expected tensors for cuDNN at addresses that are multiples of 16 bytes");
     ids_.push_back(static_cast<i64>(id));
     pointers_.push_back(at);
   }
@@ -216,8 +215,8 @@ std::string missing_attention_library(int compute_capability) {
 std::string attention_shape_problem(const AttentionShape& s) {
   if (takes({s.batch, s.length, s.heads, s.width}, {s.batch, s.length, s.kv_heads, s.width}, s.dtype, AttentionLibrary::cudnn)) return "";
   if (!is_half(s.dtype)) return fmt::format("expected bf16 or f16, got {}", to_string(s.dtype));
-  if (s.length < 2) return fmt::format("expected sequences of two and more, got {}", s.length);
-  return fmt::format("expected heads of a multiple of 8 up to 128 elements, got {}", s.width);
+  if (s.length < 2) return fmt::format("expected sequences of at least two tokens, got {}", s.length);
+  return fmt::format("expected a head width that is a multiple of 8 and at most 128, got {}", s.width);
 }
 
 i64 attention_library_bytes(const AttentionShape& shape) { return workspace_bound(problem_of(shape, true)); }

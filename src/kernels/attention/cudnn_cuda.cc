@@ -47,10 +47,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kName = "libcudnn.so.9";
 constexpr const char* kCure =
-    "install cuDNN 9.15.1 or newer (pip install nvidia-cudnn-cu13; on a cluster: module load cudnn) and let LD_LIBRARY_PATH name the "
-    "folder "
-    "of "
-    "libcudnn.so.9, or leave out --attention cudnn";
+    "install cuDNN 9.15.1 or newer (pip install nvidia-cudnn-cu13; on a cluster: module load cudnn) and add the folder of libcudnn.so.9 to "
+    "LD_LIBRARY_PATH, or leave out --attention cudnn";
 
 template <class Function>
 void find(const SharedLibrary& opened, const char* name, Function*& found) {

@@ -23,7 +23,7 @@ inline Axis axis_of(const Shape& shape, int at) {
 constexpr i64 first_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * axis.n * axis.inner + lane % axis.inner; }
 
 inline void require_axis(const Axis& axis, const Tensor& x) {
-  require(x.is_contiguous() && x.elems() == axis.elems(), "[axis] expected a contiguous view of the axis' extents");
+  require(x.is_contiguous() && x.elems() == axis.elems(), "[axis] expected a contiguous view with the extents of the axis");
 }
 
 }  // namespace spillway::kernels

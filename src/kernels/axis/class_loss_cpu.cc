@@ -11,12 +11,12 @@ namespace {
 void check_rows(const Tensor& x, const Tensor& targets, const Tensor& weights, const Tensor& statistics) {
   require(x.rank() == 2 && x.is_contiguous() && x.size(1) > 0, "[class_loss] expected contiguous rows x[N, V]");
   require(targets.elems() == x.size(0) && targets.is_contiguous() && targets.dtype() == DType::int32,
-          "[class_loss] expected one int32 target a row");
+          "[class_loss] expected one int32 target for each row");
   const DType wide = wide_dtype(x.dtype());
   require(!weights.defined() || (weights.elems() == x.size(1) && weights.is_contiguous() && weights.dtype() == wide),
-          "[class_loss] expected a weight for each class, in f32 (f64 of f64)");
+          "[class_loss] expected a weight for each class, in f32 (f64 for f64)");
   require(!statistics.defined() || (statistics.elems() == 2 * x.size(0) && statistics.dtype() == wide),
-          "[class_loss] expected two numbers a row");
+          "[class_loss] expected two numbers for each row");
 }
 
 // Calls f(row) for every row; each row is computed by one task.
@@ -59,7 +59,8 @@ void class_loss(const Tensor& x, const Tensor& targets, const Tensor& weights, c
 void class_loss_gradient(const Tensor& x, const Tensor& targets, const Tensor& weights, const ClassLoss& form, const Tensor& statistics,
                          const Tensor& dlosses, double factor, const Tensor& dx) {
   check_rows(x, targets, weights, statistics);
-  require(dx.shape() == x.shape() && dx.is_contiguous() && dx.dtype() == x.dtype(), "[class_loss] expected a gradient like its input");
+  require(dx.shape() == x.shape() && dx.is_contiguous() && dx.dtype() == x.dtype(),
+          "[class_loss] expected a gradient of the shape and type of the input");
   if (x.device().is_meta() || x.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::class_loss_gradient(x, targets, weights, form, statistics, dlosses, factor, dx);

@@ -12,13 +12,13 @@ void check_picks(const Tensor& whole, const Axis& axis, const Tensor& index, con
   require_axis({axis.outer, picks.count, axis.inner}, picked);
   const bool all = picks.outer == 0;
   require(index.is_contiguous() && index.dtype() == DType::int32 && index.elems() == picks.count * (all ? 1 : axis.lanes()),
-          "[gather] expected contiguous int32 places, one list or one for each lane");
+          "[gather] expected contiguous int32 indices, one list for all lanes or one for each");
 }
 
 i64 checked(i32 place, const Axis& axis) {
   if (0 <= place && place < axis.n) return place;
   throw Error(ErrorCode::data,
-              "[gather] expected places in [0, " + std::to_string(axis.n) + ") along the axis, got " + std::to_string(place));
+              "[gather] expected indices in [0, " + std::to_string(axis.n) + ") along the axis, got " + std::to_string(place));
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks&
 
 void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& to) {
   check_picks(to, axis, index, picks, from);
-  require(to.dtype() == wide_dtype(from.dtype()), "[scatter_add] expected sums in f32 (f64 of f64)");
+  require(to.dtype() == wide_dtype(from.dtype()), "[scatter_add] expected sums in f32 (f64 for f64)");
   if (to.device().is_meta() || from.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::scatter_add(from, axis, index, picks, to);

@@ -177,17 +177,17 @@ struct Product {
 void check(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& y) {
   const Pair at = s.positions();
   require(s.groups >= 1 && s.inputs % s.groups == 0 && s.outputs % s.groups == 0 && s.images >= 1,
-          "[conv2d] expected channels that the groups divide, and at least one image");
+          "[conv2d] expected numbers of channels that are multiples of the number of groups, and at least one image");
   require(x.is_contiguous() && w.is_contiguous() && y.is_contiguous(), "[conv2d] expected contiguous views");
   require(x.elems() == s.images * s.inputs * s.extent.h * s.extent.w && y.elems() == s.images * s.outputs * at.h * at.w &&
               w.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
-          "[conv2d] the views do not fit the shape");
-  require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected one dtype");
+          "[conv2d] expected views that match the shape of the convolution");
+  require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected tensors of the same dtype");
 }
 
 void check_bias(const Tensor& bias, i64 channels, DType dtype) {
   require(!bias.defined() || (bias.elems() == channels && bias.is_contiguous() && bias.dtype() == dtype),
-          "[conv2d] the bias must have one element a channel, of the images' type");
+          "[conv2d] expected a bias with one element for each channel, of the type of the images");
 }
 
 // Computes the sum over the images and positions of one channel.
@@ -291,7 +291,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
 
 void sum_channels(const Tensor& x, const Tensor& to) {
   require(x.rank() >= 2 && x.is_contiguous() && to.is_contiguous() && to.elems() == x.size(1) && x.elems() > 0,
-          "[sum_channels] expected x[N, C, ...] and one sum a channel");
+          "[sum_channels] expected x[N, C, ...] and one sum for each channel");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::sum_channels(x, to);

@@ -231,10 +231,10 @@ i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
 void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& workspace) {
   const Pair at = s.positions();
   require(x.is_contiguous() && dy.is_contiguous() && dw.is_contiguous() && x.dtype() == dy.dtype(),
-          "[conv2d] expected contiguous views, images and gradient of one dtype");
+          "[conv2d] expected contiguous views, and images and gradient of the same dtype");
   require(x.elems() == s.images * s.inputs * s.extent.h * s.extent.w && dy.elems() == s.images * s.outputs * at.h * at.w &&
               dw.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
-          "[conv2d] the views do not fit the shape");
+          "[conv2d] expected views that match the shape of the convolution");
   require(workspace.bytes() >= conv2d_weight_gradient_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
   count_flops(conv_flops(s));
   if (dw.device().is_meta()) return;

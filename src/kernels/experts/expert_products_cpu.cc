@@ -13,10 +13,10 @@ namespace {
 
 void check(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out) {
   require(begins.rank() == 1 && begins.dtype() == DType::int32 && begins.is_contiguous() && expert >= 0 && expert + 1 < begins.elems(),
-          "[expert_products] expected contiguous int32 begins [E + 1] and one of the experts");
+          "[expert_products] expected contiguous int32 begins [E + 1] and the number of one of the experts");
   require(a.rank() == 2 && b.rank() == 2 && out.rank() == 2 && a.is_contiguous() && out.is_contiguous() &&
               (a.dtype() == b.dtype() || widens(a.dtype(), b.dtype())),
-          "[expert_products] expected matrices of one type");
+          "[expert_products] expected matrices of the same type");
 }
 
 struct Range {
@@ -25,7 +25,7 @@ struct Range {
 Range rows_of(const Tensor& begins, i64 expert, i64 rows) {
   const i32* begin = begins.data<i32>();
   const Range range{begin[expert], begin[expert + 1]};
-  require(0 <= range.begin && range.begin <= range.end && range.end <= rows, "[expert_products] the begins leave the rows");
+  require(0 <= range.begin && range.begin <= range.end && range.end <= rows, "[expert_products] expected begins that lie inside the rows");
   return range;
 }
 
@@ -53,7 +53,7 @@ i64 expert_weight_workspace_bytes(i64 rows, i64 m, i64 n, DType operands, DType 
 void multiply_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& workspace) {
   check(begins, expert, a, b, out);
   require(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1) && out.dtype() == a.dtype(),
-          "[expert_products] expected a [M, K], b [K, N] and a result [M, N] of their type");
+          "[expert_products] expected a [M, K], b [K, N] and a result [M, N] of the same type");
   count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
@@ -67,7 +67,7 @@ void multiply_over_expert_rows(const Tensor& begins, i64 expert, const Tensor& a
                                const Tensor& workspace) {
   check(begins, expert, a, b, out);
   require(b.is_contiguous() && a.size(0) == b.size(0) && out.size(0) == a.size(1) && out.size(1) == b.size(1),
-          "[expert_products] expected a [M, O], b [M, I] and a result [O, I]");
+          "[expert_products] expected a [M, O], b [M, I] and a result of shape [O, I]");
   count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {

@@ -17,18 +17,19 @@ void check_sorting(const Tensor& experts, const Tensor& begins, const Tensor& ch
           "[sort_by_expert] expected experts and rows of choices [N, K], choices of rows [N K], begins [E + 1]");
   for (const Tensor& t : {experts, begins, choice_of_row, row_of_choice})
     require(t.dtype() == DType::int32 && t.is_contiguous(), "[sort_by_expert] expected contiguous int32");
-  require(experts.elems() < std::numeric_limits<i32>::max(), "[sort_by_expert] expected fewer than 2^31 choices: a smaller micro-batch");
+  require(experts.elems() < std::numeric_limits<i32>::max(),
+          "[sort_by_expert] expected fewer than 2^31 choices: use a smaller micro-batch");
 }
 
 // Checks that `tokens` and `rows` have equally many channels and one dtype, and that `choices` (of any shape) has one element for each row.
 void check_rows(const Tensor& tokens, const Tensor& rows, const Tensor& choices, const Tensor& weights) {
   require(tokens.rank() == 2 && rows.rank() == 2 && tokens.size(1) == rows.size(1) && tokens.dtype() == rows.dtype() &&
               choices.elems() == rows.size(0) && tokens.size(0) > 0 && rows.size(0) % tokens.size(0) == 0,
-          "[expert_rows] expected tokens [N, C], rows [N K, C] of one type and an index of each row");
+          "[expert_rows] expected tokens [N, C] and rows [N K, C] of the same type and an index for each row");
   require(choices.dtype() == DType::int32 && choices.is_contiguous() && tokens.is_contiguous() && rows.is_contiguous(),
           "[expert_rows] expected contiguous values and contiguous int32 indices");
   require(!weights.defined() || (weights.elems() == rows.size(0) && weights.is_contiguous() && weights.dtype() == wide_dtype(rows.dtype())),
-          "[expert_rows] expected one weight a row, in f32 (f64 of f64)");
+          "[expert_rows] expected one weight for each row, in f32 (f64 for f64)");
 }
 
 }  // namespace
@@ -42,7 +43,7 @@ void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& c
   const auto expert = experts.span<i32>(), begin = begins.span<i32>(), choice = choice_of_row.span<i32>(), row = row_of_choice.span<i32>();
   std::ranges::fill(begin, 0);
   for (const i32 e : expert) {
-    require(e >= 0 && e + 1 < static_cast<i32>(begin.size()), "[sort_by_expert] an expert that is none");
+    require(e >= 0 && e + 1 < static_cast<i32>(begin.size()), "[sort_by_expert] expected the number of an existing expert");
     ++begin[static_cast<size_t>(e) + 1];
   }
   for (size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];

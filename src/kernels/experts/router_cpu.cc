@@ -19,7 +19,7 @@ void check(const Tensor& logits, const Tensor& probabilities, const Tensor& expe
           "[router] expected logits and probabilities [N, E], experts and weights [N, K] with 1 <= K <= E");
   const DType wide = wide_dtype(logits.dtype());
   require(probabilities.dtype() == wide && weights.dtype() == wide && experts.dtype() == DType::int32,
-          "[router] expected int32 experts, probabilities and weights in f32 (f64 of f64)");
+          "[router] expected int32 experts, and probabilities and weights in f32 (f64 for f64)");
   require(logits.is_contiguous() && probabilities.is_contiguous() && experts.is_contiguous() && weights.is_contiguous(),
           "[router] expected contiguous views");
 }

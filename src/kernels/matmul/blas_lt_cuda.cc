@@ -25,7 +25,7 @@ namespace spillway::kernels {
 namespace {
 
 constexpr const char* kCure =
-    "install cuBLAS 13 or 12 (it comes with the CUDA toolkit; on a cluster: module load cuda) and let LD_LIBRARY_PATH name its folder";
+    "install cuBLAS 13 or 12 (it comes with the CUDA toolkit; on a cluster: module load cuda) and add its folder to LD_LIBRARY_PATH";
 
 template <class Function>
 void find(const SharedLibrary& library, const char* name, Function*& found) {
@@ -54,7 +54,7 @@ BlasLt open_blas_lt(const std::vector<std::string>& names) {
   BlasLt opened;
   opened.library = SharedLibrary(names);
   if (!opened.library) {
-    throw Error(ErrorCode::usage, fmt::format("[matmul] expected cuBLASLt, with which a GPU multiplies matrices, got none ({}): {}",
+    throw Error(ErrorCode::usage, fmt::format("[matmul] expected cuBLASLt for matrix products on the GPU, got none ({}): {}",
                                               fmt::join(opened.library.problems(), "; "), kCure));
   }
 #define SPILLWAY_FIND(member, function) find(opened.library, #function, opened.member)

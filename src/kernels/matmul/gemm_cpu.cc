@@ -345,7 +345,7 @@ Pairs pairs_by() {
 
 void pin_pairs_for_test(Pairs pairs) {
   require(pairs == Pairs::best || std::ranges::count(available_pairs(), pairs) > 0,
-          "[gemm] this processor does not multiply pairs that way");
+          "[gemm] expected an instruction for 16-bit pairs that this processor has");
   pinned_for_test = pairs;
 }
 

@@ -175,12 +175,12 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
                                     to_string(b.shape()) + ", " + to_string(out.shape()));
   }
   require(a.dtype() == b.dtype() || (widens(a.dtype(), b.dtype()) && out.dtype() == DType::f32),
-          "[matmul] expected operands of one dtype, or on a CPU f32 times bf16 into f32");
-  require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] the rows of the result must be contiguous");
+          "[matmul] expected operands of the same dtype, or on a CPU f32 times bf16 with an f32 result");
+  require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] expected a result with contiguous rows");
   require(store == Store::replace || out.dtype() == wide_dtype(out.dtype()),
-          "[matmul] adding to what is rounded would round twice: expected a result in f32");
+          "[matmul] expected a result in f32, because adding to a rounded result would round twice");
   require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == a.dtype()),
-          "[matmul] the bias must be contiguous, of the operands' type, with one element a column");
+          "[matmul] expected a contiguous bias of the type of the operands, with one element for each column");
   require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
           "[matmul] the workspace is too small");
 }
@@ -258,7 +258,7 @@ void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const T
   check(a, b, bias, out, workspace, Store::replace);
   require(addend.shape() == out.shape() && addend.dtype() == out.dtype() && out.dtype() == a.dtype() && addend.is_contiguous() &&
               out.is_contiguous() && (addend.raw() != out.raw() || out.device().is_meta()),
-          "[matmul_onto] expected two contiguous matrices of the product's shape and the operands' type");
+          "[matmul_onto] expected two contiguous matrices with the shape of the product and the type of the operands");
   if constexpr (kHasCuda) {
     if (out.device().is_cuda() && cuda::matmul_onto(addend, a, b, bias, out, workspace)) return count_flops(flops_of(a, b));
   }
@@ -270,7 +270,7 @@ namespace {
 
 void check_gelu(const Tensor& kept, const Tensor& out) {
   require(kept.shape() == out.shape() && kept.dtype() == out.dtype() && kept.is_contiguous() && out.is_contiguous(),
-          "[matmul_gelu] expected contiguous matrices of one shape and type");
+          "[matmul_gelu] expected contiguous matrices of the same shape and type");
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ bool multiply_gelu(Epilogue epilogue, const Tensor& a, const Tensor& b, const Te
 
 bool matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace) {
   MatmulKey key = key_of(a, b, bias, out);
-  key.d.alignment = std::min(key.d.alignment, columns_of(addend, "what is added to").alignment);
+  key.d.alignment = std::min(key.d.alignment, columns_of(addend, "the addend").alignment);
   const MatmulPlan& plan = matmul_plan(key);
   if (!plan.algo || plan.adds_bias != bias.defined()) return false;
   const void* added = bias.defined() ? bias.raw() : nullptr;
@@ -143,10 +143,10 @@ bool matmul_gelu_gradient(const Tensor& a, const Tensor& b, const Tensor& kept, 
 }
 
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, const Tensor& workspace, Store store) {
-  require(is_aligned(workspace.raw(), kAllocationAlignment), "[matmul] the workspace must begin at a multiple of 256 bytes");
+  require(is_aligned(workspace.raw(), kAllocationAlignment), "[matmul] expected a workspace whose address is a multiple of 256 bytes");
   const bool fused = takes_bias(a, bias, out);
   const MatmulKey key = key_of(a, b, bias, out);
-  require(!key.d.transposed, "[matmul] the rows of the result must not overlap");
+  require(!key.d.transposed, "[matmul] expected a result whose rows do not overlap");
   const MatmulPlan& plan = matmul_plan(key);
   if (!plan.algo) return plain_matmul(a, b, bias, out, store);
   const void* added = fused ? bias.raw() : nullptr;

@@ -57,15 +57,16 @@ BlasLtPreference preference_of(const MatmulKey& key) {
 }
 
 std::string describe(const char* name, const BlasMatrix& x, DType dtype) {
-  return fmt::format("{} {} {} x {}{}, {} apart, at multiples of {} bytes", name, to_string(dtype), x.rows, x.columns,
+  return fmt::format("{} {} {} x {}{}, leading dimension {}, aligned to {} bytes", name, to_string(dtype), x.rows, x.columns,
                      x.transposed ? " transposed" : "", x.leading, x.alignment);
 }
 
 [[noreturn]] void throw_no_way(const MatmulKey& key, cublasStatus_t status) {
-  throw Error(ErrorCode::io,
-              fmt::format("[matmul] expected cuBLASLt to know a way on cuda:{}, got {} for {}; {}; {}{}: another version of cuBLAS may",
-                          key.gpu, blas_lt().status_name(status), describe("A", key.a, key.in), describe("B", key.b, key.in),
-                          describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
+  throw Error(
+      ErrorCode::io,
+      fmt::format("[matmul] expected cuBLASLt to have an algorithm on cuda:{}, got {} for {}; {}; {}{}: try another version of cuBLAS",
+                  key.gpu, blas_lt().status_name(status), describe("A", key.a, key.in), describe("B", key.b, key.in),
+                  describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
 }
 
 // Returns the heuristic's first choice, or nothing if it knows none.
@@ -112,7 +113,7 @@ struct Memo {
     if (const auto known = handles.find(gpu); known != handles.end()) return known->second;
     int current = -1;
     cuda_check(cudaGetDevice(&current), "cudaGetDevice");
-    require(current == gpu, "[matmul] expected the stream's GPU to be the thread's current one");
+    require(current == gpu, "[matmul] expected the GPU of the stream to be the current GPU of the thread");
     cublasLtHandle_t made = nullptr;
     blas_lt_check(blas_lt().create(&made), "cublasLtCreate");
     return handles[gpu] = made;

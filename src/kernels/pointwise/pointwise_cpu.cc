@@ -86,7 +86,7 @@ Shape stretched_strides(const Tensor& view, const Shape& wanted) {
 }
 
 void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out) {
-  require(static_cast<int>(operands.size()) == operands_of(op), "[pointwise] the formula takes another number of operands");
+  require(static_cast<int>(operands.size()) == operands_of(op), "[pointwise] expected the number of operands that the formula takes");
   check("pointwise", out.dtype(), operands, out);
   if (is_void(out)) return;
   if constexpr (kHasCuda) {

@@ -116,7 +116,7 @@ SPILLWAY_EXPORT_TYPES(units);
 void dequantize(WeightFormat format, const Tensor& stored, const Tensor& out) {
   require(format != WeightFormat::plain && stored.is_contiguous() && out.is_contiguous() &&
               stored.bytes() == quantized_bytes(format, out.elems()),
-          "[dequantize] expected the units of the values that are wanted, contiguous");
+          "[dequantize] expected contiguous quantized units that contain the requested values");
   if (out.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::dequantize(format, stored, out);

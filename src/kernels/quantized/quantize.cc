@@ -68,7 +68,8 @@ u8 nf4_code(float x, float scale) {
 }  // namespace
 
 void quantize(WeightFormat format, std::span<const float> values, std::byte* unit) {
-  require(values.size() <= static_cast<size_t>(kUnitValues) && format != WeightFormat::plain, "[quantize] expected a unit's values");
+  require(values.size() <= static_cast<size_t>(kUnitValues) && format != WeightFormat::plain,
+          "[quantize] expected the values of exactly one unit");
   std::array<float, kUnitValues> all{};
   std::ranges::copy(values, all.begin());
   if (format == WeightFormat::bf16) {

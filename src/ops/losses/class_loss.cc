@@ -18,7 +18,7 @@ using kernels::ClassLoss;
 void check(const char* op, const Tensor& x, const Tensor& targets, const ClassLossOptions& options) {
   bool fits = x.rank() >= 1 && x.elems() > 0 && targets.rank() == x.rank() - 1 && targets.dtype() == DType::int32;
   for (int i = 0; fits && i < targets.rank(); ++i) fits = targets.size(i) == x.size(i);
-  if (!fits) refuse(op, "classes along the last axis and int32 targets of the other extents", {x, targets});
+  if (!fits) refuse(op, "classes along the last axis and int32 targets with the shape of the other axes", {x, targets});
   const Tensor& weights = options.weights_V;
   if (weights.defined() && (weights.rank() != 1 || weights.size(0) != x.size(-1) || weights.dtype() != wide_dtype(x.dtype())))
     refuse(op, "a weight for each class in " + std::string(to_string(wide_dtype(x.dtype()))), {x, weights});
@@ -32,7 +32,9 @@ double one_over(const char* op, const Tensor& counted) {
   kernels::sum_in_order(counted, 1, total);
   if (total.device().is_meta()) return 1;
   const double sum = total.item();
-  if (sum == 0) throw Error(ErrorCode::data, std::string("[") + op + "] no target is counted: the mean of no losses is undefined");
+  if (sum == 0)
+    throw Error(ErrorCode::data,
+                std::string("[") + op + "] expected at least one target that counts, got none: the mean of zero losses is undefined");
   return 1 / sum;
 }
 
@@ -70,7 +72,7 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Clas
 }
 
 Variable nll_loss(const Variable& log_probabilities, const Tensor& targets, const ClassLossOptions& options) {
-  if (options.label_smoothing != 0) refuse("nll_loss", "no label smoothing, which cross_entropy has", {log_probabilities.value});
+  if (options.label_smoothing != 0) refuse("nll_loss", "no label smoothing (only cross_entropy supports it)", {log_probabilities.value});
   return of_classes("nll_loss", false, log_probabilities, targets, options);
 }
 

@@ -24,7 +24,8 @@ Variable reduced(const Variable& losses, Reduction reduction) {
 
 // Computes f(x, y) with the gradient slope(x, y, dy) for x. A loss that is symmetric in x and y has the gradient slope(y, x, dy) for y.
 Variable loss(const char* op, Pointwise f, Pointwise slope, const Variable& in, const Variable& other, Reduction reduction, double p = 0) {
-  if (!(in.shape() == other.shape()) || in.dtype() != other.dtype()) refuse(op, "two of one shape and dtype", {in.value, other.value});
+  if (!(in.shape() == other.shape()) || in.dtype() != other.dtype())
+    refuse(op, "two tensors of the same shape and dtype", {in.value, other.value});
   const Variable x = dense(in), y = dense(other);
   const Tensor losses = map(f, {x.value, y.value}, p);
   Recorder r({x, y}, op);

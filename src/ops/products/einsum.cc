@@ -31,7 +31,7 @@ struct Equation {
 
  private:
   [[noreturn]] void refuse_here(const std::string& expected) const {
-    throw Error(ErrorCode::bug, "[einsum] expected " + expected + " at place " + std::to_string(at_) + " of \"" + text_ +
+    throw Error(ErrorCode::bug, "[einsum] expected " + expected + " at position " + std::to_string(at_) + " of \"" + text_ +
                                     "\"; two inputs are written as in \"bij,bjk->bik\"");
   }
 
@@ -57,7 +57,7 @@ struct Equation {
     const size_t first = at_;
     out = letters("the result");
     if (next() != '\0') refuse_here("a letter or the end");
-    if (has(out, kOthers) && !has(a + b, kOthers)) refuse_here("\"...\" in an input where the result has it,");
+    if (has(out, kOthers) && !has(a + b, kOthers)) refuse_here("\"...\" in an input because the result has \"...\",");
     for (at_ = first; next() != '\0'; ++at_) {
       if (!has(a + b, text_[at_])) refuse_here(std::string("letters of the inputs, not '") + text_[at_] + "',");
     }
@@ -136,7 +136,7 @@ void drop_stretched(Named& a, const Named& b) {
 
 void check(const Equation& e, const Tensor& a, const Tensor& b) {
   if (static_cast<int>(e.a.size()) != a.rank() || static_cast<int>(e.b.size()) != b.rank() || a.dtype() != b.dtype())
-    refuse("einsum", "inputs of one dtype with an axis for each letter of " + e.a + " and of " + e.b, {a, b});
+    refuse("einsum", "inputs of the same dtype with one axis for each letter of " + e.a + " and of " + e.b, {a, b});
   if (e.out.size() > static_cast<size_t>(Shape::kMaxRank)) refuse("einsum", "a result of at most 6 axes, not " + e.out, {a, b});
   for (size_t i = 0; i < e.a.size(); ++i) {
     const size_t other = e.b.find(e.a[i]);
@@ -144,7 +144,9 @@ void check(const Equation& e, const Tensor& a, const Tensor& b) {
     const i64 here = a.size(static_cast<int>(i)), there = b.size(static_cast<int>(other));
     const bool stretches = '0' <= e.a[i] && e.a[i] <= '9' && (here == 1 || there == 1);
     if (here != there && !stretches)
-      refuse("einsum", is_letter(e.a[i]) ? std::string("one extent of '") + e.a[i] + "'" : "axes in \"...\" that stretch", {a, b});
+      refuse("einsum",
+             is_letter(e.a[i]) ? std::string("the same extent in both inputs for '") + e.a[i] + "'" : "axes in \"...\" that broadcast",
+             {a, b});
   }
 }
 

@@ -99,7 +99,9 @@ void check(const Tensor& a, const Tensor& b) {
   bool fits = a.rank() >= 1 && b.rank() >= 1 && a.dtype() == b.dtype() && a.elems() > 0 && b.elems() > 0;
   fits = fits && a.size(-1) == b.size(b.rank() == 1 ? -1 : -2);
   if (fits && a.rank() > 2 && b.rank() > 2) fits = go_together(batch_of(a.shape()), batch_of(b.shape()));
-  if (!fits) refuse("matmul", "a[..., M, K] and b[..., K, N] of one dtype, with elements and with batches that stretch to one", {a, b});
+  if (!fits)
+    refuse("matmul", "a[..., M, K] and b[..., K, N] of the same dtype, with at least one element and with batch axes that broadcast",
+           {a, b});
 }
 
 }  // namespace

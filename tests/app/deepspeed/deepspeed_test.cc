@@ -206,7 +206,7 @@ TEST(Deepspeed, WhatThereIsNotIsRefusedByName) {
       {R"({"gradient_clipping": {"value": 1}})", "expected one value"},
       {R"({"steps_per_print": 1, "steps_per_print": 2})", "expected each key once, got `steps_per_print` twice"},
       {R"({"fp16": {"enabled": false, "enabled": true}})", "expected each key once, got `enabled` twice"},
-      {R"({"fp16": )", "[--deepspeed] ds.json: expected JSON, which goes wrong in line 1"},
+      {R"({"fp16": )", "[--deepspeed] ds.json: expected JSON, got a syntax error in line 1"},
       {R"([])", "expected one JSON object"}};
   for (const auto& [text, words] : cases) EXPECT_THAT(refusal(text), HasSubstr(words)) << text;
 }

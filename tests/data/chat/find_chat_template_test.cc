@@ -86,7 +86,7 @@ TEST(FindChatTemplate, SaysWhichFileIsBroken) {
   const TemporaryFolder folder;
   const auto error = [&] { return test::error_of([&] { find_chat_template(folder.path()); }); };
   folder.write("tokenizer_config.json", "{\n\"chat_template\": ");
-  EXPECT_THAT(error(), HasSubstr("tokenizer_config.json: expected JSON, which goes wrong in line 2, column"));
+  EXPECT_THAT(error(), HasSubstr("tokenizer_config.json: expected JSON, got a syntax error in line 2, column"));
   folder.write("tokenizer_config.json", R"({"chat_template": 5})");
   EXPECT_THAT(error(), HasSubstr("expected a text, a list or an object as `chat_template`, got number"));
   folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "default"}]})");

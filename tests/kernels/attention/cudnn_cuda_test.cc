@@ -197,10 +197,10 @@ TEST_F(CudnnTwins, MoreWorkspaceThanPlansCountIsRefusedWithTheNumbers) {
     FAIL() << "expected it to be refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::refused);
-    EXPECT_EQ(
-        std::string(e.what()),
-        "[attention] expected cuDNN 9.19.0 to want at most 4.00 KiB of workspace, as plans of memory count, got 1.00 MiB for forward bf16 "
-        "4 x 20 x 2/2 x 64 causal: another version may want less; or leave out --attention cudnn");
+    EXPECT_EQ(std::string(e.what()),
+              "[attention] expected cuDNN 9.19.0 to need at most 4.00 KiB of workspace, the amount in the memory plan, got 1.00 MiB for "
+              "forward bf16 "
+              "4 x 20 x 2/2 x 64 causal: use another version of cuDNN or leave out --attention cudnn");
   }
 }
 

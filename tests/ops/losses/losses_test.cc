@@ -150,11 +150,13 @@ TEST(Losses, Halves) {
 
 TEST(Losses, RefusesAndSaysWhatCame) {
   const Tensor x = random({2, 3}, 1), other = random({3}, 1), classes = test::ints({0, 3}, {2});
-  EXPECT_EQ(test::refusal([&] { ops::mse_loss(x, other); }), "[mse_loss] expected two of one shape and dtype, got f64 [2, 3] and f64 [3]");
+  EXPECT_EQ(test::refusal([&] { ops::mse_loss(x, other); }),
+            "[mse_loss] expected two tensors of the same shape and dtype, got f64 [2, 3] and f64 [3]");
   EXPECT_EQ(test::refusal([&] { ops::huber_loss(x, x, 0); }),
             "[huber_loss] expected a delta above 0, not 0.000000, got f64 [2, 3] and f64 [2, 3]");
-  EXPECT_EQ(test::refusal([&] { ops::nll_loss(x, test::ints({0}, {1})); }),
-            "[nll_loss] expected classes along the last axis and int32 targets of the other extents, got f64 [2, 3] and i32 [1]");
+  EXPECT_EQ(
+      test::refusal([&] { ops::nll_loss(x, test::ints({0}, {1})); }),
+      "[nll_loss] expected classes along the last axis and int32 targets with the shape of the other axes, got f64 [2, 3] and i32 [1]");
   EXPECT_EQ(test::refusal([&] {
               ops::cross_entropy(x, classes, {Reduction::sum, random({2}, 1)});
             }),
@@ -163,11 +165,11 @@ TEST(Losses, RefusesAndSaysWhatCame) {
   EXPECT_EQ(test::refusal([&] {
               ops::cross_entropy(x, test::ints({-100, -1}, {2}));
             }),
-            "[cross_entropy] no target is counted: the mean of no losses is undefined");
+            "[cross_entropy] expected at least one target that counts, got none: the mean of zero losses is undefined");
   EXPECT_EQ(test::refusal([&] {
               ops::nll_loss(x, classes, {Reduction::sum, {}, -100, 0.1});
             }),
-            "[nll_loss] expected no label smoothing, which cross_entropy has, got f64 [2, 3]");
+            "[nll_loss] expected no label smoothing (only cross_entropy supports it), got f64 [2, 3]");
 }
 
 }  // namespace

@@ -81,21 +81,21 @@ TEST(Einsum, RefusesAndSaysWhere) {
   const Tensor a = random({2, 3}, 1), b = random({3, 4}, 2);
   const auto refusal = [&](const char* equation) { return test::refusal([&] { ops::einsum(equation, a, b); }); };
   const std::string hint = "; two inputs are written as in \"bij,bjk->bik\"";
-  EXPECT_EQ(refusal("ij->ji"), "[einsum] expected a comma and a second input at place 2 of \"ij->ji\"" + hint);
-  EXPECT_EQ(refusal("ij,jk,kl->il"), "[einsum] expected two inputs at place 5 of \"ij,jk,kl->il\"" + hint);
-  EXPECT_EQ(refusal("ii,ij->j"), "[einsum] expected each letter of a once, not 'i' again, at place 1 of \"ii,ij->j\"" + hint);
-  EXPECT_EQ(refusal("ij,jk->ii"), "[einsum] expected each letter of the result once, not 'i' again, at place 8 of \"ij,jk->ii\"" + hint);
-  EXPECT_EQ(refusal("ij,jk->iz"), "[einsum] expected letters of the inputs, not 'z', at place 8 of \"ij,jk->iz\"" + hint);
-  EXPECT_EQ(refusal("..j,jk"), "[einsum] expected a comma and a second input at place 0 of \"..j,jk\"" + hint);
-  EXPECT_EQ(refusal("...j...,jk"), "[einsum] expected each letter of a once, not '.' again, at place 4 of \"...j...,jk\"" + hint);
+  EXPECT_EQ(refusal("ij->ji"), "[einsum] expected a comma and a second input at position 2 of \"ij->ji\"" + hint);
+  EXPECT_EQ(refusal("ij,jk,kl->il"), "[einsum] expected two inputs at position 5 of \"ij,jk,kl->il\"" + hint);
+  EXPECT_EQ(refusal("ii,ij->j"), "[einsum] expected each letter of a once, not 'i' again, at position 1 of \"ii,ij->j\"" + hint);
+  EXPECT_EQ(refusal("ij,jk->ii"), "[einsum] expected each letter of the result once, not 'i' again, at position 8 of \"ij,jk->ii\"" + hint);
+  EXPECT_EQ(refusal("ij,jk->iz"), "[einsum] expected letters of the inputs, not 'z', at position 8 of \"ij,jk->iz\"" + hint);
+  EXPECT_EQ(refusal("..j,jk"), "[einsum] expected a comma and a second input at position 0 of \"..j,jk\"" + hint);
+  EXPECT_EQ(refusal("...j...,jk"), "[einsum] expected each letter of a once, not '.' again, at position 4 of \"...j...,jk\"" + hint);
   EXPECT_EQ(refusal("ij,jk->...ik"),
-            "[einsum] expected \"...\" in an input where the result has it, at place 12 of \"ij,jk->...ik\"" + hint);
-  EXPECT_EQ(refusal("ij,jk=ik"), "[einsum] expected a letter, a comma or \"->\" at place 5 of \"ij,jk=ik\"" + hint);
-  EXPECT_EQ(refusal("ij,jk->ik,"), "[einsum] expected a letter or the end at place 9 of \"ij,jk->ik,\"" + hint);
+            "[einsum] expected \"...\" in an input because the result has \"...\", at position 12 of \"ij,jk->...ik\"" + hint);
+  EXPECT_EQ(refusal("ij,jk=ik"), "[einsum] expected a letter, a comma or \"->\" at position 5 of \"ij,jk=ik\"" + hint);
+  EXPECT_EQ(refusal("ij,jk->ik,"), "[einsum] expected a letter or the end at position 9 of \"ij,jk->ik,\"" + hint);
   EXPECT_EQ(refusal("ijk,jk->i"),
-            "[einsum] expected inputs of one dtype with an axis for each letter of ijk and of jk, got f64 [2, 3] and f64 [3, 4]");
-  EXPECT_EQ(refusal("...i,...->i"), "[einsum] expected axes in \"...\" that stretch, got f64 [2, 3] and f64 [3, 4]");
-  EXPECT_EQ(refusal("ij,ik->jk"), "[einsum] expected one extent of 'i', got f64 [2, 3] and f64 [3, 4]");
+            "[einsum] expected inputs of the same dtype with one axis for each letter of ijk and of jk, got f64 [2, 3] and f64 [3, 4]");
+  EXPECT_EQ(refusal("...i,...->i"), "[einsum] expected axes in \"...\" that broadcast, got f64 [2, 3] and f64 [3, 4]");
+  EXPECT_EQ(refusal("ij,ik->jk"), "[einsum] expected the same extent in both inputs for 'i', got f64 [2, 3] and f64 [3, 4]");
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(Matmul, ResultsDoNotDependOnTheBatch) {
 
 TEST(Matmul, RefusesAndSaysWhatCame) {
   const std::string expected =
-      "[matmul] expected a[..., M, K] and b[..., K, N] of one dtype, with elements and with batches that stretch to one";
+      "[matmul] expected a[..., M, K] and b[..., K, N] of the same dtype, with at least one element and with batch axes that broadcast";
   EXPECT_EQ(test::refusal([] { ops::matmul(random({2, 3}, 1), random({2, 3}, 1)); }), expected + ", got f64 [2, 3] and f64 [2, 3]");
   EXPECT_EQ(test::refusal([] {
               ops::matmul(random({2, 4, 3}, 1), random({3, 3, 2}, 1));
