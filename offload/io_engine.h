@@ -47,7 +47,7 @@ enum class IoEngineKind { automatic, io_uring, pread };
 
 struct ChosenEngine {
   std::unique_ptr<IoEngine> engine;
-  std::string why;  // one line: "io_uring, queue depth 64" or "pread: io_uring refused (EPERM: seccomp or …); …" with the cost
+  std::string why;  // one line: "io_uring, queue depth 64" or "pread: the system refused io_uring (EPERM: …); …" with the cost
 };
 
 constexpr int kQueueDepth = 64;

@@ -42,7 +42,7 @@ class Reception {
   /// Waits for an answer on a connection that this process opened, for however long it takes. next() returns it with this memo, or without
   /// words if the connection ended.
   void await(Descriptor socket, std::string memo);
-  /// Returns text for an error message, such as "; 10.0.0.7:4123 connected, which speaks something else"; "" if there were no strangers.
+  /// Returns text for an error message, such as "; 10.0.0.7:4123 connected but uses another protocol"; "" if there were no strangers.
   std::string strangers() const;
   void note_stranger(const Descriptor& socket, const std::string& what);
   /// Closes all listening sockets and connections.
