@@ -77,11 +77,11 @@ Json read_rows(const fs::path& file, std::string& reason) {
   const auto text = error || bytes > kMostCalibrationBytes ? std::nullopt : read_whole(file);
   const Json parsed = text ? parse_ordered_json(*text) : Json();
   if (!text) {
-    reason = "it cannot be read, or is far too large";
+    reason = "the file cannot be read, or is far too large";
   } else if (!parsed.is_object() || !parsed.contains("rows") || !parsed["rows"].is_array()) {
-    reason = "it is no table of measurements";
+    reason = "the file is not a table of measurements";
   } else if (number_at(parsed, "format") != kFormat) {
-    reason = "it is of another version";
+    reason = "the file has the format of another version";
   } else {
     return parsed["rows"];
   }
@@ -95,13 +95,14 @@ const Known* known(const std::string& name) {
 
 // Returns what is wrong with a row, or an empty string if it is valid. Rows with names that this version does not know count as valid.
 std::string fault_of(const Json& row) {
-  if (!row.is_object()) return "a row that is no object";
+  if (!row.is_object()) return "a row is not a JSON object";
   const Known* k = known(text_at(row, "name"));
   if (!k) return "";
   const double value = number_at(row, "value");
-  if (!(value >= k->low && value <= k->high)) return fmt::format("{} of {}", k->name, row.contains("value") ? row["value"].dump() : "none");
-  if (text_at(row, "unit") != k->unit) return fmt::format("{} in \"{}\"", k->name, text_at(row, "unit"));
-  if (k->disk_field && !fs::path(text_at(row, "path")).is_absolute()) return fmt::format("{} without its path", k->name);
+  if (!(value >= k->low && value <= k->high))
+    return fmt::format("{} has the value {}, which is out of range", k->name, row.contains("value") ? row["value"].dump() : "none");
+  if (text_at(row, "unit") != k->unit) return fmt::format("{} has the unit \"{}\", which is not expected", k->name, text_at(row, "unit"));
+  if (k->disk_field && !fs::path(text_at(row, "path")).is_absolute()) return fmt::format("{} has no absolute path", k->name);
   return "";
 }
 
@@ -154,7 +155,8 @@ bool same_figure(const Json& row, const BenchRow& other) {
 }
 
 [[noreturn]] void cannot_write(const fs::path& file, const std::string& why) {
-  throw Error(ErrorCode::io, fmt::format("[bench] cannot write {}: {}; set XDG_CACHE_HOME to a folder of yours", file.string(), why));
+  throw Error(ErrorCode::io,
+              fmt::format("[bench] cannot write {}: {}; set XDG_CACHE_HOME to a folder that you can write to", file.string(), why));
 }
 
 void save_text(const fs::path& file, const std::string& text) {
@@ -211,8 +213,8 @@ Calibration load_calibration(const Host& host) {
     fault.empty() ? take(calibration, row) : void(reason = fault);
   }
   if (!reason.empty()) {
-    calibration.warning = fmt::format("[calibration] {}: {}; constants stand in for what it does not give, spillway bench measures anew",
-                                      file.string(), reason);
+    calibration.warning =
+        fmt::format("[calibration] {}: {}; built-in constants replace the missing values; run spillway bench again", file.string(), reason);
   }
   return calibration;
 }
@@ -238,9 +240,9 @@ std::vector<std::string> far_from_kept(const std::vector<BenchRow>& rows, const 
     if (row == rows.end() || !known(row->name) || !fault_of(kept).empty()) continue;
     const double before = number_at(kept, "value"), ratio = row->unit.starts_with("ns/") ? row->value / before : before / row->value;
     if (ratio < kFar && ratio > 1 / kFar) continue;
-    far.push_back(fmt::format("{}{} is {:.1f} times {} than the figure kept before{}", row->name,
+    far.push_back(fmt::format("{}{} is {:.1f} times {} than the value saved before{}", row->name,
                               row->path.empty() ? "" : " of " + row->path, std::max(ratio, 1 / ratio), ratio > 1 ? "slower" : "faster",
-                              ratio > 1 ? ": is the node busy? Predictions rest on it; measure again when it is quiet" : ""));
+                              ratio > 1 ? ": is the node busy? Predictions use this value; measure again when the node is idle" : ""));
   }
   return far;
 }

@@ -111,7 +111,8 @@ OwnProcess::OwnProcess(const std::vector<std::string>& arguments, const std::str
   argv.push_back(nullptr);
   const std::vector<char*> environment = environment_of_our_own();
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(ErrorCode::io, std::string("[start] expected a pipe, got: ") + std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(ErrorCode::io, std::string("[start] expected to create a pipe, got: ") + std::strerror(errno));
   const std::string& both = errors.empty() ? output : errors;
   const ToStart start{program.c_str(), argv.data(), environment.data(), output.c_str(), both.c_str(), ::getpid(), ends[1]};
   process_ = ::fork();

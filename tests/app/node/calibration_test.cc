@@ -130,7 +130,7 @@ TEST_F(CalibrationTest, AGoodValueBesideABadOneStands) {
   EXPECT_EQ(c.matmul_flops_f32, 2e11);
   EXPECT_EQ(c.memory_bytes_per_s, Calibration().memory_bytes_per_s);
   EXPECT_EQ(c.threads, 0);
-  EXPECT_NE(c.warning.find("memory.axpy of -3"), std::string::npos) << c.warning;
+  EXPECT_NE(c.warning.find("memory.axpy has the value -3"), std::string::npos) << c.warning;
 }
 
 // New measurements that are three times slower than the saved ones are reported, since a busy node would spoil predictions. So are values
@@ -149,7 +149,7 @@ TEST_F(CalibrationTest, WhatIsFarFromTheOldIsSaid) {
   EXPECT_EQ(far[0].find("memory.axpy is 3.0 times slower"), 0u) << far[0];
   EXPECT_EQ(far[1].find("cpu-adam.f32 is 3.0 times slower"), 0u) << far[1];
   EXPECT_NE(far[1].find("is the node busy?"), std::string::npos) << far[1];
-  EXPECT_EQ(far[2], "disk.read of / is 3.0 times faster than the figure kept before");
+  EXPECT_EQ(far[2], "disk.read of / is 3.0 times faster than the value saved before");
 }
 
 TEST_F(CalibrationTest, SavingOverAWrongFileMendsIt) {
