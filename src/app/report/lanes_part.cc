@@ -27,9 +27,9 @@ std::string milliseconds(double ms) { return ms > 0 ? shown(ms / 1e3, Unit::seco
 
 // Returns a table of the lanes with the measured time of each, and the predicted time if there is a plan. Empty if no lane was busy.
 std::string lane_table(const Phases& phases, const std::optional<RunPlan>& planned, double step_ms) {
-  std::vector<std::vector<std::string>> rows(1, {"lane", "busy a step"});
+  std::vector<std::vector<std::string>> rows(1, {"lane", "busy per step"});
   if (planned) rows[0].emplace_back("predicted");
-  rows[0].insert(rows[0].end(), {"computing waits for it", "share of the step"});
+  rows[0].insert(rows[0].end(), {"computing waits for this lane", "share of the step"});
   for (int l = 0; l < parallel::kLanes; ++l) {
     const std::string lane(to_string(static_cast<parallel::Lane>(l)));
     const double busy = at(phases, "lane_" + lane);
@@ -71,7 +71,8 @@ std::string lanes_part(const ReportedRun& run, size_t most_bars) {
     if (t.ranks.size() > 1) {
       const bool pipeline = run.plan && run.plan->pipeline_stages > 1;
       text += "<h3>" + std::string(pipeline ? "The pipeline" : "The ranks") + "</h3>\n" +
-              pipeline_figure(t, fmt::format("Step {}: what each rank computed, its micro-batch on each bar", t.step), most_bars / 2);
+              pipeline_figure(t, fmt::format("Step {}: what each rank computed, with the micro-batch number on each bar", t.step),
+                              most_bars / 2);
     }
   } else if (!text.empty()) {
     text += "<p class=\"muted\">No step of this run was recorded lane by lane (timeline.json).</p>\n";
@@ -105,8 +106,8 @@ std::string help_part(const ReportedRun& run) {
   if (h.bound_steps.empty()) return "";
   std::string text;
   if (run.plan && !h.audit.empty()) text = fmt::format("<p>{}.</p>\n", escaped(h.audit.verdict(run.plan->levers)));
-  text += fmt::format("<p class=\"muted\">Of all steps, by what bound them: {}.</p>\n", escaped(bounds_text(h)));
-  if (run.status.slowest_rank) text += fmt::format("<p>The others wait most often for rank {}.</p>\n", *run.status.slowest_rank);
+  text += fmt::format("<p class=\"muted\">Share of the steps that each resource limited: {}.</p>\n", escaped(bounds_text(h)));
+  if (run.status.slowest_rank) text += fmt::format("<p>The other ranks wait most often for rank {}.</p>\n", *run.status.slowest_rank);
   return section("What would help", text);
 }
 

@@ -24,12 +24,13 @@ std::string notes_of(const ReportedRun& run) {
 
 std::string go_on_part(const ReportedRun& run) {
   if (run.go_on.empty()) return "";
-  const char* words = run.status.state == RunStatus::State::finished  ? "The run is finished. To train it twice as long"
-                      : run.status.state == RunStatus::State::running ? "The run goes on by itself. After it stopped"
-                                                                      : "The run stopped before its end. To go on";
-  const std::string ranks = run.status.ranks > 1 ? ", under the launcher that started it if there was one" : "";
+  const char* words = run.status.state == RunStatus::State::finished ? "The run is finished. To train twice as many steps, run this command"
+                      : run.status.state == RunStatus::State::running
+                          ? "The run is still running. When it has stopped, resume it with this command"
+                          : "The run stopped before its end. Resume it with this command";
+  const std::string ranks = run.status.ranks > 1 ? " and with the launcher that started it, if there was one" : "";
   return section("To continue",
-                 fmt::format("<p>{}, in the folder that it was started in{}:</p>\n{}", words, ranks, command_box(run.go_on)));
+                 fmt::format("<p>{}, in the folder in which the run was started{}:</p>\n{}", words, ranks, command_box(run.go_on)));
 }
 
 std::string details_of(const ReportedRun& run, size_t most_bars) {
@@ -49,9 +50,10 @@ void write_page(const std::filesystem::path& file, const std::string& page) {
     old.read(0, std::as_writable_bytes(std::span(head)));
     const bool ours = head.find("content=\"Spillway\"") != head.npos || head.find(" - Spillway</title>") != head.npos;
     if (!ours && !head.empty()) {
-      throw Error(ErrorCode::usage, fmt::format("[--out] expected a new file, or an older page to be replaced, got {}, which is something "
-                                                "else: give another name",
-                                                file.string()));
+      throw Error(ErrorCode::usage,
+                  fmt::format("[--out] expected a new file, or an older page of this program to replace, got {}, which is "
+                              "neither: give another name",
+                              file.string()));
     }
   }
   data::AtomicFile made(file, data::Existing::replace);

@@ -120,7 +120,7 @@ std::string summary_cards(const ReportedRun& run) {
     text += card(exact(tokens_per_s(run), shown(tokens_per_s(run), Unit::count)), fmt::format("{}/s, mean of the steps", what));
     if (has_padding(run))
       text += card(exact(per_s(run, h.positions), shown(per_s(run, h.positions), Unit::count)), "positions/s: tokens with padding");
-    text += card(format_duration(h.seconds), "in steps");
+    text += card(format_duration(h.seconds), "spent in steps");
   }
   text += card(exact(static_cast<double>(h.tokens), shown(static_cast<double>(h.tokens), Unit::count)),
                fmt::format("{} in {} steps", what, h.steps));
@@ -138,20 +138,21 @@ std::string summary_cards(const ReportedRun& run) {
 
 std::string progress_charts(std::span<const ReportedRun> runs) {
   const bool images = std::ranges::any_of(runs, reads_images);
-  std::string text = chart_of(runs, {"Loss", "Training loss of each step, and on held-out data where that was computed.", "loss",
-                                     Unit::number, false, "validation_loss", "training", "validation"});
-  text += chart_of(runs, {"Accuracy on held-out data", "Share of held-out samples that were classified rightly.", "validation_accuracy"});
+  std::string text = chart_of(runs, {"Loss", "Training loss of each step, and validation loss where it was computed.", "loss", Unit::number,
+                                     false, "validation_loss", "training", "validation"});
+  text +=
+      chart_of(runs, {"Accuracy on validation data", "Share of validation samples that were classified correctly.", "validation_accuracy"});
   text += chart_of(runs, {"Gradient norm, before clipping", "Norm of the gradient of each step.", "grad_norm", Unit::number, true});
   text += chart_of(runs, {"Learning rate", "Learning rate of each step.", "lr", Unit::number, true});
-  Wanted speed{images ? "Images a second" : "Tokens a second", "Speed of each step, and below it what bound the step.", "tokens_per_s",
+  Wanted speed{images ? "Images a second" : "Tokens a second", "Speed of each step. The strip below shows what limited it.", "tokens_per_s",
                Unit::count, true};
   if (std::ranges::any_of(runs, has_padding)) {
-    speed.what = "Speed of each step, without and with padding, and below it what bound the step.";
+    speed.what = "Speed of each step, without and with padding. The strip below shows what limited it.";
     speed.also = "positions_per_s", speed.name = "tokens", speed.also_name = "with padding", speed.also_dashed = true;
   }
   text += chart_of(runs, speed, 1, true);
   text += chart_of(runs,
-                   {"Time of a step", "Time that each step took, and that its plan predicted.", "step_ms", Unit::seconds, true,
+                   {"Time of a step", "Time that each step took, and time that the plan predicted.", "step_ms", Unit::seconds, true,
                     "predicted_ms", "measured", "predicted", true},
                    1e-3);
   return text.empty() ? "" : section("Progress", "<div class=\"charts\">\n" + text + "</div>\n");
@@ -159,7 +160,7 @@ std::string progress_charts(std::span<const ReportedRun> runs) {
 
 std::string comparison(std::span<const ReportedRun> runs) {
   std::vector<std::vector<std::string>> rows(1, {"run", "state", "steps", "loss", "lowest loss", "best validation loss", "tokens/s",
-                                                 "tokens", "in steps", "peak device", "peak host", "on nvme"});
+                                                 "tokens", "time in steps", "peak device", "peak host", "on nvme"});
   for (const ReportedRun& run : runs) {
     const History& h = run.history;
     std::vector<std::string> row = {escaped(run.name), to_string(run.status.state), std::to_string(h.last_step)};

@@ -21,12 +21,13 @@ constexpr std::uintmax_t kMostConfigBytes = 16 * kMiB;
 void check_folder(const fs::path& run) {
   std::error_code error;
   if (!fs::is_directory(run, error))
-    throw Error(ErrorCode::data, fmt::format("[report] expected a run folder, got {}, which is no folder: runs lie where --out of train "
-                                             "says, in runs/<model>-<8 hex digits> by default",
-                                             run.string()));
+    throw Error(ErrorCode::data,
+                fmt::format("[report] expected a run folder, got {}, which is not a folder: give the --out of train, which "
+                            "is runs/<model>-<8 hex digits> by default",
+                            run.string()));
   if (fs::exists(run / "metrics.jsonl", error) || fs::exists(run / "lock", error)) return;
-  throw Error(ErrorCode::usage, fmt::format("[report] expected a run folder, got {}, which has neither metrics.jsonl nor a lock: give the "
-                                            "--out of a training",
+  throw Error(ErrorCode::usage, fmt::format("[report] expected a run folder, got {}, which has neither metrics.jsonl nor a lock file: give "
+                                            "the --out of train",
                                             run.string()));
 }
 
@@ -57,15 +58,16 @@ void take_notes(ReportedRun& made, const fs::path& file) {
                                      h.damaged > static_cast<i64>(h.damaged_lines.size()) ? ", …" : ""));
   }
   if (h.torn) {
-    made.notes.push_back(fmt::format("{}: the last line is not whole and left out: the run {}", file.string(),
-                                     made.status.state == RunStatus::State::running ? "is writing it" : "was killed while it wrote it"));
+    made.notes.push_back(fmt::format("{}: the last line is incomplete and is left out: the run {}", file.string(),
+                                     made.status.state == RunStatus::State::running ? "is writing it" : "was killed while writing it"));
   }
   if (h.run_again > 0) {
-    made.notes.push_back(
-        fmt::format("{} line{} of steps that were run again: their last lines count", h.run_again, h.run_again == 1 ? " is" : "s are"));
+    made.notes.push_back(fmt::format("{} line{} of steps that were run again: only the last line of a step counts", h.run_again,
+                                     h.run_again == 1 ? " is" : "s are"));
   }
-  if (h.parts_lost > 0) made.notes.push_back(fmt::format("no line tells of {} of the steps between the first and the last", h.parts_lost));
-  if (!made.plan) made.notes.push_back("the folder keeps no plan (plan.json): an older program made the run, or it has not begun");
+  if (h.parts_lost > 0)
+    made.notes.push_back(fmt::format("metrics.jsonl has no line for {} of the steps between the first and the last", h.parts_lost));
+  if (!made.plan) made.notes.push_back("the folder has no plan (plan.json): an older program made the run, or the run has not begun");
 }
 
 }  // namespace

@@ -77,12 +77,13 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 std::string table(const ScheduleReport& report) {
   const i64 actions = action_count(report.schedule), ranks = report.schedule.ranks();
-  if (actions > kMostShownActions) return fmt::format("table left out: {} actions; --csv X.csv writes it\n", actions);
+  if (actions > kMostShownActions)
+    return fmt::format("the table of {} actions is too long to print; --csv X.csv writes it to a file\n", actions);
   const bool wide = report.times.makespan * static_cast<double>(ranks) > 4.0 * kMostShownActions;
   const bool timed = !wide && on_columns(report) && takes_time(report);
   std::vector<std::vector<std::string>> rows;
   for (size_t r = 0; r < report.schedule.rows.size(); ++r) rows.push_back(timed ? columns(report, r) : in_order(report.schedule.rows[r]));
-  const char* said = "actions in order, for their times are no whole numbers (--out X.svg draws them):\n";
+  const char* said = "actions in order, not by time, because the times are not whole numbers (--out X.svg draws them by time):\n";
   return (timed ? "" : wide ? "actions in order:\n" : said) + aligned(rows);
 }
 
@@ -120,9 +121,9 @@ std::string schedule_text(const ScheduleReport& report) {
                                  plural(chunks, "stage"), plural(schedule.micro_batches, "micro-batch", "es"), print_costs(report.costs));
   text += table(report) + "\n" + ranks_text(report);
   text += fmt::format("\nmakespan {}, bubble {:.1f} % of the ranks' time\n", number(report.times.makespan), 100 * report.times.bubble());
-  text += "idle inside: between a rank's first action and its last; an activation is what one stage keeps of one micro-batch";
-  text +=
-      chunks > 1 ? fmt::format(", a {} of what a rank would keep unchunked\n", chunks == 2 ? "half" : fmt::format("1/{}", chunks)) : "\n";
+  text += "idle inside: idle time between a rank's first and last action; one activation is what a stage stores for one micro-batch";
+  text += chunks > 1 ? fmt::format(", a {} of what a rank would store with one stage\n", chunks == 2 ? "half" : fmt::format("1/{}", chunks))
+                     : "\n";
   return text + (reason ? "not executable: " + *reason + "\n" : "executable: weight gradients come in ascending micro-batch order\n");
 }
 

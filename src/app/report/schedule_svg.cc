@@ -121,7 +121,7 @@ class Drawing {
       text(x + 19, y + 11, "start", words);
       x += 38 + kDigit * static_cast<double>(std::string_view(words).size());
     }
-    if (chunks_ > 1) text(x, y + 11, "start", fmt::format("paler: a rank's later chunks, of {}", chunks_));
+    if (chunks_ > 1) text(x, y + 11, "start", fmt::format("paler: later chunks of a rank, which has {}", chunks_));
   }
 
   const ScheduleReport& report_;

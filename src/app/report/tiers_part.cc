@@ -86,7 +86,8 @@ std::string bytes_part(const ReportedRun& run) {
   chart.what = "Bytes that each step read from and wrote to each tier, and exchanged with other ranks.";
   chart.unit = Unit::bytes;
   chart.from_zero = true;
-  std::vector<std::vector<std::string>> rows = {{"a step, means of the last start" + of_first(run), "planned", "measured", "", "a second"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"means per step, since the last start" + of_first(run), "planned", "measured", "", "a second"}};
   const double step_s = run.status.step_s.value_or(0);
   for (const Link& link : links_of(h, planned)) {
     if (!(link.measured > 0) && !(link.planned > 0)) continue;
@@ -96,11 +97,11 @@ std::string bytes_part(const ReportedRun& run) {
                     told ? difference(link.planned, link.measured) : "",
                     told && step_s > 0 ? format_bytes(static_cast<i64>(link.measured / step_s)) + "/s" : ""});
   }
-  if (rows.size() == 1) return section("Bytes a step", "<p>Everything lies where it is computed on: nothing is moved.</p>\n");
+  if (rows.size() == 1) return section("Bytes a step", "<p>Everything is stored where it is computed: a step moves nothing.</p>\n");
   const std::string drawn = figure(chart);
   std::string text = (drawn.empty() ? "" : "<div class=\"charts\">" + drawn + "</div>\n") + table(rows);
   if (run.status.wear.bytes_per_day > 0) {
-    text += fmt::format("<p>To nvme: {}.</p>\n", escaped(to_text(run.status.wear, run.status.endurance_bytes)));
+    text += fmt::format("<p>Written to nvme: {}.</p>\n", escaped(to_text(run.status.wear, run.status.endurance_bytes)));
   }
   return section("Bytes a step", text);
 }
@@ -112,7 +113,8 @@ std::string planned_bytes(const RunPlan& plan) {
       rows.push_back(
           {link.name, size_cell(link.planned), plan.step_s > 0 ? format_bytes(static_cast<i64>(link.planned / plan.step_s)) + "/s" : ""});
   }
-  return section("Bytes a step", rows.size() > 1 ? table(rows) : "<p>Everything lies where it is computed on: nothing is moved.</p>\n");
+  return section("Bytes a step",
+                 rows.size() > 1 ? table(rows) : "<p>Everything is stored where it is computed: a step moves nothing.</p>\n");
 }
 
 }  // namespace spillway::app

