@@ -40,7 +40,7 @@ struct DamagedCheckpoint : testing::Test {
   // Trains to step 8 from the newest whole checkpoint, and checks that the numbers are those of an undisturbed run.
   void expect_goes_on(int from, const Args& more = {}) const {
     const Finished f = at.spillway(to_step(8, "run", more));
-    expect_says(f, 0, {"is damaged", "continues at step " + std::to_string(from) + " of 8 from the last checkpoint that is whole"});
+    expect_says(f, 0, {"is damaged", "continues at step " + std::to_string(from) + " of 8 from the last checkpoint that is not damaged"});
     EXPECT_EQ(numbers_of(at.metrics("run")), numbers_of(at.metrics("straight")));
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
       const std::string name = std::string("/checkpoints/step-00000008/") + file;
@@ -142,7 +142,7 @@ TEST_F(DamagedCheckpointMore, TheStateOnNvmeIsNotGivenUpForIt) {
       flip(fs::relative(entry.path(), at.path()) / "optimizer.safetensors", 70'000);
   const Finished f = at.spillway(to_step(120, "run", placed));
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_TRUE(mentions(f.err, "from the state on nvme") || mentions(f.err, "that is whole")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "from the state on nvme") || mentions(f.err, "that is not damaged")) << f.err;
 }
 
 // A checkpoint is always read through its manifest. If that is missing, the checkpoint is neither ignored nor read unchecked.

@@ -261,7 +261,7 @@ TEST_F(GoingBackOnNvmeMore, AStateThatNotAllRanksHaveIsKept) {
   fs::remove(at / "run/metrics.jsonl");
   const Finished f = at.spillway_until(
       to("run", kSteps, two), [&] { return at.metrics("run").size() >= 2; }, SIGKILL);
-  EXPECT_TRUE(mentions(f.err, "not all ranks have it") && mentions(f.err, "new run")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "not all ranks have") && mentions(f.err, "new run")) << f.err;
   bool aside = false;
   for (const auto& entry : fs::directory_iterator(at / "scratch")) aside = aside || mentions(entry.path().string(), ".aside-");
   EXPECT_TRUE(aside);

@@ -163,7 +163,7 @@ class RestartLoop : public testing::Test {
       next = at_line + 1;
     }
     EXPECT_EQ(next, want.size()) << said_;
-    EXPECT_TRUE(missing == 0 || mentions(said_, "metrics.jsonl has no lines of steps ")) << missing << "\n" << said_;
+    EXPECT_TRUE(missing == 0 || mentions(said_, "metrics.jsonl has no lines for steps ")) << missing << "\n" << said_;
   }
 
   Workplace at;

@@ -43,7 +43,8 @@ std::vector<ScratchPath> paths(const BenchConfig& config, const Host& host) {
   std::vector<ScratchPath> all = config.nvme;
   if (const auto scratch = host.env("SLURM_TMPDIR"); all.empty() && scratch) all.push_back({*scratch, std::nullopt});
   if (!all.empty()) return all;
-  if (!config.what.empty()) throw Error(ErrorCode::usage, "[bench] expected --nvme PATH for disk, got none and no $SLURM_TMPDIR");
+  if (!config.what.empty())
+    throw Error(ErrorCode::usage, "[bench] expected --nvme PATH to measure disk, got none, and $SLURM_TMPDIR is not set");
   return {};
 }
 
@@ -56,8 +57,8 @@ std::optional<Device> gpu_to_measure(const BenchConfig& config, Console& console
   const std::string why = report.gpus.empty() ? report.problem : report.gpus[0].problem + kernels::missing_gpu_library();
   if (config.what == std::vector<std::string>{"link"})
     throw Error(ErrorCode::usage,
-                fmt::format("[bench] expected a GPU for link, between whose memory and the host's it copies, got none: {}", why));
-  if (config.wants("link")) console.log("link: left out, for there is no GPU: " + why);
+                fmt::format("[bench] expected a GPU to measure link, the copies between host and GPU memory, got none: {}", why));
+  if (config.wants("link")) console.log("link: not measured, because there is no GPU: " + why);
   return {};
 }
 
@@ -66,13 +67,16 @@ void add(std::vector<BenchRow>& rows, std::vector<BenchRow> more) { std::ranges:
 std::vector<BenchRow> measure_disks(const BenchConfig& config, const BenchSize& size, const std::vector<ScratchPath>& disks,
                                     Console& console) {
   std::vector<BenchRow> rows;
-  if (config.wants("disk") && disks.empty()) console.log("disk: left out, for there is no --nvme PATH and no $SLURM_TMPDIR");
+  if (config.wants("disk") && disks.empty())
+    console.log("disk: not measured, because there is no --nvme PATH and $SLURM_TMPDIR is not set");
   if (disks.empty()) return rows;
   const offload::ChosenEngine engine = offload::make_io_engine(config.io_engine);
   console.log("disk: " + engine.why);
   for (const ScratchPath& path : disks) {
     const offload::ScratchInfo info = offload::prepare_scratch(path.path, true);
-    if (!info.direct) console.warn(fmt::format("{} has no O_DIRECT ({}): its rates are the page cache's", path.path, info.filesystem.name));
+    if (!info.direct)
+      console.warn(
+          fmt::format("{} has no O_DIRECT ({}): the rates are those of the page cache, not of the disk", path.path, info.filesystem.name));
     console.progress("bench: disk " + path.path);
     add(rows, bench_disk(size, path, *engine.engine));
   }
@@ -125,7 +129,7 @@ int run_bench(const BenchConfig& config, Console& console, const Host& host) {
   for (const std::string& line : far_from_kept(rows, host)) console.warn(line);
   try {
     save_bench_rows(rows, host);
-    console.log("kept in " + calibration_file(host).string() + " for plan and train");
+    console.log("saved to " + calibration_file(host).string() + " for plan and train");
   } catch (const Error& error) {
     console.warn(error.what());
   }

@@ -24,9 +24,10 @@ constexpr i64 kLeastFileBytes = 16 * kMiB, kLeastRoundBytes = 64 * kMiB;
 i64 file_bytes(const BenchSize& size, const ScratchPath& path, i64 free_bytes) {
   const i64 bytes = std::min({size.disk_bytes, free_bytes / 4, path.bytes.value_or(size.disk_bytes)}) / kPieceBytes * kPieceBytes;
   if (bytes >= kLeastFileBytes) return bytes;
-  throw Error(ErrorCode::refused, fmt::format("[bench] expected room for a file of {} in {} within a quarter of what is free, which is {}: "
-                                              "free some, or give another --nvme",
-                                              format_bytes(kLeastFileBytes), path.path, format_bytes(free_bytes)));
+  throw Error(ErrorCode::refused,
+              fmt::format("[bench] expected room for a file of {} in {}, which may take a quarter of the free space, got {} "
+                          "of free space: free some space, or give another --nvme",
+                          format_bytes(kLeastFileBytes), path.path, format_bytes(free_bytes)));
 }
 
 }  // namespace

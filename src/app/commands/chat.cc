@@ -38,7 +38,7 @@ int chat(const ChatConfig& config, Console& console, const Peers& peers) {
   const i64 positions = std::min(config.context, writer->source().config.positions);
   writer->open(config, {}, 1, text_lengths(positions - 1, config.max_tokens, positions), console);
   report_phase(RankPhase::generating);
-  console.log("/new begins another conversation, /exit or Ctrl-D ends");
+  console.log("type /new to start a new conversation, /exit or Ctrl-D to quit");
   const Json begin = config.system ? Json{{{"role", "system"}, {"content", *config.system}}} : Json::array();
   Json messages = begin;
   while (const auto line = next_line(console, std::cin)) {
@@ -58,8 +58,8 @@ int chat(const ChatConfig& config, Console& console, const Peers& peers) {
     }
     if (std::ssize(tokens) >= positions)
       console.warn(
-          fmt::format("the conversation has {} tokens, more than the {} in view: what "
-                      "was said first is forgotten; /new begins another one",
+          fmt::format("the conversation has {} tokens, but the model sees only the last {}: it "
+                      "no longer sees the beginning; /new starts a new conversation",
                       tokens.size(), positions));
     const auto answers = writer->write({tokens}, 0, [&](size_t, const std::string& piece) { console.stream(piece); });
     console.stream("\n");

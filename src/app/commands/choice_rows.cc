@@ -42,20 +42,20 @@ Texts texts_of(const std::string& line, const std::string& where) {
   for (const auto& [key, value] : json.items()) {
     if (key != "prompt" && key != "choices" && key != "answer" && !value.is_null()) row.unread.push_back(key);
   }
-  if (!json["choices"].is_array() || json["choices"].size() < 2) complain("`choices` to be a list of two texts or more");
+  if (!json["choices"].is_array() || json["choices"].size() < 2) complain("`choices` to be a list of at least two texts");
   for (const Json& choice : json["choices"]) {
     row.choices.push_back(text(choice, "each of `choices`"));
-    if (row.choices.back().empty()) complain("each of `choices` to be text, got an empty one");
+    if (row.choices.back().empty()) complain("each of `choices` to be a text that is not empty, got an empty one");
   }
   const Json& answer = json["answer"];
   if (answer.is_string()) {
     const auto found = std::ranges::find(row.choices, answer.get<std::string>());
-    if (found == row.choices.end()) complain("`answer` to be one of `choices` or its number, got another text");
+    if (found == row.choices.end()) complain("`answer` to be the text or the index of one of `choices`, got a text that is not among them");
     row.answer = static_cast<size_t>(found - row.choices.begin());
   } else if (answer.is_number_integer() && answer >= 0 && answer < row.choices.size()) {
     row.answer = answer.get<size_t>();
   } else {
-    complain(fmt::format("`answer` to be one of `choices` or its number, 0 to {}, got {}", row.choices.size() - 1,
+    complain(fmt::format("`answer` to be the text or the index of one of `choices`, 0 to {}, got {}", row.choices.size() - 1,
                          answer.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   return row;
@@ -72,12 +72,14 @@ ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data
   if (all.begin == 0) {
     const auto named = tokenizer.named();
     const auto first = named.begin_of_text ? named.begin_of_text : named.end_of_text;
-    if (!first) throw Error(ErrorCode::data, where + " expected a prompt, got none, and the tokenizer names no token that begins a text");
+    if (!first)
+      throw Error(ErrorCode::data,
+                  where + " expected a prompt that is not empty, because the tokenizer has no begin-of-text token, got an empty one");
     all.tokens.insert(all.tokens.begin(), *first);
     all.begin = 1;
   }
   if (all.begin >= std::ssize(all.tokens))
-    throw Error(ErrorCode::data, where + " expected choices with tokens of their own, got one without");
+    throw Error(ErrorCode::data, where + " expected each choice to add at least one token to the prompt, got a choice that adds none");
   return all;
 }
 
@@ -86,8 +88,8 @@ bool keep_last(ChoiceTokens& choice, i64 positions, const std::string& where) {
   const i64 dropped = std::ssize(choice.tokens) - (positions + 1);
   if (dropped <= 0) return false;
   if (dropped >= choice.begin)
-    throw Error(ErrorCode::data, fmt::format("{} expected choices that fit the {} positions in view, got one of {} tokens", where,
-                                             positions, std::ssize(choice.tokens) - choice.begin));
+    throw Error(ErrorCode::data, fmt::format("{} expected each choice to fit into a sequence of {} tokens, got a choice of {} tokens",
+                                             where, positions, std::ssize(choice.tokens) - choice.begin));
   choice.tokens.erase(choice.tokens.begin(), choice.tokens.begin() + dropped);
   choice.begin -= dropped;
   return true;

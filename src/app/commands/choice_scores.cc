@@ -66,7 +66,7 @@ ChoiceScores score_choices(parallel::Rank& rank, const parallel::Mesh& mesh, con
   auto at = likelihoods.begin();
   for (const ChoiceRow& row : rows) {
     if (!std::all_of(at, at + std::ssize(row.choices), [](double x) { return std::isfinite(x); }))
-      throw Error(ErrorCode::numbers, row.where + " expected likelihoods that are numbers, got others: has the model's training diverged?");
+      throw Error(ErrorCode::numbers, row.where + " expected finite likelihoods, got NaN or infinity: did the model's training diverge?");
     std::vector<double> whole(at, at + std::ssize(row.choices)), by_bytes;
     at += std::ssize(row.choices);
     for (size_t i = 0; i < whole.size(); ++i) by_bytes.push_back(whole[i] / static_cast<double>(row.choices[i].bytes));
@@ -88,7 +88,7 @@ std::string text_of(const ChoiceScores& s, const ChoiceRows& rows, bool json) {
                                   {"cut_prompts", rows.cut_prompts},
                                   {"bad_lines", rows.bad_lines}}
         .dump();
-  return fmt::format("accuracy {:.4f} ± {:.4f}, by bytes {:.4f} ± {:.4f}, {} rows of {} choices", share(s.right),
+  return fmt::format("accuracy {:.4f} ± {:.4f}, normalized by bytes {:.4f} ± {:.4f}, {} rows with {} choices in all", share(s.right),
                      standard_error(s.right, s.rows), share(s.right_by_bytes), standard_error(s.right_by_bytes, s.rows), s.rows, s.choices);
 }
 

@@ -16,8 +16,8 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
   if (const auto scratch = host.env("SLURM_TMPDIR"); paths.empty() && scratch) paths.push_back({*scratch, std::nullopt});
   if (paths.empty()) {
     const bool reclaim = config.reclaim;
-    all.push_back({reclaim ? Level::yellow : Level::green, "scratch", "none given (--nvme PATH looks at one)",
-                   reclaim ? "--reclaim found nothing to look at: say where with --nvme PATH" : ""});
+    all.push_back({reclaim ? Level::yellow : Level::green, "scratch", "none given (--nvme PATH checks one)",
+                   reclaim ? "--reclaim has no folder to clean up: give it with --nvme PATH" : ""});
   }
   for (const ScratchPath& path : paths) {
     for (Finding& found : look_at_scratch(path, config.login, config.reclaim)) all.push_back(std::move(found));

@@ -66,14 +66,15 @@ std::string result_text(const HeldOutLoss& loss, bool json) {
 }
 
 void check_targets(const HeldOutLoss& loss) {
-  if (loss.targets == 0) throw Error(ErrorCode::data, "[evaluate] expected targets that count in --data, got none: there is no loss");
+  if (loss.targets == 0)
+    throw Error(ErrorCode::data, "[evaluate] expected tokens in --data that contribute to the loss, got none: there is no loss to report");
 }
 
 void check_loss_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
   if (std::isfinite(loss.mean())) return;
   throw Error(ErrorCode::numbers,
-              fmt::format("[evaluate] expected a finite loss, got {} over {} targets: weights of {} are not finite, or values in between "
-                          "overflow, which --precision fp32 would show",
+              fmt::format("[evaluate] expected a finite loss, got {} over {} targets: either weights of {} are not finite, or a computed "
+                          "value overflowed, which --precision fp32 would avoid",
                           loss.mean(), loss.targets, config.model));
 }
 
@@ -86,7 +87,9 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
     model.emplace(Command::evaluate, config, peers);
     const ModelSource& source = model->source();
     if (config.micro_batch_size)
-      throw Error(ErrorCode::usage, "[--micro-batch-size] expected none with rows of choices: each choice is a pass of its own");
+      throw Error(ErrorCode::usage,
+                  "[--micro-batch-size] expected no such flag with rows of choices, because each choice is a forward pass of its own: "
+                  "leave the flag out");
     if (source.config.reads_images()) throw Error(ErrorCode::usage, "[evaluate] expected a language model, got " + source.name);
     rows = read_choice_rows(config.data, config.skip_bad_lines, *tokenizer_of(config, source, true), source.config.vocabulary,
                             sequence_length(config, source));
@@ -104,9 +107,9 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
   model->open(config, {{"rows of --data", fmt::format("{:08x}", crc32c(std::as_bytes(std::span(facts))))}}, work, console);
   report_phase(RankPhase::evaluating);
   if (rows.cut_prompts > 0)
-    console.log(fmt::format("data: {} prompts lost their beginning to fit the positions in view", rows.cut_prompts));
+    console.log(fmt::format("data: {} prompts were cut at the beginning to fit into --sequence-length", rows.cut_prompts));
   for (const std::string& note : rows.notes) console.log("data: " + note);
-  if (rows.bad_lines > 0) console.log(fmt::format("data: {} lines that are no rows were left out", rows.bad_lines));
+  if (rows.bad_lines > 0) console.log(fmt::format("data: {} lines that are not valid rows were skipped", rows.bad_lines));
   const auto show = [&](i64 done, i64 all) { console.passing(fmt::format("{} of {} choices", done, all)); };
   const ChoiceScores scores = score_choices(model->rank(), model->mesh(), peers, rows.rows, work.sequence_length, show);
   console.end_progress();

@@ -53,20 +53,22 @@ int run_export(const ExportConfig& config, Console& console) {
   const ModelSource source = find_trained_model(config.model, config.checkpoint);
   if (!source.has_weights) throw Error(ErrorCode::usage, fmt::format("[export] {} has no weights to export", config.model));
   if (config.merge && !source.adapter)
-    throw Error(ErrorCode::usage,
-                fmt::format("[--merge] expected a run or a checkpoint with adapters, got {}: leave it out", config.model));
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("[--merge] expected a run or a checkpoint with adapters, got {}, which has none: leave --merge out", config.model));
   std::optional<std::filesystem::path> averages;
   if (config.ema) {
     averages = (source.adapter ? *source.adapter : *source.folder) / kStateName;
     if (!std::filesystem::exists(*averages)) {
       throw Error(ErrorCode::usage,
-                  fmt::format("[--ema] expected a run or a checkpoint of train --ema, got {}: leave it out", config.model));
+                  fmt::format("[--ema] expected a run or a checkpoint of train --ema, got {}, which has no averages: leave --ema out",
+                              config.model));
     }
   }
   const bool adapter = source.adapter && !config.merge;
   if (adapter && config.format != "hf") {
-    throw Error(ErrorCode::usage, fmt::format("[--format] expected hf for adapters alone, got {}: --merge adds them to the weights, or "
-                                              "leave --format out",
+    throw Error(ErrorCode::usage, fmt::format("[--format] expected hf to export adapters without their base model, got {}: add --merge to "
+                                              "export the merged model, or leave --format out",
                                               config.format));
   }
   data::AtomicFolder folder(config.out, data::Existing::refuse);

@@ -56,7 +56,7 @@ Finding instruction_set(const Host& host) {
   return {scalar ? Level::yellow : Level::green, "instruction set",
           fmt::format("{} (of {}), AVX512_BF16 {}, AMX_BF16 {}", optim::to_string(optim::resolve(optim::Isa::best)), all,
                       yes_or_no(has_feature(host, "avx512_bf16")), yes_or_no(has_feature(host, "amx_bf16"))),
-          scalar ? "the optimizer runs its plain loop" : ""};
+          scalar ? "the optimizer uses no vector instructions, which is slow" : ""};
 }
 
 Finding memory(const Host& host) {
@@ -76,7 +76,8 @@ Finding memlock() {
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {Level::green, "memlock", "unlimited", ""};
   const bool low = limit.rlim_cur < static_cast<rlim_t>(kQueuesBytes);
   return {low ? Level::yellow : Level::green, "memlock", format_bytes(static_cast<i64>(limit.rlim_cur)),
-          low ? "a kernel before 5.12 may refuse io_uring, and pread takes over; ulimit -l unlimited allows it" : ""};
+          low ? "with this limit a kernel before 5.12 may refuse io_uring, and pread is used instead; ulimit -l unlimited allows io_uring"
+              : ""};
 }
 
 Finding scratch_path(const offload::ScratchInfo& info, const ScratchPath& asked) {
@@ -89,10 +90,10 @@ Finding scratch_path(const offload::ScratchInfo& info, const ScratchPath& asked)
     found.cure = "a network filesystem is slow and shared: give a local disk, or --allow-network-nvme";
   } else if (asked.bytes && *asked.bytes > info.free_bytes) {
     found.level = Level::red;
-    found.cure = "less is free than " + format_bytes(*asked.bytes) + ": lower the size behind the path, or free space";
+    found.cure = "less than " + format_bytes(*asked.bytes) + " is free: lower the size after the path (--nvme PATH:SIZE), or free space";
   } else if (info.filesystem.memory) {
     found.level = Level::yellow;
-    found.cure = "it is host memory and counts as such";
+    found.cure = "files in this filesystem take host memory and count as host memory";
   } else if (!info.direct) {
     found.level = Level::yellow;
     found.cure = "reads and writes go through the page cache";
@@ -107,8 +108,8 @@ void look_at_orphans(const std::string& path, bool reclaim, std::vector<Finding>
         fmt::format("{}: {}, {} old{}", orphan.name, format_bytes(orphan.bytes), format_duration(static_cast<double>(orphan.age_s)), owner);
     if (!reclaim) {
       const char* why = orphan.set_aside
-                            ? "what a restart of the run did not go on from: a start that it fits finds it again, unless it is "
-                              "damaged; doctor --reclaim removes it"
+                            ? "a restart of the run resumed from something else and kept this state; a later start that matches it can "
+                              "resume from it, unless it is damaged; doctor --reclaim removes it"
                             : "a dead run left it; doctor --reclaim removes it";
       findings.push_back({Level::yellow, "orphan in " + path, text, why});
       continue;
@@ -134,7 +135,7 @@ std::vector<Finding> look_at_host(const Host& host) { return {cores(host), instr
 Finding look_at_calibration(const Host& host) {
   const Calibration c = load_calibration(host);
   if (!c.warning.empty()) return {Level::yellow, "bench", c.measured ? "measured in part" : "not usable", c.warning};
-  if (!c.measured) return {Level::yellow, "bench", "not measured", "plan reckons with constants until spillway bench has run"};
+  if (!c.measured) return {Level::yellow, "bench", "not measured", "plan uses built-in constants until spillway bench has run"};
   const Calibration constants;
   std::vector<std::string> all;
   const auto add = [&](const char* format, double Calibration::*figure, double unit) {
@@ -145,8 +146,8 @@ Finding look_at_calibration(const Host& host) {
   add("bf16 {:.0f} GFLOP/s", &Calibration::matmul_flops_bf16, 1e9);
   add("cpu-adam {:.2f} ns/parameter", &Calibration::adam_ns_per_parameter, 1);
   if (c.ranks_measured)
-    all.push_back(fmt::format("{} ranks sum at {:.1f} and gather at {:.1f} GB/s", kBenchRanks, c.reduce_scatter_bytes_per_s / 1e9,
-                              c.all_gather_bytes_per_s / 1e9));
+    all.push_back(fmt::format("{} ranks reduce-scatter at {:.1f} and all-gather at {:.1f} GB/s", kBenchRanks,
+                              c.reduce_scatter_bytes_per_s / 1e9, c.all_gather_bytes_per_s / 1e9));
   if (c.threads > 0) all.push_back(fmt::format("on {} thread{}", c.threads, c.threads == 1 ? "" : "s"));
   for (const DiskRates& disk : c.disks)
     all.push_back(fmt::format("{} reads {:.2f} writes {:.2f} GB/s", disk.path, disk.read_bytes_per_s / 1e9, disk.write_bytes_per_s / 1e9));
@@ -157,10 +158,9 @@ Finding look_at_io(offload::IoEngineKind kind) {
   try {
     const std::string why = offload::make_io_engine(kind).why;
     const bool fallback = kind == offload::IoEngineKind::automatic && !why.starts_with("io_uring");
-    return {fallback ? Level::yellow : Level::green, "I/O engine", why,
-            fallback ? "nvme works through a few threads that read and write" : ""};
+    return {fallback ? Level::yellow : Level::green, "I/O engine", why, fallback ? "a few threads read and write nvme instead" : ""};
   } catch (const Error& error) {
-    return {Level::red, "I/O engine", error.what(), "leave --io-engine out: pread takes over"};
+    return {Level::red, "I/O engine", error.what(), "leave --io-engine out: pread is used instead"};
   }
 }
 
@@ -170,7 +170,7 @@ std::vector<Finding> look_at_scratch(const ScratchPath& scratch, bool login, boo
     findings.push_back(scratch_path(offload::inspect_scratch(scratch.path), scratch));
     look_at_orphans(scratch.path, reclaim, findings);
   } catch (const Error& error) {
-    findings.push_back({Level::red, "scratch " + scratch.path, error.what(), "give a folder of yours on a local disk"});
+    findings.push_back({Level::red, "scratch " + scratch.path, error.what(), "give a folder on a local disk that you can write to"});
   }
   for (Finding& found : findings) {
     if (login && found.level == Level::red) found.level = Level::yellow;
@@ -193,7 +193,8 @@ Finding look_at_gpu(const Host& host) {
   }
   const bool driver = host.read("/proc/driver/nvidia/version").has_value();
   const std::string none = report.problem.empty() ? "none" : "none (" + report.problem + ")";
-  return {driver ? Level::yellow : Level::green, "GPU", none, driver ? "an NVIDIA driver is here: the CPU backend trains" : ""};
+  return {driver ? Level::yellow : Level::green, "GPU", none,
+          driver ? "an NVIDIA driver is installed, but no GPU can be used: training runs on the CPU" : ""};
 }
 
 std::vector<Finding> look_at_peers() {
@@ -201,7 +202,7 @@ std::vector<Finding> look_at_peers() {
   std::vector<Finding> findings;
   if (report.gpus == 0) {
     if (!report.problem.empty())
-      findings.push_back({Level::red, "GPU", report.problem, "reboot the node, or ask who keeps it; --device cpu trains"});
+      findings.push_back({Level::red, "GPU", report.problem, "reboot the node, or ask its administrator; --device cpu trains on the CPU"});
     return findings;
   }
   if (report.gpus > 1) {
@@ -210,13 +211,13 @@ std::vector<Finding> look_at_peers() {
         fmt::format("{} of {} pairs of GPUs reach each other's memory", report.reached, report.gpus * (report.gpus - 1));
     findings.push_back({well ? Level::green : Level::yellow, "GPU peers", well ? text : report.problem,
                         well ? ""
-                             : fmt::format("an IOMMU or PCIe's ACS stands between them; train runs NCCL with {}, other programs hang "
-                                           "without it",
+                             : fmt::format("an IOMMU or PCIe ACS blocks these accesses; train runs NCCL with {}, and other programs hang "
+                                           "unless they set it",
                                            report.links_work ? "NCCL_P2P_LEVEL=NVL" : "NCCL_P2P_DISABLE=1")});
   }
   const std::string problem = parallel::nccl_problem();
   findings.push_back({problem.empty() ? Level::green : Level::yellow, "NCCL", problem.empty() ? parallel::nccl_version() : "none",
-                      problem.empty() ? "" : "GPUs of several ranks meet through host memory; " + problem});
+                      problem.empty() ? "" : "GPUs of several ranks exchange data through host memory; " + problem});
   return findings;
 }
 
@@ -233,9 +234,9 @@ std::vector<Finding> look_at_cluster(const Host& host) {
                       : scratch ? Level::green
                                 : Level::yellow,
                       "Slurm", fmt::format("job {}, scratch {}", *job, scratch.value_or("not set")),
-                      bare      ? fmt::format("{} tasks, started bare: use srun", launcher.bare_slurm_tasks)
+                      bare ? fmt::format("the job has {} tasks, but srun did not start this program: use srun", launcher.bare_slurm_tasks)
                       : scratch ? ""
-                                : "no $SLURM_TMPDIR: give --nvme PATH where nvme is wanted"});
+                                : "$SLURM_TMPDIR is not set: give --nvme PATH to use nvme"});
   return findings;
 }
 

@@ -18,10 +18,9 @@ namespace {
 
 // Says how to use the model, where the folder itself does not.
 std::string import_note(const models::ModelConfig& config) {
-  if (!config.reads_images()) return "it has no tokenizer: train and generate take --tokenizer, a tokenizer.json of GPT-2's";
-  return "pixels p become (p / 255 - 0.5) / 0.5 here, and in torchvision's training they had ImageNet's mean and deviation: train some "
-         "steps "
-         "before you trust what it says";
+  if (!config.reads_images()) return "the folder has no tokenizer: give train and generate the tokenizer.json of GPT-2 with --tokenizer";
+  return "here a pixel p becomes (p / 255 - 0.5) / 0.5, but torchvision trained with ImageNet's mean and standard deviation: "
+         "train for some steps before you trust the model's predictions";
 }
 
 }  // namespace

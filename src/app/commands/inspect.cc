@@ -255,7 +255,7 @@ std::string render(const Json& about, const std::string& indent = "", const std:
 std::vector<fs::path> to_verify(const fs::path& path) {
   if (fs::exists(path / data::kManifestName) || fs::exists(path / kStateName)) return {path};
   const std::vector<fs::path> all = checkpoints(path);
-  if (all.empty()) throw Error(ErrorCode::usage, "[inspect] --verify expects a checkpoint or a run that has some, got " + path.string());
+  if (all.empty()) throw Error(ErrorCode::usage, "[inspect] --verify expects a checkpoint or a run with checkpoints, got " + path.string());
   return all;
 }
 

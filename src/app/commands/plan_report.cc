@@ -59,8 +59,8 @@ std::string moved_text(const PlanReport& report) {
   const parallel::TierBytes moved = report.session.chosen().moved_per_step();
   std::string text = fmt::format("a step moves: host read {} written {}, nvme read {} written {}", format_bytes(moved.read[1]),
                                  format_bytes(moved.written[1]), format_bytes(moved.read[2]), format_bytes(moved.written[2]));
-  if (report.config.ranks > 1) text += fmt::format(", across the ranks {}", format_bytes(moved.exchanged));
-  if (report.config.pipeline_stages > 1) text += fmt::format(", to other stages {}", format_bytes(moved.sent));
+  if (report.config.ranks > 1) text += fmt::format(", exchanged between ranks {}", format_bytes(moved.exchanged));
+  if (report.config.pipeline_stages > 1) text += fmt::format(", sent to other stages {}", format_bytes(moved.sent));
   return text;
 }
 
@@ -78,8 +78,10 @@ std::string pace_text(const PlanReport& report) {
                                           pace.tokens_per_step);
   if (pace.steps) text += fmt::format("; {} steps take {}", *pace.steps, format_duration(pace.step_s * static_cast<double>(*pace.steps)));
   if (pace.wear.bytes_per_step > 0)
-    text += fmt::format("\nwritten to nvme: {}; in the choice of the plan a step's writes count {} more, {:.0f} % of the time they take",
-                        to_text(pace.wear, config.endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
+    text += fmt::format(
+        "\nwritten to nvme: {}; to spare the drive, the planner adds {} to the time of a step when it compares plans, {:.0f} % of the "
+        "time that the writes take",
+        to_text(pace.wear, config.endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
   return text;
 }
 
@@ -108,7 +110,7 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   for (const Alternative& one : alternatives) {
     text += fmt::format("\n  {:<32}{} a step; device {}, host {}, nvme {}", one.flag, format_duration(one.seconds),
                         format_bytes(one.total[0]), format_bytes(one.total[1]), format_bytes(one.total[2]));
-    if (one.nvme_written_bytes > 0) text += fmt::format(", {} written to it", format_bytes(one.nvme_written_bytes));
+    if (one.nvme_written_bytes > 0) text += fmt::format(", {} written to nvme", format_bytes(one.nvme_written_bytes));
   }
   return text;
 }
@@ -119,13 +121,13 @@ std::string cluster_text(const Cluster& c, const Rates& rates) {
                                  format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));
   if (c.nvme_bytes) text += fmt::format(" and {} of nvme", format_bytes(*c.nvme_bytes));
   text += fmt::format(
-      " a node: {} ranks; times are reckoned with constants, whatever the GPU is called: {:.0f} TFLOP/s in bf16 ({:.0f} in fp32) of which "
-      "blocks reach 60 %, {:.0f} GB/s in its memory, {:.0f} to the host's",
+      " a node: {} ranks; times are predicted with constants, whatever the GPU is called: {:.0f} TFLOP/s in bf16 ({:.0f} in fp32), of "
+      "which blocks reach 60 %, {:.0f} GB/s in GPU memory, {:.0f} GB/s between GPU and host",
       c.ranks(), kGpuFlopsBf16 / 1e12, kGpuFlopsF32 / 1e12, kGpuMemoryBytesPerS / 1e9, kLinkBytesPerS / 1e9);
   if (c.nvme_bytes)
-    text += fmt::format(", {:.2f} and {:.2f} GB/s read from and written to nvme by a rank", rates.disk_read_bytes_per_s / 1e9,
+    text += fmt::format(", {:.2f} GB/s read from nvme and {:.2f} GB/s written to it by each rank", rates.disk_read_bytes_per_s / 1e9,
                         rates.disk_write_bytes_per_s / 1e9);
-  return text + fmt::format(", {:.0f} GB/s of all ranks together to each other; and with this machine's cores\n",
+  return text + fmt::format(", {:.0f} GB/s between all ranks together; for the CPU, with the cores of this machine\n",
                             rates.all_gather_bytes_per_s / 1e9);
 }
 
@@ -179,7 +181,7 @@ std::string plan_text(const PlanReport& report) {
 std::vector<std::string> pace_lines(const PlanReport& report) {
   const StepCost& cost = report.cost;
   std::vector<std::string> lines = {pace_text(report), moved_text(report)};
-  lines.push_back(fmt::format("predicted: {} a step, bound by {}; computing goes on for {:.0f} % of it", format_duration(cost.seconds),
+  lines.push_back(fmt::format("predicted: {} a step, bound by {}; computing takes {:.0f} % of the step", format_duration(cost.seconds),
                               to_string(cost.account.bound_by()), 100 * cost.share(cost.computing_s)));
   return lines;
 }

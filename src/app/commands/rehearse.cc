@@ -110,10 +110,10 @@ class Rehearsal {
   [[noreturn]] void failed(const RehearsedRun& run, int status, const std::string& expected) const {
     const ErrorCode code = status == 0 || status == kSaved ? ErrorCode::io : static_cast<ErrorCode>(status);
     const bool beside = code == ErrorCode::refused && kept_ > 0;
-    throw Error(
-        code, fmt::format(
-                  "[rehearse] {}: expected {}, got status {}: {}{}", phase_, expected, status, run.words(),
-                  beside ? fmt::format(" (the rehearsal needs room of its own beside the {} checkpoints of {})", kept_, config_.out) : ""));
+    throw Error(code, fmt::format("[rehearse] {}: expected {}, got exit status {}: {}{}", phase_, expected, status, run.words(),
+                                  beside ? fmt::format(" (the rehearsal needs disk space in addition to the {} checkpoints of {})", kept_,
+                                                       config_.out)
+                                         : ""));
   }
 
   bool norms_may_overflow() const { return config_.precision == Precision::fp16; }
@@ -121,8 +121,8 @@ class Rehearsal {
   void be_killed() {
     phase("the first step");
     RehearsedRun run(own_words(killed(), "1"), folder_ / "killed");
-    if (!run.runs_until([&] { return steps(killed()) > 0; }) && run.end() != 0) failed(run, run.end(), "it to train");
-    phase("a save on the way, and kill -9");
+    if (!run.runs_until([&] { return steps(killed()) > 0; }) && run.end() != 0) failed(run, run.end(), "the run to take a step");
+    phase("a save during training, then kill -9");
     bool late = false, saved = false;  // `late` is tested first: by the third step the first step's save is over
     const auto shown = [&] {
       return late = steps(killed()) >= kLeastSteps, saved = saved || !checkpoints(killed()).empty(), late || saved;
@@ -131,7 +131,7 @@ class Rehearsal {
     check_finite(rows_of(killed()), norms_may_overflow());  // a run with such numbers saves nothing
     if (runs && !saved) no_save_on_the_way(run);
     const int status = runs ? run.kill() : run.end();
-    if (!runs && status != 0) failed(run, status, "a checkpoint while it trains");
+    if (!runs && status != 0) failed(run, status, "a checkpoint while the run trains");
     figures_.after_kill = runs;
     check_finite(rows_of(killed()), norms_may_overflow());
   }
@@ -148,25 +148,25 @@ class Rehearsal {
     if (steps(folder) >= last) phase(phase_ + ", and a save");
     if (runs) run.send(SIGTERM);
     const int status = run.end();
-    if (status != kSaved && status != 0) failed(run, status, "it to save and leave");
+    if (status != kSaved && status != 0) failed(run, status, "the run to save and exit");
     figures_.process_bytes = std::max(figures_.process_bytes, run.peak_bytes());
     check_finite(rows_of(folder), norms_may_overflow());
     check_checkpoint(run, folder);
   }
 
   void go_on() {
-    phase("going on after it");
+    phase("resuming after the kill");
     const i64 before = steps(killed()), last = std::max(kLeastSteps, before + 2);
     RehearsedRun run(last_words(last), folder_ / "gone-on");
     run_to(run, last, killed());
-    if (rows_of(killed()).back().value("began_at_step", i64{0}) == 0) failed(run, 0, "it to go on where it was killed");
+    if (rows_of(killed()).back().value("began_at_step", i64{0}) == 0) failed(run, 0, "the run to resume where it was killed");
     figures_.summary = run.result().dump(-1, ' ', false, Json::error_handler_t::replace);
     std::error_code none;
     fs::remove_all(killed() / "checkpoints", none);  // the next run may need the room
   }
 
   void take_steps() {
-    phase("as many steps without a kill");
+    phase("the same number of steps without a kill");
     RehearsedRun run(own_words(straight(), "100000"), folder_ / "straight");
     run_to(run, steps(killed()), straight());
     const std::string saved = run.last_line("saved ");
@@ -180,7 +180,8 @@ class Rehearsal {
     const i64 last = steps(folder);
     if (saved.empty() || saved.back() != checkpoint_path(folder, last)) failed(run, 0, fmt::format("a checkpoint of step {}", last));
     if (const std::vector<std::string> damage = damage_of_checkpoint(saved.back()); !damage.empty())
-      throw Error(ErrorCode::data, fmt::format("[rehearse] {}: the checkpoint is not what was saved: {}", phase_, damage.front()));
+      throw Error(ErrorCode::data,
+                  fmt::format("[rehearse] {}: the checkpoint on disk differs from what was saved: {}", phase_, damage.front()));
   }
 
   const TrainConfig& config_;
@@ -195,7 +196,8 @@ class Rehearsal {
 int interrupted(RehearsalFolder& folder, Console& console) {
   const std::string left = folder.clear();
   console.end_progress();
-  console.log(fmt::format("rehearsal stopped by {}: {}", stop_signal(), left.empty() ? "nothing is left behind" : "left behind:" + left));
+  console.log(fmt::format("rehearsal stopped by {}: {}", stop_signal(),
+                          left.empty() ? "nothing is left behind" : "these could not be removed:" + left));
   return kInterrupted;
 }
 
@@ -205,9 +207,9 @@ int run_rehearsal(const TrainConfig& config, Console& console) {
   install_stop_handlers();
   RehearsalFolder folder(config);
   const std::string begin = console.terminal() ? "\n" : "";  // begin below a progress line
-  set_stop_answers(begin + "stopping the rehearsal and clearing up; press Ctrl-C again to leave at once",
-                   begin + "left at once; the next rehearsal clears up " + folder.path().string());
-  if (!checkpoints(config.out).empty()) console.log("rehearses a new run; the one in " + config.out + " stays as it is");
+  set_stop_answers(begin + "stopping the rehearsal and removing its files; press Ctrl-C again to exit at once",
+                   begin + "exited at once; the next rehearsal removes " + folder.path().string());
+  if (!checkpoints(config.out).empty()) console.log("rehearses a new run; the run in " + config.out + " is not changed");
   try {
     const RehearsalFigures figures = Rehearsal(config, console, folder.path()).run();
     console.end_progress();

@@ -68,7 +68,7 @@ void await_end_of(const fs::path& run) {
     const std::optional<std::string> owner = run_owner(run);
     if (!owner) return;
     if (pauses == kPauses)
-      throw Error(ErrorCode::usage, fmt::format("[rehearse] {} is in use by {}: end that first", run.string(), *owner));
+      throw Error(ErrorCode::usage, fmt::format("[rehearse] {} is in use by {}: end that process first", run.string(), *owner));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -78,12 +78,12 @@ void await_end_of(const fs::path& run) {
 RehearsalFolder::RehearsalFolder(const TrainConfig& config) : path_(place_of(config.out)) {
   std::error_code error;
   if (!config.out.empty() && fs::exists(config.out, error) && !fs::is_directory(config.out, error))
-    throw Error(ErrorCode::usage, fmt::format("[run folder] cannot make --out {}: it is there and no folder", config.out));
+    throw Error(ErrorCode::usage, fmt::format("[run folder] cannot create --out {}: it exists and is not a folder", config.out));
   for (const ScratchPath& path : config.nvme) scratch_.push_back(fs::absolute(path.path).string());
   add_missing(fs::absolute(path_).parent_path(), made_);
   for (const std::string& path : scratch_) add_missing(path, made_);
   fs::create_directories(path_, error);
-  if (error) throw Error(ErrorCode::usage, fmt::format("[rehearse] cannot make {}: {}", path_.string(), error.message()));
+  if (error) throw Error(ErrorCode::usage, fmt::format("[rehearse] cannot create {}: {}", path_.string(), error.message()));
   try {
     take();
   } catch (...) {
@@ -101,7 +101,7 @@ void RehearsalFolder::take() {
   const fs::path file = path_ / kLockName;
   if (!fs::exists(file) && !fs::is_empty(path_))
     throw Error(ErrorCode::usage,
-                fmt::format("[rehearse] expected no {} but a rehearsal's, got another folder: remove it", path_.string()));
+                fmt::format("[rehearse] expected {} to be missing or left by a rehearsal, got another folder: remove it", path_.string()));
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (descriptor_ < 0) throw Error(ErrorCode::usage, fmt::format("[rehearse] cannot open {}: {}", file.string(), std::strerror(errno)));
   lock_ = FileLock::take(descriptor_, file);

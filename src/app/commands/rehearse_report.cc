@@ -74,7 +74,8 @@ std::string line_of(const AuditRow& row) {
 }
 
 std::string differs(size_t step, const char* key, const Json& straight, const Json& killed) {
-  return fmt::format("[rehearse] step {}: expected the same {} after a kill, got {} and {}", step, key, straight.dump(), killed.dump());
+  return fmt::format("[rehearse] step {}: expected the same {} with and without a kill, got {} without a kill and {} with one", step, key,
+                     straight.dump(), killed.dump());
 }
 
 }  // namespace
@@ -128,8 +129,8 @@ std::string to_json(const RehearsalFigures& f) {
 std::string to_text(const RehearsalFigures& f) {
   const std::vector<AuditRow> rows = planned_rows(f);
   const Json summary = object_of(f.summary);
-  std::string text = fmt::format("rehearsed: {} step{} with the same bits after kill -9 as without\n", f.steps, f.steps == 1 ? "" : "s");
-  if (!f.after_kill) text += "  the run is over before a kill could come: give more --steps to try that\n";
+  std::string text = fmt::format("rehearsed: {} step{} with the same bits after kill -9 as without it\n", f.steps, f.steps == 1 ? "" : "s");
+  if (!f.after_kill) text += "  the run ended before it could be killed: give more --steps to rehearse a kill\n";
   text += fmt::format("    {:<30}{:>12}{:>12}\n", "", "planned", "measured");
   for (const AuditRow& row : rows) text += line_of(row);
   text += fmt::format("  a save: {}; {} on disk\n", f.save.empty() ? "not timed" : f.save, format_bytes(f.checkpoint_bytes));
@@ -137,7 +138,7 @@ std::string to_text(const RehearsalFigures& f) {
     text += fmt::format("  a validation: loss {:.4f} of one micro-batch\n", number(summary, "validation_loss"));
   if (!f.left_out.empty()) text += "  not rehearsed: " + f.left_out + "\n";
   const std::vector<std::string> above = above_plan(rows);
-  text += above.empty() ? "  nothing was above what was planned" : fmt::format("  above what was planned: {}", fmt::join(above, ", "));
+  text += above.empty() ? "  nothing exceeded the plan" : fmt::format("  these exceeded the plan: {}", fmt::join(above, ", "));
   return text;
 }
 

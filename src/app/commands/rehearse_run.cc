@@ -70,7 +70,7 @@ std::string RehearsedRun::words() const {
   const std::vector<std::string> all = lines();
   auto from = std::find_if(all.rbegin(), all.rend(), [](const std::string& line) { return line.starts_with("warning: "); });
   if (from == all.rend()) from = std::find_if(all.rbegin(), all.rend(), [](const std::string& line) { return !line.empty(); });
-  if (from == all.rend()) return "it said nothing";
+  if (from == all.rend()) return "the run printed nothing";
   std::string text = *from;
   for (auto line = from.base(); line != all.end(); ++line) text += "\n" + *line;
   return text;

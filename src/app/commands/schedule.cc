@@ -30,7 +30,8 @@ Schedule read(const ScheduleConfig& config) {
       {"--gradient-accumulation-steps", config.gradient_accumulation_steps, schedule.micro_batches}};
   for (const auto& [flag, promised, has] : promises) {
     if (promised && *promised != has)
-      refuse(fmt::format("[{}] expected {}, as {} has, or no flag, got {}", flag, has, config.pipeline_schedule, *promised));
+      refuse(
+          fmt::format("[{}] expected {}, as in the file {}, got {}: leave the flag out", flag, has, config.pipeline_schedule, *promised));
   }
   return schedule;
 }
@@ -67,7 +68,7 @@ void write(const std::string& path, const std::string& text, Console& console) {
 int run_schedule(const ScheduleConfig& config, Console& console) {
   std::error_code none;
   if (config.csv && fs::equivalent(*config.csv, config.pipeline_schedule, none))
-    refuse("[--csv] expected another file than the schedule's, got " + *config.csv + " for both");
+    refuse("[--csv] expected a file other than that of --pipeline-schedule, got " + *config.csv + " for both");
   const Schedule schedule = make_or_read(config);
   const parallel::ScheduleTimes times = parallel::simulate_schedule(schedule, config.costs);
   const ScheduleReport report{schedule, config.costs, times};

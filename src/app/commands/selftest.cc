@@ -87,14 +87,14 @@ void write_data(const fs::path& folder) {
 
 std::string last_line(const std::string& text) {
   const size_t end = text.find_last_not_of('\n');
-  if (end == std::string::npos) return "said nothing";
+  if (end == std::string::npos) return "the program printed nothing";
   const size_t begin = text.rfind('\n', end);
   return text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? -1 : static_cast<i64>(begin)));
 }
 
 u32 checksum(const fs::path& file) {
   const std::string bytes = read_whole(file).value_or("");
-  if (bytes.empty()) throw Error(ErrorCode::data, "[selftest] expected a checkpoint's " + file.string() + ", got none");
+  if (bytes.empty()) throw Error(ErrorCode::data, "[selftest] expected the checkpoint file " + file.string() + ", got none");
   return crc32c(std::as_bytes(std::span(bytes)));
 }
 
@@ -154,7 +154,7 @@ void make_base(const std::string& device, const fs::path& folder) {
   for (const auto& command : {train, std::vector<std::string>{"export", out, "--out", (folder / "base").string()}}) {
     if (run_own_program(command, said) != 0)
       throw Error(ErrorCode::numbers,
-                  "[selftest] expected a base to train adapters beside, got: " + last_line(read_whole(said).value_or("")));
+                  "[selftest] expected a base model for the runs with adapters, got an error: " + last_line(read_whole(said).value_or("")));
   }
 }
 
@@ -211,7 +211,7 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   const auto scratch = host.env("SLURM_TMPDIR");
   const Folder folder(!given.nvme.empty() ? fs::path(given.nvme.front().path) : scratch ? fs::path(*scratch) : fs::temp_directory_path());
   write_data(folder.path());
-  console.progress("making a base for adapters");
+  console.progress("training a base model for the runs with adapters");
   make_base(*config.device, folder.path());
   std::vector<Row> rows;
   std::map<std::string, CellResult> references;  // first result of each family
@@ -221,7 +221,7 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
     const CellResult trained = train(cell, *config.device, folder.path());
     if (stop_requested()) {  // the trained process got the signal, too
       console.end_progress();
-      console.log(fmt::format("stopped by {}: {} of {} were done, nothing is left behind", stop_signal(), rows.size(), cells.size()));
+      console.log(fmt::format("stopped by {}: {} of {} runs were done, no files are left", stop_signal(), rows.size(), cells.size()));
       return kInterrupted;
     }
     const auto reference = references.find(cell.family);
@@ -233,8 +233,8 @@ int run_selftest(const SelftestConfig& given, Console& console, const Host& host
   for (const Row& row : rows) {
     if (row.verdict == "FAILED" || row.verdict == "DIFFERS")
       throw Error(ErrorCode::numbers, "[selftest] " + row.cell.family + ", " + row.cell.name +
-                                          ": expected the bits of the family's first line, got " +
-                                          (row.verdict == "FAILED" ? "a failure" : "others") + "; attach the table to a report");
+                                          ": expected the same bits as in the family's first line, got " +
+                                          (row.verdict == "FAILED" ? "a failure" : "other bits") + "; attach the table to a bug report");
   }
   return 0;
 }

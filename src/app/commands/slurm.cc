@@ -85,16 +85,18 @@ std::string header(const SlurmConfig& config, std::optional<i64> cores) {
 int run_slurm(const SlurmConfig& config, Console& console) {
   const std::optional<i64> cores = cores_each(config);
   std::string text = "#!/bin/bash\n" + header(config, cores);
-  if (!cores) text += "# How many cores a rank gets is left to Slurm, which may give one: --threads N asks for N.\n";
+  if (!cores) text += "# Slurm decides how many cores a rank gets, and may give it one: --threads N requests N.\n";
   for (const std::string& module : config.modules) text += "\nmodule load " + quoted(module);
-  text += "\n# What the ranks know each other by.\nexport SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n";
-  text += "\n# A rank that is done must not take the others with it.\nsrun --kill-on-bad-exit=0";
+  text +=
+      "\n# A secret by which the ranks of this job recognize each other.\n"
+      "export SPILLWAY_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n";
+  text += "\n# A rank that ends must not end the other ranks.\nsrun --kill-on-bad-exit=0";
   if (cores) text += fmt::format(" --cpus-per-task={}", *cores);
   text += " " + quoted(own_program()) + " train";
   for (const std::string& word : config.train_words) text += (word.starts_with("--") ? " \\\n  " : " ") + quoted(word);
   text +=
-      "\nstatus=$?\n\n# Stopped after saving: go on from there.\nif [ $status -eq 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\nexit "
-      "$status";
+      "\nstatus=$?\n\n# Status 75: the run saved and stopped. Queue the job again to resume it.\n"
+      "if [ $status -eq 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\nexit $status";
   const nlohmann::ordered_json all = {{"script", text}};
   console.result(console.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) : text);
   return 0;

@@ -37,12 +37,12 @@ std::string to_text(const RunStatus& s) {
   if (s.loss)
     text += fmt::format("  loss: {:.4f}{}\n", *s.loss, s.validation_loss ? fmt::format(", validation {:.4f}", *s.validation_loss) : "");
   text += pace(s);
-  if (s.slowest_rank) text += fmt::format("  slowest: rank {}, for which the others wait\n", *s.slowest_rank);
+  if (s.slowest_rank) text += fmt::format("  slowest: rank {}, the other ranks wait for it\n", *s.slowest_rank);
   if (s.last_step_age_s) text += "  last step: " + ago(*s.last_step_age_s) + "\n";
   if (s.tier_bytes) text += "  held: " + by_tier(*s.tier_bytes) + "\n";
   if (s.peak_bytes) text += "  peak: " + by_tier(*s.peak_bytes) + "\n";
   if (s.step_s) text += "  a step reads: " + by_tier(s.read_bytes) + "\n  a step writes: " + by_tier(s.written_bytes) + "\n";
-  if (s.wear.bytes_per_step > 0) text += "  to nvme: " + to_text(s.wear, s.endurance_bytes) + "\n";
+  if (s.wear.bytes_per_step > 0) text += "  written to nvme: " + to_text(s.wear, s.endurance_bytes) + "\n";
   return text + (s.checkpoint ? fmt::format("  last durable checkpoint: step {}, {}\n", s.checkpoint->step, ago(s.checkpoint->age_s))
                               : "  last durable checkpoint: none\n");
 }

@@ -48,15 +48,16 @@ void check_out(const TokenizeConfig& config) {
   for (const std::string& path : config.data) {
     std::error_code none;
     if (std::filesystem::equivalent(path, config.out, none)) {
-      throw Error(ErrorCode::usage, "[--out] expected another file than --data, got " + config.out + " for both");
+      throw Error(ErrorCode::usage, "[--out] expected a file other than --data, got " + config.out + " for both");
     }
   }
 }
 
 void refuse_rows(const std::string& path) {
-  throw Error(ErrorCode::usage, fmt::format("[--data] expected .txt, plain, .gz or .zst, or a folder of them, got {}: `train` takes .jsonl "
-                                            "itself",
-                                            path));
+  throw Error(ErrorCode::usage,
+              fmt::format("[--data] expected .txt files (plain, .gz or .zst) or a folder of them, got {}: `train` reads .jsonl "
+                          "files directly",
+                          path));
 }
 
 int encode_bytes(const TokenizeConfig& config, Console& console) {
@@ -124,14 +125,14 @@ int train_vocabulary(const TokenizeConfig& config, Console& console) {
   data::BpeTraining training;
   training.vocabulary = *config.train_vocab;
   training.memory_bytes = memory_grant(Host{}).bytes;
-  const Working working(console, "counting words and joining pairs");
+  const Working working(console, "counting words and merging pairs");
   const data::TrainedTokenizer trained = data::train_byte_level_bpe(next, training);
   folder.write_text("tokenizer.json", trained.tokenizer_json);
   folder.write_text("tokenizer_config.json", trained.tokenizer_config_json);
   folder.commit();
   console.result(console.json()
                      ? fmt::format("{{\"vocabulary\": {}}}", trained.vocabulary)
-                     : fmt::format("{}: a tokenizer of {} tokens; --tokenizer {} uses it", config.out, trained.vocabulary, config.out));
+                     : fmt::format("{}: a tokenizer of {} tokens; use it with --tokenizer {}", config.out, trained.vocabulary, config.out));
   return 0;
 }
 

@@ -111,8 +111,8 @@ class Training {
   void set_answers() const {
     const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
     if (peers_.first())
-      set_stop_answers(fmt::format("{}stopping before the first step{}press Ctrl-C again to leave at once", begin, middle),
-                       fmt::format("{}left before the first step", begin));
+      set_stop_answers(fmt::format("{}stopping before the first step{}press Ctrl-C again to exit at once", begin, middle),
+                       fmt::format("{}exited before the first step", begin));
   }
   bool stops() const {
     const bool asked = peers_.first() && callbacks_.gives_up && callbacks_.gives_up();
@@ -177,7 +177,7 @@ class Training {
     if (peers_.first()) {
       check_unchanged();
       const MemoryGrant grant = memory_grant(Host{});
-      folder_->log(fmt::format("{}\n  spillway {}, build {}, on {}, {} of memory granted (by {})", own_command_line(), kVersion,
+      folder_->log(fmt::format("{}\n  spillway {}, build {}, on {}, {} of memory granted (bounded by {})", own_command_line(), kVersion,
                                parallel::build_id(), Peers::host_name(), format_bytes(grant.bytes), grant.bounded));
       report_log_file(fs::absolute(folder_->path() / "log.txt").string());
       console_.record([this](std::string_view line) { folder_->log(line); });
@@ -217,7 +217,7 @@ class Training {
     peers_.together([&] { recovery_ = recoverable(*session_, config_, progress_, same_); });
     const i64 step = recovery_.record ? recovery_.record->progress.step : -1;
     const std::vector<i64> steps = peers_.most({step, -step});
-    if (steps[0] != -steps[1]) recovery_ = {.set_aside = fmt::format("it is of step {}, and not all ranks have it", steps[0])};
+    if (steps[0] != -steps[1]) recovery_ = {.set_aside = fmt::format("it is the state of step {}, which not all ranks have", steps[0])};
     if (config_.resume.kind == Resume::Kind::must && !start_.checkpoint && !recovery_.record)
       peers_.together([&] { nothing_to_go_on_from(config_); });
     if (recovery_.record) progress_ = recovery_.record->progress, progress_.thawed = contents_of_run(config_.out, progress_).thawed;
@@ -233,7 +233,7 @@ class Training {
     std::string damage;
     peers_.together([&] { damage = session_->rank().state().damage_of_recovered(); });
     if (peers_.most({!damage.empty()})[0] == 0) return;
-    recovery_ = {.damaged = damage.empty() ? "what lies there of another rank" : damage};
+    recovery_ = {.damaged = damage.empty() ? "the state of another rank" : damage};
     progress_ = start_.progress;
   }
 
@@ -261,14 +261,14 @@ class Training {
   void introduce() {
     if (progress_.step > 0 && ranks_before_ != config_.ranks) {
       console_.log(
-          fmt::format("the run was on {} rank{}: {} sum{} the same batch in another order, the last bits of the numbers may differ",
+          fmt::format("the run was on {} rank{} before; now {} add{} up the same batch in another order, so the last bits may differ",
                       ranks_before_, ranks_before_ == 1 ? "" : "s", config_.ranks, config_.ranks == 1 ? "s" : ""));
     }
     tell_of_damaged();
     if (peers_.first()) {
       for (const std::string& note : model_notes(session_->source(), session_->model())) console_.log("model: " + note);
       for (const std::string& change : changed_rules(progress_, session_->source(), session_->model()))
-        console_.warn("the run was begun by an older program: from here on " + change);
+        console_.warn("an older version of this program began the run: from here on " + change);
     }
     for (const auto& data : {weighted_paths(config_.data).paths, config_.validation_data}) {
       if (const std::string notice = peers_.first() ? text_notice(data) : ""; !notice.empty()) console_.warn(notice);
@@ -287,10 +287,10 @@ class Training {
     if (is_from_deepspeed()) {
       tell_of_deepspeed();
     } else if (start_.checkpoint && !recovery_.record && !has_checksums(*start_.checkpoint)) {
-      console_.log("the checkpoint has no checksums, as an older program made it: what is read of it cannot be checked");
+      console_.log("the checkpoint has no checksums, because an older program made it: damage to its files cannot be detected");
     }
     if (config_.resume.kind == Resume::Kind::path && !is_from_deepspeed() && !fs::exists(run_of(*start_.checkpoint) / "config.json"))
-      console_.log("the checkpoint's run has no config.json: that this one has the same values cannot be checked");
+      console_.log("the run of the checkpoint has no config.json: whether this run has the same settings cannot be checked");
     tell_of_schedule();
     tell_of_run(*session_, config_, console_);
     if (!attention_.empty()) console_.log("attention: " + attention_);
@@ -320,12 +320,12 @@ class Training {
   }
   void tell_of_deepspeed() {
     if (!peers_.first()) return;
-    console_.log(fmt::format("saved by {}; its rows from {} on come in this program's own order, at this run's learning rates",
+    console_.log(fmt::format("{} saved this checkpoint; from row {} on, rows come in Spillway's order, with the learning rates of this run",
                              deepspeed_text(*start_.checkpoint), progress_.cursor));
     const double rows = static_cast<double>(progress_.cursor) / static_cast<double>(progress_.step);
     if (rows != static_cast<double>(config_.global_batch()))
-      console_.warn(fmt::format("DeepSpeed's steps were of {:.6g} rows, this run's are of {}: --global-batch-size says how many", rows,
-                                config_.global_batch()));
+      console_.warn(fmt::format("a step of DeepSpeed's run had {:.6g} rows, a step of this run has {}: --global-batch-size sets the number",
+                                rows, config_.global_batch()));
   }
 
   // Reports that the run is finished already.
@@ -337,7 +337,7 @@ class Training {
   }
 
   void tell_of_start() const {
-    std::string from = start_.left.empty() ? "from the last checkpoint" : "from the last checkpoint that is whole";
+    std::string from = start_.left.empty() ? "from the last checkpoint" : "from the last checkpoint that is not damaged";
     if (recovery_.record) from = "from the state on nvme";
     if (!recovery_.record && is_of_elsewhere()) from = "from " + start_.checkpoint->string();
     console_.log(progress_.step > 0 ? fmt::format("continues at step {} of {} {} ({})", progress_.step, *config_.steps, from, config_.out)
@@ -348,12 +348,11 @@ class Training {
   void tell_of_schedule() const {
     const i64 before = progress_.schedule_steps, now = config_.curve_steps();
     if (progress_.step == 0 || before == 0 || before == now || !optim::ends(config_.lr_schedule)) return;
-    console_.log(
-        config_.keep_schedule
-            ? fmt::format("learning rates stay on the curve over {} steps, at its end rate behind it (--keep-schedule)", before)
-            : fmt::format("--steps was {} and is {}: the learning rates of the steps to come are on a curve over {}; --keep-schedule "
-                          "stays on the old one",
-                          before, now, now));
+    console_.log(config_.keep_schedule
+                     ? fmt::format("the learning-rate schedule still spans {} steps, then its last rate holds (--keep-schedule)", before)
+                     : fmt::format("--steps was {} and is now {}: the coming steps follow a learning-rate schedule over {} steps; "
+                                   "--keep-schedule keeps the old schedule",
+                                   before, now, now));
   }
 
   void tell_of_damaged() {
@@ -391,9 +390,10 @@ class Training {
   void begin_run() {
     if (peers_.first()) {
       for (const auto& [checkpoint, wrong] : start_.left)
-        console_.log("kept apart from the run's checkpoints: " + set_checkpoint_aside(checkpoint, "damaged").string());
+        console_.log("the damaged checkpoint was renamed and kept: " + set_checkpoint_aside(checkpoint, "damaged").string());
       for (const fs::path& later : not_before(folder_->path(), recovery_.record ? std::nullopt : start_.checkpoint, progress_.step))
-        console_.warn("the run no longer goes on from it, kept apart: " + set_checkpoint_aside(later, "left").string());
+        console_.warn("the run no longer resumes from this checkpoint, which was renamed and kept: " +
+                      set_checkpoint_aside(later, "left").string());
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
@@ -405,7 +405,7 @@ class Training {
     for (const std::string& said : folder_->watch({config_.tensorboard, config_.metrics_csv}, last_line, to_json(asked)))
       console_.warn(said);
     if (recovery_.record && peers_.first() && last_line + 1 < progress_.step) {
-      console_.warn(fmt::format("metrics.jsonl has no lines of steps {} to {}: an earlier start went back behind them, and dropped them",
+      console_.warn(fmt::format("metrics.jsonl has no lines for steps {} to {}: an earlier start resumed before them and removed the lines",
                                 last_line + 1, progress_.step - 1));
     }
     if (recovery_.record && last_line < progress_.step) {

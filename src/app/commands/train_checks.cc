@@ -25,20 +25,17 @@ void check_disk(const TrainConfig& config, const Session& session) {
   if (free_bytes >= wanted) return;
   throw Error(
       ErrorCode::refused,
-      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free{}: free some, give another --out, or a "
-                  "smaller --keep",
+      fmt::format("[checkpoint] expected room for {} checkpoints of {} in {}, which has {} free{}: free some space, give another --out, "
+                  "or a smaller --keep",
                   more, format_bytes(each), at.string(), format_bytes(std::max<i64>(0, free_bytes)),
                   tier_bytes > 0 ? fmt::format(" beside the {} of this run's nvme tier", format_bytes(tier_bytes)) : ""));
 }
 
 void check_weights(const TrainConfig& config, const ModelSource& source) {
   if (!source.folder || source.has_weights || config.from_scratch || config.resume.kind == Resume::Kind::path) return;
-  throw Error(
-      ErrorCode::usage,
-      fmt::format(
-          "[model] {} has a config.json but neither model.safetensors, pytorch_model.bin nor a checkpoint of DeepSpeed's or FSDP's: give "
-          "--from-scratch to start from new weights",
-          config.model));
+  throw Error(ErrorCode::usage, fmt::format("[model] {} has a config.json but no weights (model.safetensors, pytorch_model.bin, or a "
+                                            "checkpoint of DeepSpeed or FSDP): give --from-scratch to start from new weights",
+                                            config.model));
 }
 
 namespace {

@@ -10,7 +10,7 @@ namespace spillway::app {
 namespace {
 
 std::string kept_as(kernels::WeightFormat base) {
-  return base == kernels::WeightFormat::plain ? "" : ", those of products kept in " + to_string(base);
+  return base == kernels::WeightFormat::plain ? "" : ", weight matrices kept in " + to_string(base);
 }
 
 }  // namespace
@@ -20,9 +20,9 @@ void note_machine(Progress& progress, const ChosenDevice& device, const std::str
   if (!attention.empty()) here += ", " + attention;
   if (!progress.made_with.empty() && progress.made_with != here) {
     console.warn(
-        fmt::format("the checkpoint was made on another instruction set or GPU{} ({}; here {}): the last bits of the numbers may "
+        fmt::format("the checkpoint was made on another instruction set or GPU{} ({}; now {}): the last bits of the numbers may "
                     "differ from here on",
-                    attention.empty() ? "" : ", or by other engines of cuDNN", progress.made_with, here));
+                    attention.empty() ? "" : ", or with other cuDNN engines", progress.made_with, here));
   }
   progress.made_with = here;
 }

@@ -41,7 +41,7 @@ TEST(SlurmCommand, AsksForWhatWasGiven) {
 
 // If no flag gives the number of cores, a rank gets its share of the cores of the partition's nodes, as sinfo reports them.
 TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
-  EXPECT_TRUE(has(slurm({"--ranks", "2"}).out, "is left to Slurm")) << "without sinfo";
+  EXPECT_TRUE(has(slurm({"--ranks", "2"}).out, "Slurm decides how many cores")) << "without sinfo";
   TemporaryFolder folder;
   folder.write("sinfo", "#!/bin/sh\nprintf 'cpu* 64\\ngpu 48+\\ngpu 32\\n'\n");
   std::filesystem::permissions(folder.path() / "sinfo", std::filesystem::perms::owner_all);
@@ -49,7 +49,7 @@ TEST(SlurmCommand, GivesRanksTheirShareOfTheCores) {
   ::setenv("PATH", (folder.path().string() + ":" + before).c_str(), 1);
   EXPECT_TRUE(has(slurm({"--nodes", "2", "--gpus", "4", "--partition", "gpu"}).out, "#SBATCH --cpus-per-task=8\n"));
   EXPECT_TRUE(has(slurm({"--ranks", "3"}).out, "srun --kill-on-bad-exit=0 --cpus-per-task=21 ")) << slurm({"--ranks", "3"}).out;
-  EXPECT_TRUE(has(slurm({"--partition", "unknown"}).out, "is left to Slurm"));
+  EXPECT_TRUE(has(slurm({"--partition", "unknown"}).out, "Slurm decides how many cores"));
   ::setenv("PATH", before.c_str(), 1);
 }
 

@@ -114,7 +114,7 @@ TEST(Doctor, NamesTheBf16UnitsAndWhatBenchMeasured) {
 TEST(Doctor, ReclaimWithoutAPathSaysSo) {
   const Outcome outcome = run_app({"doctor", "--reclaim"}, FakeHost().host());
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_TRUE(has(outcome.out, "say where with --nvme PATH")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "give it with --nvme PATH")) << outcome.out;
 }
 
 // Each orphaned folder is listed by name.
@@ -128,7 +128,7 @@ TEST(Doctor, OrphansHaveASizeAndAnAge) {
   EXPECT_TRUE(has(outcome.out, " old, run=a host=")) << outcome.out;
   EXPECT_TRUE(has(outcome.out, "spillway-b: ")) << outcome.out;
   EXPECT_TRUE(has(outcome.out, "spillway-b.aside-0000000000000001: ")) << outcome.out;
-  EXPECT_TRUE(has(outcome.out, "what a restart of the run did not go on from")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "a later start that matches it")) << outcome.out;
 }
 
 TEST(Doctor, Json) {
