@@ -81,7 +81,7 @@ int main(int argc, char** argv) try {
   settings.device = "cpu";
   if (argc > 2) {
     settings.nvme = {{.path = argv[2], .bytes = {}}};
-    settings.place_parameters = settings.place_gradients = settings.place_optimizer = app::PlacementWish::whole(app::Tier::nvme);
+    settings.placement.parameters = settings.placement.gradients = settings.placement.optimizer = app::PlacementWish::whole(app::Tier::nvme);
   }
   if (argc > 4) {
     settings.ranks = std::atoi(argv[3]);

@@ -52,10 +52,6 @@ enum class OptimizerOverlap : u8 { none, backward, forward };
 /// The value of Scheduling::deferred_sixteenths that defers every Step to the next forward.
 constexpr int kAllSixteenths = 16;
 
-/// Order of computing: each micro-batch goes through all blocks before the next one, or (vertical) all micro-batches go through a block
-/// before the next block, so that offloaded weights and accumulators move once per step.
-enum class Order : u8 { micro_batch, vertical };
-
 struct Scheduling {
   i64 micro_batches = 1;      // micro-batches per step (K)
   int prefetch = 1;           // number of blocks whose data is fetched ahead

@@ -8,6 +8,10 @@
 
 namespace spillway::parallel {
 
+/// Order of computing: each micro-batch goes through all blocks before the next one, or (vertical) all micro-batches go through a block
+/// before the next block, so that offloaded weights and accumulators move once per step.
+enum class Order : u8 { micro_batch, vertical };
+
 struct Pipeline {
   int rank = 0, ranks = 1;
   ScheduleKind kind = ScheduleKind::one_forward_one_backward;

@@ -3,7 +3,7 @@
 //   app::TrainConfig settings;
 //   settings.out = "runs/mine";
 //   settings.steps = 1000;
-//   settings.place_optimizer = app::PlacementWish::whole(offload::Tier::nvme);
+//   settings.placement.optimizer = app::PlacementWish::whole(offload::Tier::nvme);
 //   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of anyone's blocks
 //   trainer.callbacks.on_step = [](const app::StepEvent& e) { … };
 //   trainer.fit({.training = [] { return data::samples_of(…); }});

@@ -127,7 +127,7 @@ class OwnModel : public testing::Test {
   }
   TrainConfig on(TrainConfig s, Tier tier) const {
     s.nvme = {{.path = (folder_.path() / "nvme").string(), .bytes = {}}};
-    s.place_parameters = s.place_gradients = s.place_optimizer = PlacementWish::whole(tier);
+    s.placement.parameters = s.placement.gradients = s.placement.optimizer = PlacementWish::whole(tier);
     return s;
   }
   static std::vector<std::string> losses(const TrainConfig& s) {
@@ -194,7 +194,7 @@ TEST_F(OwnModel, BitsDoNotDependOnWhereTheBytesLie) {
   ASSERT_EQ(losses(base).size(), 6u);
   TrainConfig nvme = on(settings("nvme_run"), Tier::nvme), stages = on(settings("stages"), Tier::nvme);
   nvme.durability = app::Durability::step;
-  nvme.recompute = app::Recompute::block;
+  nvme.placement.recompute = app::Recompute::block;
   stages.ranks = stages.pipeline_stages = 2;
   stages.communicator = "local";
   for (const TrainConfig& s : {nvme, stages}) {
@@ -210,7 +210,7 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
     TrainConfig s = on(settings(std::string("zero") + stage), *stage == '3' ? Tier::nvme : Tier::device);
     s.ranks = 2;
     s.communicator = "local";
-    s.zero_stage = stage;
+    s.placement.zero_stage = *stage - '0';
     all.push_back(s);
     EXPECT_TRUE(fit(s).finished);
   }
@@ -246,7 +246,8 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   std::ostringstream results, log;
   Trainer trainer("own", build, killed);
   EXPECT_TRUE(trainer.fit(points(10), results, log).finished);
-  EXPECT_NE(log.str().find("step 5 of 6"), std::string::npos) << log.str();
+  // The last update may still have been on its way to nvme when the kill came.
+  EXPECT_TRUE(log.str().find("step 5 of 6") != std::string::npos || log.str().find("step 4 of 6") != std::string::npos) << log.str();
   fit(whole);
   EXPECT_EQ(weights(killed), weights(whole));
   EXPECT_EQ(losses(killed), losses(whole));
@@ -304,6 +305,7 @@ TEST_F(OwnModel, RefusesWhatItCannotTrain) {
   EXPECT_NE(with([](TrainConfig& c) { c.micro_batch_size = 0; }).find("[micro_batch_size]"), std::string::npos);
   EXPECT_NE(with([](TrainConfig& c) { c.learning_rate = std::nan(""); }).find("[learning_rate]"), std::string::npos);
   EXPECT_NE(with([](TrainConfig& c) { c.optimizer = "adamm"; }).find("[optimizer]"), std::string::npos);
+  EXPECT_NE(with([](TrainConfig& c) { c.validate_every = 2; }).find("[validate_every]"), std::string::npos);
   EXPECT_NE(with([](TrainConfig& c) { c.ranks = 2; }).find("launcher"), std::string::npos);
   EXPECT_NE(why([&] { fit(s, points(0)); }).find("no training sample"), std::string::npos);
   EXPECT_NE(why([&] { Trainer("a/b", build, s).fit(points(4)); }).find("a/b"), std::string::npos);

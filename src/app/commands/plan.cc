@@ -105,7 +105,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   }
   const ChosenDevice device = device_of(config, gpus, place);
   Session session(config, device, std::move(source), "plan", state_of(config), place, pipeline_of(config));
-  session.plan(wishes_of(config), work_of(config));
+  session.plan(config.placement, work_of(config));
   std::optional<Roofline> roofline;
   if (config.roofline) roofline = make_roofline(session.chosen(), session.source().config);
   Prediction& prediction = session.prediction();

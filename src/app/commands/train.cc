@@ -166,7 +166,7 @@ class Training {
       session_.emplace(config_, device, std::move(source_), scratch_run_id(config_.out), state_of(config_), peers_.place(),
                        pipeline_of(config_));
     });
-    plan_on_ranks(peers_, *session_, wishes_of(config_), work_of(config_));
+    plan_on_ranks(peers_, *session_, config_.placement, work_of(config_));
     peers_.together([&] { left_state_ = check_left_state(*session_, config_, progress_, same_); });
     if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
   }

@@ -43,11 +43,11 @@ void check_ranks(const TrainConfig& config) {
     refuse("[--rehearse] expected ranks that spillway starts itself, got --communicator mpi: leave --communicator out");
   pipeline_of(config);
   if (config.ranks > 1) check_stages(config);
-  if (config.reduce_each && (config.zero_stage == "0" || config.zero_stage == "1"))
+  if (config.reduce_each && config.placement.zero_stage && *config.placement.zero_stage < 2)
     refuse(
         "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, because each rank then stores only its shard of the "
         "gradients, got --zero-stage " +
-        config.zero_stage);
+        std::to_string(*config.placement.zero_stage));
 }
 
 void check_validation(const TrainConfig& config) {
@@ -95,10 +95,10 @@ void check_allowed(TrainConfig& config) {
 
 void check(TrainConfig& config, const Host& host) {
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.place_activations);
+  check_activations(config.placement.activations);
   check_ranks(config);
-  check_validation(config);
   check_schedule(config);
+  resolve_order(config);
   resolve_update_rule(config);
   check_allowed(config);
   config.micro_batches();
@@ -111,7 +111,7 @@ void check(TrainConfig& config, const Host& host) {
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
   find_nvme(
       config,
-      wants(config.place_parameters) || wants(config.place_gradients) || wants(config.place_optimizer) || wants(config.place_activations),
+      wants(config.placement.parameters) || wants(config.placement.gradients) || wants(config.placement.optimizer) || wants(config.placement.activations),
       host);
 }
 
@@ -166,8 +166,9 @@ void check_forward(RanksConfig& config, const Host& host) {
   if (config.ranks > 1) check_stages(config);
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.place_activations);
-  find_nvme(config, config.place_parameters.uses(Tier::nvme), host);
+  check_activations(config.placement.activations);
+  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // there are none
+  find_nvme(config, config.placement.parameters.uses(Tier::nvme), host);
 }
 
 void check(GenerateConfig& config, const Host& host) {
@@ -296,10 +297,12 @@ void check_settings(Settings& settings, const Host& host) {
     if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");
     check_launcher(*train, host);
     check_bare_start(host);
+    check_validation(*train);
   }
   if (auto* plan = std::get_if<PlanConfig>(&settings)) {
     take_cluster(*plan);
     check_page(plan->html, "--html");
+    check_validation(*plan);
     return check(static_cast<TrainConfig&>(*plan), host);
   }
   std::visit([&](auto& config) { check(config, host); }, settings);

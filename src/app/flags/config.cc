@@ -76,4 +76,13 @@ std::string default_out(const TrainConfig& config) {
   return "runs/" + name + "-" + numbers_hash(config);
 }
 
+bool PlacementSettings::uses(Tier tier) const {
+  return std::ranges::any_of(std::array{&parameters, &gradients, &optimizer, &activations},
+                             [&](const PlacementWish* wish) { return wish->uses(tier); });
+}
+
+bool PlacementSettings::may_use(Tier tier) const {
+  return uses(tier) || parameters.automatic || gradients.automatic || optimizer.automatic || activations.automatic;
+}
+
 }  // namespace spillway::app

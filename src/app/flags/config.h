@@ -17,6 +17,7 @@
 #include "optim/rules/settings.h"
 #include "optim/schedule.h"
 #include "optim/state_format.h"
+#include "parallel/schedule/pipeline.h"
 #include "parallel/schedule/schedule_simulate.h"
 #include "tensor/dtype.h"
 
@@ -45,6 +46,24 @@ struct PlacementWish {
   std::optional<Tier> one_tier() const;
   bool uses(Tier tier) const { return !automatic && bytes[static_cast<size_t>(tier)] != 0; }
   bool operator==(const PlacementWish&) const = default;
+};
+
+/// What the user asks of the plan: where each kind of data resides, and how a step is scheduled. The planner takes it as it is. Whatever is
+/// automatic or empty is the planner's choice.
+struct PlacementSettings {
+  PlacementWish parameters, gradients, optimizer, activations;
+  Recompute recompute = Recompute::automatic;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
+  std::optional<parallel::Order> order;  // no option of its own: resolve_order() (pipeline_wish.h) sets it
+  std::optional<i64> prefetch;           // number of blocks whose tensors are prefetched
+  std::optional<int> zero_stage;         // 0 to 3
+  std::string pipeline_split = "auto";   // blocks of each stage
+  bool explained = true;                 // a refusal explains what would help
+
+  /// Returns whether an option places something in this tier.
+  bool uses(Tier tier) const;
+  /// Returns whether something may be placed in this tier, because an option says so or leaves it open.
+  bool may_use(Tier tier) const;
 };
 
 /// One scratch path of --nvme, given as PATH[:SIZE].
@@ -101,9 +120,8 @@ struct ResourceConfig : CommonConfig {
   std::optional<i64> device_memory_bytes, host_memory_bytes;
   std::vector<ScratchPath> nvme;
   bool allow_network_nvme = false;
-  PlacementWish place_parameters, place_activations;
+  PlacementSettings placement;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
-  std::optional<i64> prefetch;  // number of blocks whose tensors are prefetched
   std::optional<i64> threads;
   bool for_any_node = false;  // set by `plan`: given sizes may be another machine's, so they are not checked against this one
   optim::Isa isa = optim::Isa::best;
@@ -111,7 +129,6 @@ struct ResourceConfig : CommonConfig {
 
 /// Options of commands that can run on several ranks.
 struct RanksConfig : ResourceConfig {
-  std::string zero_stage = "auto";
   i64 ranks = 1;
   i64 pipeline_stages = 1;
   std::string communicator = "auto", rendezvous = "auto";
@@ -180,10 +197,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   optim::Moments moments = optim::Moments::fp32;
   bool round_gradients = false;
   bool reduce_each = false;  // --gradient-reduction micro-batch: gradients are reduced after every micro-batch
-  PlacementWish place_gradients, place_optimizer;
-  OptimizerOverlap optimizer_overlap = OptimizerOverlap::automatic;
-  Recompute recompute = Recompute::automatic;
-  std::string pipeline_schedule = "auto", pipeline_split = "auto";
+  std::string pipeline_schedule = "auto";
   std::optional<i64> pipeline_chunks;  // stages per rank; empty: the schedule's default
   Durability durability = Durability::checkpoint;
 

@@ -26,36 +26,59 @@ struct MemberOf<std::vector<T>> {
   static constexpr bool optional = false, vector = true;
 };
 
-/// Returns the configuration held in `settings` as its base class C. Throws Error(bug) if the command's configuration is not derived from
-/// C.
-template <class C, class S>
-auto& part(S& settings) {
-  using Part = std::conditional_t<std::is_const_v<S>, const C, C>;
-  Part* found = nullptr;
-  std::visit(
-      [&](auto& config) {
-        if constexpr (std::is_base_of_v<C, std::remove_cvref_t<decltype(config)>>) found = &config;
-      },
-      settings);
-  require(found != nullptr, "[options] an option is bound to a configuration its command does not have");
-  return *found;
+/// A member of a struct that is itself a member of a configuration: nested(&ResourceConfig::placement, &PlacementSettings::prefetch).
+template <class C, class P, class M>
+struct Nested {
+  P C::*outer;
+  M P::*inner;
+};
+template <class C, class P, class M>
+Nested<C, P, M> nested(P C::*outer, M P::*inner) {
+  return {outer, inner};
 }
 
-/// Builds a Field for `member`. parse(text, what) must return the value, and print(value) must return its text.
-template <class C, class M, class Parse, class Print>
-Field make_field(Kind kind, M C::*member, Parse parse, Print print) {
+/// The configuration and the value that a pointer to a member, or a Nested, stands for.
+template <class W>
+struct Place;
+template <class C, class M>
+struct Place<M C::*> {
+  using Owner = C;
+  using Member = M;
+  static auto& of(auto& config, M C::*member) { return config.*member; }
+};
+template <class C, class P, class M>
+struct Place<Nested<C, P, M>> {
+  using Owner = C;
+  using Member = M;
+  static auto& of(auto& config, Nested<C, P, M> where) { return config.*where.outer.*where.inner; }
+};
+template <class W>
+using ValueAt = typename MemberOf<typename Place<W>::Member>::Value;
+
+/// Returns the configuration held in `settings` as its base class C. Throws Error(bug) if the command's configuration is not derived from
+/// C. Defined in option.cc for the configurations of config.h.
+template <class C>
+C& part(Settings& settings);
+template <class C>
+const C& part(const Settings& settings);
+
+/// Builds a Field for the value at `where`. parse(text, what) must return the value, and print(value) must return its text.
+template <class W, class Parse, class Print>
+Field make_field(Kind kind, W where, Parse parse, Print print) {
+  using C = typename Place<W>::Owner;
+  using M = typename Place<W>::Member;
   using Member = MemberOf<M>;
   Field field{.kind = kind, .repeatable = Member::vector, .choices = {}, .set = nullptr, .get = nullptr};
-  field.set = [member, parse](Settings& settings, const std::string& text, const std::string& what) {
-    M& value = part<C>(settings).*member;
+  field.set = [where, parse](Settings& settings, const std::string& text, const std::string& what) {
+    M& value = Place<W>::of(part<C>(settings), where);
     if constexpr (Member::vector) {
       value.push_back(parse(text, what));
     } else {
       value = static_cast<typename Member::Value>(parse(text, what));
     }
   };
-  field.get = [member, print](const Settings& settings) -> std::optional<std::vector<std::string>> {
-    const M& value = part<C>(settings).*member;
+  field.get = [where, print](const Settings& settings) -> std::optional<std::vector<std::string>> {
+    const M& value = Place<W>::of(part<C>(settings), where);
     if constexpr (Member::vector) {
       std::vector<std::string> texts;
       for (const auto& one : value) texts.push_back(print(one));
@@ -69,42 +92,42 @@ Field make_field(Kind kind, M C::*member, Parse parse, Print print) {
   return field;
 }
 
-template <class C, class M>
-Field text(M C::*member) {
+template <class W>
+Field text(W where) {
   return make_field(
-      Kind::text, member, [](const std::string& t, const std::string&) { return t; }, [](const std::string& t) { return t; });
+      Kind::text, where, [](const std::string& t, const std::string&) { return t; }, [](const std::string& t) { return t; });
 }
-template <class C, class M>
-Field integer(M C::*member) {
-  return make_field(Kind::integer, member, parse_integer, [](auto value) { return std::to_string(value); });
+template <class W>
+Field integer(W where) {
+  return make_field(Kind::integer, where, parse_integer, [](auto value) { return std::to_string(value); });
 }
-template <class C, class M>
-Field number(M C::*member) {
-  return make_field(Kind::number, member, parse_number, print_number);
+template <class W>
+Field number(W where) {
+  return make_field(Kind::number, where, parse_number, print_number);
 }
-template <class C, class M>
-Field flag(M C::*member) {
-  return make_field(Kind::flag, member, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
+template <class W>
+Field flag(W where) {
+  return make_field(Kind::flag, where, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
 }
-template <class C, class M>
-Field size(M C::*member) {
-  return make_field(Kind::size, member, parse_size, print_size);
+template <class W>
+Field size(W where) {
+  return make_field(Kind::size, where, parse_size, print_size);
 }
-template <class C, class M>
-Field duration(M C::*member) {
-  return make_field(Kind::duration, member, parse_duration, print_duration);
+template <class W>
+Field duration(W where) {
+  return make_field(Kind::duration, where, parse_duration, print_duration);
 }
-template <class C, class M, class Parse, class Print>
-Field composite(M C::*member, Parse parse, Print print) {
-  return make_field(Kind::composite, member, parse, print);
+template <class W, class Parse, class Print>
+Field composite(W where, Parse parse, Print print) {
+  return make_field(Kind::composite, where, parse, print);
 }
 
-/// Builds a Field whose text is one of the given names. Each name stands for one value of the member.
-template <class C, class M, class E = typename MemberOf<M>::Value>
-Field choice(M C::*member, std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> names) {
+/// Builds a Field whose text is one of the given names. Each name stands for one value.
+template <class W, class E = ValueAt<W>>
+Field choice(W where, std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> names) {
   const std::vector<std::pair<std::string, E>> table(names.begin(), names.end());
   Field field = make_field(
-      Kind::choice, member,
+      Kind::choice, where,
       [table](const std::string& text, const std::string& what) {
         for (const auto& [name, value] : table) {
           if (name == text) return value;
@@ -122,9 +145,9 @@ Field choice(M C::*member, std::initializer_list<std::pair<const char*, std::typ
 }
 
 /// Builds a Field whose text is one of the given words and is stored as text.
-template <class C, class M>
-Field word(M C::*member, std::vector<std::string> words) {
-  Field field = text(member);
+template <class W>
+Field word(W where, std::vector<std::string> words) {
+  Field field = text(where);
   field.kind = Kind::choice;
   field.choices = std::move(words);
   return field;

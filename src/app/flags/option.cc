@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "app/flags/field.h"
 #include "app/flags/text.h"
 
 namespace spillway::app {
@@ -109,6 +110,51 @@ std::string Option::shown_metavar() const {
   }
   return "";
 }
+
+template <class C>
+const C& part(const Settings& settings) {
+  const C* found = nullptr;
+  std::visit(
+      [&](const auto& config) {
+        if constexpr (std::is_base_of_v<C, std::remove_cvref_t<decltype(config)>>) found = &config;
+      },
+      settings);
+  require(found != nullptr, "[options] an option is bound to a configuration its command does not have");
+  return *found;
+}
+template <class C>
+C& part(Settings& settings) {
+  return const_cast<C&>(part<C>(std::as_const(settings)));
+}
+
+#define SPILLWAY_PART(C)                         \
+  template const C& part<C>(const Settings&); \
+  template C& part<C>(Settings&)
+SPILLWAY_PART(CommonConfig);
+SPILLWAY_PART(ResourceConfig);
+SPILLWAY_PART(RanksConfig);
+SPILLWAY_PART(TextConfig);
+SPILLWAY_PART(TrainConfig);
+SPILLWAY_PART(PlanConfig);
+SPILLWAY_PART(WritingConfig);
+SPILLWAY_PART(GenerateConfig);
+SPILLWAY_PART(ChatConfig);
+SPILLWAY_PART(EvaluateConfig);
+SPILLWAY_PART(ClassifyConfig);
+SPILLWAY_PART(ExportConfig);
+SPILLWAY_PART(ImportConfig);
+SPILLWAY_PART(TokenizeConfig);
+SPILLWAY_PART(InspectConfig);
+SPILLWAY_PART(StatusConfig);
+SPILLWAY_PART(TopConfig);
+SPILLWAY_PART(ReportConfig);
+SPILLWAY_PART(NodeConfig);
+SPILLWAY_PART(DoctorConfig);
+SPILLWAY_PART(BenchConfig);
+SPILLWAY_PART(SelftestConfig);
+SPILLWAY_PART(ScheduleConfig);
+SPILLWAY_PART(SlurmConfig);
+#undef SPILLWAY_PART
 
 const std::vector<Option>& options() {
   static const std::vector<Option> all = all_options();

@@ -7,12 +7,16 @@ namespace {
 constexpr const char *kMemory = "Device and memory", *kSpeed = "Speed", *kRanks = "Ranks and pipeline";
 const unsigned kForward = kRuns;
 
-template <class C>
-Option place(const char* name, const char* help, PlacementWish C::*member, unsigned commands) {
+template <class M>
+auto placed(M PlacementSettings::*member) {
+  return nested(&ResourceConfig::placement, member);
+}
+
+Option place(const char* name, const char* help, PlacementWish PlacementSettings::*member, unsigned commands) {
   return {.name = name,
           .group = kMemory,
           .help = std::string(help) + ": device, host (RAM), nvme or auto, or bytes per tier such as device=2GiB,host=rest",
-          .field = composite(member, parse_placement, print_placement),
+          .field = composite(placed(member), parse_placement, print_placement),
           .commands = commands,
           .metavar = "TIER"};
 }
@@ -55,10 +59,10 @@ std::vector<Option> memory() {
        .help = "accept a network filesystem as --nvme (slow)",
        .field = flag(&ResourceConfig::allow_network_nvme),
        .commands = kRuns},
-      place("place-parameters", "where weights are stored", &ResourceConfig::place_parameters, kForward),
-      place("place-gradients", "where gradients are stored", &TrainConfig::place_gradients, kTrain),
-      place("place-optimizer", "where optimizer state is stored", &TrainConfig::place_optimizer, kTrain),
-      place("place-activations", "where activations wait for the backward pass", &ResourceConfig::place_activations, kForward),
+      place("place-parameters", "where weights are stored", &PlacementSettings::parameters, kForward),
+      place("place-gradients", "where gradients are stored", &PlacementSettings::gradients, kTrain),
+      place("place-optimizer", "where optimizer state is stored", &PlacementSettings::optimizer, kTrain),
+      place("place-activations", "where activations wait for the backward pass", &PlacementSettings::activations, kForward),
       {.name = "io-engine",
        .group = kMemory,
        .help = "interface that reads and writes the nvme files; auto: io_uring where the kernel allows it, else pread",
@@ -79,7 +83,7 @@ std::vector<Option> speed() {
       {.name = "prefetch",
        .group = kSpeed,
        .help = "number of blocks whose weights and activations are read from nvme before they are needed",
-       .field = integer(&ResourceConfig::prefetch),
+       .field = integer(placed(&PlacementSettings::prefetch)),
        .commands = kForward,
        .metavar = "BLOCKS",
        .unset_word = "auto",
@@ -87,13 +91,13 @@ std::vector<Option> speed() {
       {.name = "recompute",
        .group = kSpeed,
        .help = "gradient checkpointing; block: keep only the input of each block and run the block again in the backward pass",
-       .field = choice(&TrainConfig::recompute, {{"auto", Recompute::automatic}, {"none", Recompute::none}, {"block", Recompute::block}}),
+       .field = choice(placed(&PlacementSettings::recompute), {{"auto", Recompute::automatic}, {"none", Recompute::none}, {"block", Recompute::block}}),
        .commands = kTrain},
       {.name = "optimizer-overlap",
        .group = kSpeed,
        .help = "when the optimizer steps: after the backward pass (none), speculatively during it (backward), during the next forward pass "
                "(forward), or each where it fits best (auto)",
-       .field = choice(&TrainConfig::optimizer_overlap, {{"auto", OptimizerOverlap::automatic},
+       .field = choice(placed(&PlacementSettings::overlap), {{"auto", OptimizerOverlap::automatic},
                                                          {"none", OptimizerOverlap::none},
                                                          {"backward", OptimizerOverlap::backward},
                                                          {"forward", OptimizerOverlap::forward}}),
@@ -135,7 +139,7 @@ std::vector<Option> ranks() {
                   text(&TrainConfig::pipeline_schedule), kTrain);
   schedule.metavar = "NAME|X.csv";
   schedule.default_text = "1f1b; with one stage the faster order";
-  Option split = rank_option("pipeline-split", "number of blocks in each pipeline stage", text(&TrainConfig::pipeline_split), kTrain);
+  Option split = rank_option("pipeline-split", "number of blocks in each pipeline stage", text(placed(&PlacementSettings::pipeline_split)), kTrain);
   split.metavar = "N,N,..";
   Option stages = rank_option("pipeline-stages", "pipeline parallelism: number of ranks over which the blocks of a model are split",
                               integer(&RanksConfig::pipeline_stages), kForward);
@@ -160,14 +164,17 @@ std::vector<Option> ranks() {
       rank_option("timeout", "how long to wait for another rank before the run fails", duration(&RanksConfig::timeout_s), kForward);
   timeout.default_text = "60s";
   timeout.range = at_least(1);
+  Option zero = rank_option("zero-stage",
+                            "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
+                            choice(placed(&PlacementSettings::zero_stage), {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}}), kTrain);
+  Option zero_without_training = rank_option("zero-stage", "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 3 weights",
+                                             choice(placed(&PlacementSettings::zero_stage), {{"0", 0}, {"3", 3}}),
+                                             on(Command::generate, Command::chat, Command::evaluate, Command::classify));
+  zero.unset_word = zero_without_training.unset_word = "auto";
   return {
       ranks,
-      rank_option("zero-stage",
-                  "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
-                  word(&RanksConfig::zero_stage, {"auto", "0", "1", "2", "3"}), kTrain),
-      rank_option("zero-stage", "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 3 weights",
-                  word(&RanksConfig::zero_stage, {"auto", "0", "3"}),
-                  on(Command::generate, Command::chat, Command::evaluate, Command::classify)),
+      zero,
+      zero_without_training,
       stages,
       schedule,
       split,

@@ -14,5 +14,7 @@ parallel::Pipeline pipeline_of(const TrainConfig& config);
 void check_stages(const RanksConfig& config);
 /// Returns whether blocks are run breadth-first: all micro-batches pass a block before the next block starts.
 inline bool is_vertical(const TrainConfig& config) { return config.pipeline_schedule == "vertical"; }
+/// Sets config.placement.order, which the schedule and the number of stages decide; with one stage and no schedule the planner chooses.
+void resolve_order(TrainConfig& config);
 
 }  // namespace spillway::app

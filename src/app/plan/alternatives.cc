@@ -23,21 +23,21 @@ using parallel::Tier;
 // The user's options with one flag added.
 struct Variation {
   std::string flag;
-  PlanWishes wishes;
+  PlacementSettings wishes;
   TierBudgets budgets;
 };
 
 class Varying {
  public:
-  Varying(const Plan& chosen, const PlanWishes& wishes, const TierBudgets& budgets) : chosen_(chosen), wishes_(wishes), budgets_(budgets) {}
+  Varying(const Plan& chosen, const PlacementSettings& wishes, const TierBudgets& budgets) : chosen_(chosen), wishes_(wishes), budgets_(budgets) {}
 
   std::vector<Variation> all() {
-    vary_places("--place-parameters", &PlanWishes::parameters, chosen_.placement.parameters);
-    vary_places("--place-gradients", &PlanWishes::gradients, chosen_.placement.gradients);
-    vary_places("--place-optimizer", &PlanWishes::optimizer, chosen_.placement.optimizer);
+    vary_places("--place-parameters", &PlacementSettings::parameters, chosen_.placement.parameters);
+    vary_places("--place-gradients", &PlacementSettings::gradients, chosen_.placement.gradients);
+    vary_places("--place-optimizer", &PlacementSettings::optimizer, chosen_.placement.optimizer);
     std::vector<Tier> activations;
     for (const auto& policy : chosen_.placement.activations) activations.push_back(policy.tier);
-    vary_places("--place-activations", &PlanWishes::activations, activations);
+    vary_places("--place-activations", &PlacementSettings::activations, activations);
     vary_recompute();
     if (chosen_.uses(Tier::nvme) || moves_beside_gpu()) vary_moves();
     if (!wishes_.zero_stage && chosen_.scheduling.sharding.ranks > 1) vary_stages();
@@ -53,7 +53,7 @@ class Varying {
     all_.back().wishes.*member = std::move(value);
   }
 
-  void vary_places(const char* flag, PlacementWish PlanWishes::*wish, const std::vector<Tier>& now) {
+  void vary_places(const char* flag, PlacementWish PlacementSettings::*wish, const std::vector<Tier>& now) {
     if (!(wishes_.*wish).automatic) return;
     for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
       const bool there = budgets_.bytes[static_cast<size_t>(tier)] > 0 || (tier == Tier::host && budgets_.host_from_device);
@@ -66,8 +66,8 @@ class Varying {
     if (wishes_.recompute != Recompute::automatic) return;
     const auto& policies = chosen_.placement.activations;
     const auto again = std::ranges::count_if(policies, [](const auto& policy) { return policy.recompute; });
-    if (again > 0) add("--recompute none", &PlanWishes::recompute, Recompute::none);
-    if (again < std::ssize(policies)) add("--recompute block", &PlanWishes::recompute, Recompute::block);
+    if (again > 0) add("--recompute none", &PlacementSettings::recompute, Recompute::none);
+    if (again < std::ssize(policies)) add("--recompute block", &PlacementSettings::recompute, Recompute::block);
   }
 
   bool moves_beside_gpu() const {
@@ -78,25 +78,25 @@ class Varying {
     // Running all Steps inside the backward even if clipping is frequent is not tried: the adaptive plan already has every gain of it.
     if (wishes_.overlap == OptimizerOverlap::automatic) {
       for (const auto& [word, overlap] : {std::pair("none", OptimizerOverlap::none), {"forward", OptimizerOverlap::forward}}) {
-        add(fmt::format("--optimizer-overlap {}", word), &PlanWishes::overlap, overlap);
+        add(fmt::format("--optimizer-overlap {}", word), &PlacementSettings::overlap, overlap);
       }
     }
     for (const i64 prefetch : {0, 1, 2, 4}) {
       if (!wishes_.prefetch && prefetch != chosen_.scheduling.prefetch)
-        add(fmt::format("--prefetch {}", prefetch), &PlanWishes::prefetch, std::optional(prefetch));
+        add(fmt::format("--prefetch {}", prefetch), &PlacementSettings::prefetch, std::optional(prefetch));
     }
   }
 
   void vary_stages() {
     for (int stage = 0; stage <= 3; ++stage) {
       if (stage != chosen_.scheduling.sharding.stage && (stage >= 2 || !chosen_.scheduling.reduce_each))
-        add(fmt::format("--zero-stage {}", stage), &PlanWishes::zero_stage, std::optional(stage));
+        add(fmt::format("--zero-stage {}", stage), &PlacementSettings::zero_stage, std::optional(stage));
     }
   }
 
   void vary_order() {
     const bool vertical = chosen_.scheduling.order == parallel::Order::vertical;
-    add(vertical ? "--pipeline-schedule 1f1b" : "--pipeline-schedule vertical", &PlanWishes::order,
+    add(vertical ? "--pipeline-schedule 1f1b" : "--pipeline-schedule vertical", &PlacementSettings::order,
         std::optional(vertical ? parallel::Order::micro_batch : parallel::Order::vertical));
   }
 
@@ -112,7 +112,7 @@ class Varying {
   }
 
   const Plan& chosen_;
-  const PlanWishes& wishes_;
+  const PlacementSettings& wishes_;
   const TierBudgets& budgets_;
   std::vector<Variation> all_;
 };
@@ -127,7 +127,7 @@ Made made(const PlanRequest& asked, const Variation& variation, const Rates& rat
   ChosenPlan chosen = choose_stage_plans(asked, variation.wishes, variation.budgets, rates);
   PlanRequest request = asked;
   Shares shares{asked.stripe_weights, "", false};
-  apply_choice(to_text(chosen.plan, shares), request, shares);
+  apply_choice(choice_of(chosen.plan, shares), request, shares);
   Prediction prediction(chosen.plan, request, {.rates = rates, .doubts = ""}, 1);
   const double seconds = prediction.step(chosen.plan.train).seconds;
   const i64 written_bytes = chosen.plan.moved_per_step().written[static_cast<size_t>(Tier::nvme)];
@@ -183,7 +183,7 @@ std::vector<Alternative> different(std::vector<Alternative> all, const Alternati
 
 }  // namespace
 
-Choice choose_with_alternatives(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   if (!base.training) return {choose_stage_plans(base, wishes, budgets, rates), {}};
   Made first = made(base, {"", wishes, budgets}, rates);
   std::vector<Variation> variations = {{"", wishes, budgets}};

@@ -27,7 +27,7 @@ struct Choice {
 /// Calls choose_stage_plans once as asked, and once more for each flag that could be added to the wishes, at the ZeRO stage chosen first.
 /// None of `others` is more than 2 % faster than the chosen plan, and none that takes equally long writes less to nvme. There are no others
 /// without training. Throws the errors of choose_stage_plans.
-Choice choose_with_alternatives(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+Choice choose_with_alternatives(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                 const Rates& rates);
 
 }  // namespace spillway::app

@@ -45,7 +45,7 @@ parallel::Layout held_here(const PlanRequest& r) {
 
 class Enumeration {
  public:
-  Enumeration(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates)
+  Enumeration(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
     // Group sizes as a placement option in bytes counts them: this rank's own part if the ZeRO stage shards that kind of bytes, else all of
     // it.
@@ -367,7 +367,7 @@ class Enumeration {
 
   const PlanRequest& base_;
   const parallel::Layout layout_;  // the part of this pipeline rank
-  const PlanWishes& wishes_;
+  const PlacementSettings& wishes_;
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
@@ -379,7 +379,7 @@ class Enumeration {
 
 }  // namespace
 
-std::vector<Candidate> candidates(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::vector<Candidate> candidates(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   return Enumeration(base, wishes, budgets, rates).all();
 }
 

@@ -15,7 +15,7 @@ struct Candidate {
 };
 
 /// Returns the candidates in ascending order of seconds. Every explicit option is kept; each open one takes all values that may help.
-std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                   const Rates& rates);
 
 }  // namespace spillway::app

@@ -25,54 +25,81 @@ std::vector<Tier> tiers_of(const Json& numbers) {
 
 }  // namespace
 
-std::string to_text(const parallel::Plan& plan, const Shares& shares) {
+PlanChoice choice_of(const parallel::Plan& plan, const Shares& shares) {
   const parallel::Scheduling& s = plan.scheduling;
-  Json activations = Json::array();
-  for (const auto& policy : plan.placement.activations) activations.push_back({policy.recompute, static_cast<int>(policy.tier)});
-  const Json choice = {{"parameters", numbers_of(plan.placement.parameters)},
-                       {"gradients", numbers_of(plan.placement.gradients)},
-                       {"optimizer", numbers_of(plan.placement.optimizer)},
-                       {"activations", activations},
-                       {"keeps_logits", plan.placement.keeps_logits},
-                       {"cache", static_cast<int>(plan.placement.cache)},
-                       {"prefetch", s.prefetch},
-                       {"overlap", static_cast<int>(s.overlap)},
-                       {"deferred_sixteenths", s.deferred_sixteenths},
-                       {"order", static_cast<int>(s.order)},
-                       {"stage", s.sharding.stage},
-                       {"begins", s.pipeline.begins},
-                       {"adaptive_overlap", plan.train_when_clipping.has_value()},
-                       {"staging_buffers", plan.staging_buffers},
-                       {"stripe_weights", shares.weights},
-                       {"shares", shares.why}};
-  return choice.dump();
+  return {.placement = plan.placement,
+          .prefetch = s.prefetch,
+          .overlap = s.overlap,
+          .deferred_sixteenths = s.deferred_sixteenths,
+          .order = s.order,
+          .zero_stage = s.sharding.stage,
+          .begins = s.pipeline.begins,
+          .adaptive_overlap = plan.train_when_clipping.has_value(),
+          .staging_buffers = plan.staging_buffers,
+          .shares = shares};
 }
 
-void apply_choice(const std::string& text, parallel::PlanRequest& request, Shares& shares) {
-  const Json choice = parse_json(text);
-  parallel::Placement& p = request.placement;
-  p.parameters = tiers_of(choice["parameters"]);
-  p.gradients = tiers_of(choice["gradients"]);
-  p.optimizer = tiers_of(choice["optimizer"]);
-  for (const Json& policy : choice["activations"])
-    p.activations.push_back({policy[0].get<bool>(), static_cast<Tier>(policy[1].get<int>())});
-  p.keeps_logits = choice.value("keeps_logits", false);  // older programs do not say
-  p.cache = static_cast<Tier>(choice.value("cache", 0));
-  require(p.parameters.size() == request.layout.groups.size() && p.activations.size() == request.layout.blocks.size(),
+void apply_choice(PlanChoice choice, parallel::PlanRequest& request, Shares& shares) {
+  require(choice.placement.parameters.size() == request.layout.groups.size() &&
+              choice.placement.activations.size() == request.layout.blocks.size(),
           "[plan] the first rank's plan was made for another model");
+  require(choice.shares.weights.size() == shares.weights.size(), "[plan] the first rank has another number of --nvme paths");
+  request.placement = std::move(choice.placement);
   parallel::Scheduling& s = request.scheduling;
-  s.prefetch = choice["prefetch"].get<int>();
-  s.overlap = static_cast<parallel::OptimizerOverlap>(choice["overlap"].get<int>());
-  s.deferred_sixteenths = choice.value("deferred_sixteenths", 0);  // older programs do not say
-  s.order = static_cast<parallel::Order>(choice["order"].get<int>());
-  s.sharding.stage = choice["stage"].get<int>();
-  s.pipeline.begins = choice["begins"].get<std::vector<u16>>();
-  request.adaptive_overlap = choice["adaptive_overlap"].get<bool>();
-  if (const i64 buffers = choice["staging_buffers"].get<i64>(); buffers > 0) request.staging_buffers = buffers;
-  const auto weights = choice["stripe_weights"].get<std::vector<u32>>();
-  require(weights.size() == shares.weights.size(), "[plan] the first rank has another number of --nvme paths");
-  shares = {weights, choice["shares"].get<std::string>()};
-  if (!weights.empty()) request.stripe_weights = weights;
+  s.prefetch = choice.prefetch;
+  s.overlap = choice.overlap;
+  s.deferred_sixteenths = choice.deferred_sixteenths;
+  s.order = choice.order;
+  s.sharding.stage = choice.zero_stage;
+  s.pipeline.begins = std::move(choice.begins);
+  request.adaptive_overlap = choice.adaptive_overlap;
+  if (choice.staging_buffers > 0) request.staging_buffers = choice.staging_buffers;
+  shares = std::move(choice.shares);
+  if (!shares.weights.empty()) request.stripe_weights = shares.weights;
+}
+
+std::string to_text(const PlanChoice& choice) {
+  Json activations = Json::array();
+  for (const auto& policy : choice.placement.activations) activations.push_back({policy.recompute, static_cast<int>(policy.tier)});
+  const Json all = {{"parameters", numbers_of(choice.placement.parameters)},
+                    {"gradients", numbers_of(choice.placement.gradients)},
+                    {"optimizer", numbers_of(choice.placement.optimizer)},
+                    {"activations", activations},
+                    {"keeps_logits", choice.placement.keeps_logits},
+                    {"cache", static_cast<int>(choice.placement.cache)},
+                    {"prefetch", choice.prefetch},
+                    {"overlap", static_cast<int>(choice.overlap)},
+                    {"deferred_sixteenths", choice.deferred_sixteenths},
+                    {"order", static_cast<int>(choice.order)},
+                    {"stage", choice.zero_stage},
+                    {"begins", choice.begins},
+                    {"adaptive_overlap", choice.adaptive_overlap},
+                    {"staging_buffers", choice.staging_buffers},
+                    {"stripe_weights", choice.shares.weights},
+                    {"shares", choice.shares.why}};
+  return all.dump();
+}
+
+PlanChoice parse_choice(const std::string& text) {
+  const Json all = parse_json(text);
+  PlanChoice choice;
+  choice.placement.parameters = tiers_of(all["parameters"]);
+  choice.placement.gradients = tiers_of(all["gradients"]);
+  choice.placement.optimizer = tiers_of(all["optimizer"]);
+  for (const Json& policy : all["activations"])
+    choice.placement.activations.push_back({policy[0].get<bool>(), static_cast<Tier>(policy[1].get<int>())});
+  choice.placement.keeps_logits = all["keeps_logits"].get<bool>();
+  choice.placement.cache = static_cast<Tier>(all["cache"].get<int>());
+  choice.prefetch = all["prefetch"].get<int>();
+  choice.overlap = static_cast<parallel::OptimizerOverlap>(all["overlap"].get<int>());
+  choice.deferred_sixteenths = all["deferred_sixteenths"].get<int>();
+  choice.order = static_cast<parallel::Order>(all["order"].get<int>());
+  choice.zero_stage = all["stage"].get<int>();
+  choice.begins = all["begins"].get<std::vector<u16>>();
+  choice.adaptive_overlap = all["adaptive_overlap"].get<bool>();
+  choice.staging_buffers = all["staging_buffers"].get<i64>();
+  choice.shares = {all["stripe_weights"].get<std::vector<u32>>(), all["shares"].get<std::string>()};
+  return choice;
 }
 
 }  // namespace spillway::app

@@ -45,7 +45,7 @@ i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& 
 
 // The kinds in the order of their traffic per byte. Forward and backward each read the weights, and the update reads and writes them: four
 // times their bytes in all. Gradients and state move out and in once.
-std::vector<Kind> kinds(PlanRequest& request, const PlanWishes& wishes) {
+std::vector<Kind> kinds(PlanRequest& request, const PlacementSettings& wishes) {
   const optim::StateFormat& format = request.scheduling.format;
   parallel::Placement& p = request.placement;
   return {{"weights", wishes.parameters, p.parameters, format.weight_tile_bytes(), true, parallel::held_weights},
@@ -54,7 +54,7 @@ std::vector<Kind> kinds(PlanRequest& request, const PlanWishes& wishes) {
 }
 
 // Says which bytes now reside on the device or the host and did not before.
-std::string moved_up(PlanRequest before, PlanRequest after, const PlanWishes& wishes, const Plan& plan) {
+std::string moved_up(PlanRequest before, PlanRequest after, const PlacementSettings& wishes, const Plan& plan) {
   std::string moved;
   const std::vector<Kind> old = kinds(before, wishes), now = kinds(after, wishes);
   for (const Tier tier : {Tier::device, Tier::host}) {
@@ -84,7 +84,7 @@ u16 reversed_bits(u16 number) {
 
 class Filling {
  public:
-  Filling(PlanRequest request, const Plan& plan, const PlanWishes& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
+  Filling(PlanRequest request, const Plan& plan, const PlacementSettings& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
 
   /// Moves groups up into `share` of the unused memory, the largest first, because the slots that groups pass through are as large as the
   /// largest of these. Among groups of equal size it takes ones that are far apart: those that still pass through are then evenly spaced,
@@ -135,7 +135,7 @@ class Filling {
 
   PlanRequest request_;
   const Plan& plan_;
-  const PlanWishes& wishes_;
+  const PlacementSettings& wishes_;
 };
 
 bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(plan, budgets) == 0; }
@@ -164,7 +164,7 @@ size_t largest(size_t most, const Good& good) {
 
 }  // namespace
 
-std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
+std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& plan, const PlacementSettings& wishes, const TierBudgets& budgets,
                                      const Rates& rates) {
   const parallel::ActivationPolicy all = request.placement.activations.front();
   const parallel::ActivationPolicy kept{.recompute = wishes.recompute == Recompute::block,
@@ -187,7 +187,7 @@ std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& pla
   return Fuller{std::move(fuller), std::move(made), std::move(gain)};
 }
 
-std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, const PlanWishes&, const TierBudgets& budgets,
+std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, const PlacementSettings&, const TierBudgets& budgets,
                                   const Rates& rates) {
   if (plan.logits_bytes == 0 || request.placement.keeps_logits) return {};
   PlanRequest fuller = request;
@@ -197,7 +197,7 @@ std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, 
   return Fuller{std::move(fuller), std::move(made), ""};
 }
 
-std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlanWishes& wishes, const TierBudgets& budgets,
+std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlacementSettings& wishes, const TierBudgets& budgets,
                                      const Rates& rates) {
   if (!plan.training) return {};
   const double before_s = cost_of(request, plan, rates);

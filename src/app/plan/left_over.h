@@ -19,13 +19,13 @@ struct Fuller {
 /// Keeps the activations of the last blocks, as many as there is room for, if `auto` made all blocks spill or recompute them. Like the two
 /// functions below it starts from a `plan` that fits and was made from `request`. Returns empty if nothing more fits, or if a step would
 /// not be faster.
-std::optional<Fuller> keep_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
+std::optional<Fuller> keep_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlacementSettings& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
 /// Keeps the logits of the last block from its forward to its backward.
-std::optional<Fuller> keep_logits(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
+std::optional<Fuller> keep_logits(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlacementSettings& wishes,
                                   const TierBudgets& budgets, const Rates& rates);
 /// Moves weights, gradients and optimizer state to faster tiers.
-std::optional<Fuller> fill_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlanWishes& wishes,
+std::optional<Fuller> fill_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlacementSettings& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
 
 }  // namespace spillway::app

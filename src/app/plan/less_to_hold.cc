@@ -77,7 +77,7 @@ Asked named(Asked asked, const PlanRequest& first) {
 
 class Trying {
  public:
-  Trying(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates)
+  Trying(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), wishes_(wishes), budgets_(budgets), rates_(rates) {}
 
   std::vector<LessToHold> all() {
@@ -118,7 +118,7 @@ class Trying {
   }
 
   void try_recomputing(const Asked& none) {
-    PlanWishes freer = wishes_;
+    PlacementSettings freer = wishes_;
     freer.recompute = Recompute::block;
     if (search(none.request, freer, budgets_, rates_, true).best) offer(with(none, "--recompute block", false));
   }
@@ -175,7 +175,7 @@ class Trying {
   }
 
   const PlanRequest& base_;
-  const PlanWishes& wishes_;
+  const PlacementSettings& wishes_;
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<LessToHold> found_;
@@ -184,7 +184,7 @@ class Trying {
 
 }  // namespace
 
-std::vector<LessToHold> less_to_hold(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::vector<LessToHold> less_to_hold(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   if (!base.training) return {};
   return Trying(base, wishes, budgets, rates).all();
 }

@@ -17,7 +17,7 @@ struct LessToHold {
 
 /// Returns the single flags that suffice alone. If there are none, returns several flags together, or fewer positions with the disk that
 /// they need. Empty without training, or if nothing helps.
-std::vector<LessToHold> less_to_hold(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+std::vector<LessToHold> less_to_hold(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                      const Rates& rates);
 
 }  // namespace spillway::app

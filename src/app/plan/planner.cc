@@ -30,15 +30,6 @@ constexpr i64 kMostStagingBuffers = 24;
 
 }  // namespace
 
-bool PlanWishes::uses(Tier tier) const {
-  return std::ranges::any_of(std::array{&parameters, &gradients, &optimizer, &activations},
-                             [&](const PlacementWish* wish) { return wish->uses(tier); });
-}
-
-bool PlanWishes::may_use(Tier tier) const {
-  return uses(tier) || parameters.automatic || gradients.automatic || optimizer.automatic || activations.automatic;
-}
-
 std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes) {
   if (const auto one = wish.one_tier()) return std::vector(group_bytes.size(), *one);
   std::array<i64, offload::kTiers> left = wish.bytes;
@@ -98,7 +89,7 @@ void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudget
 
 // Uses the memory that is left over. First a deeper ring lets the optimizer read further ahead and write further behind, past the disk's
 // other work. Then groups that would move are kept in memory, and the rest deepens the ring once more.
-ChosenPlan finished(PlanRequest request, Plan plan, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan finished(PlanRequest request, Plan plan, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   deepen_ring(request, plan, kRoomyStagingBuffers, budgets);
   std::vector<std::string> filled;
   for (const auto& fill : {keep_left_over, fill_left_over, keep_logits}) {
@@ -125,7 +116,7 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
 }
 
 // The fastest plan has no room for the logits. Checks whether a slower placement that keeps them is faster overall.
-ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
   const double chosen_s = step_cost_s(chosen.plan, *base.model, rates);
   if (logits_again_s(chosen.plan, *base.model, rates) < (1 - kWorthMoving) * chosen_s) return chosen;
@@ -136,7 +127,7 @@ ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlanWishes&
   return step_cost_s(keeping.plan, *base.model, rates) < kWorthMoving * chosen_s ? std::move(keeping) : std::move(chosen);
 }
 
-ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   Found found = search(base, wishes, budgets, rates);
   if (found.best) {
     ChosenPlan chosen = finished(std::move(found.best->request), std::move(found.best->plan), wishes, budgets, rates);
@@ -147,7 +138,7 @@ ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlanWishes& 
 }
 
 // Returns the ZeRO stages to try. Without training there is nothing to shard but weights.
-std::vector<int> stages(const PlanRequest& base, const PlanWishes& wishes) {
+std::vector<int> stages(const PlanRequest& base, const PlacementSettings& wishes) {
   if (wishes.zero_stage) return {*wishes.zero_stage};
   if (base.scheduling.sharding.ranks == 1) return {0};
   if (base.scheduling.reduce_each) return {2, 3};
@@ -173,7 +164,7 @@ std::string would_take(const Plan& plan, const nn::Sequential& model, const Rate
 
 // The lowest stage has the least traffic, so a higher one must be worth it. A plan that moves nothing may gain too, since each of several
 // ranks then updates only its part.
-ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<int> all = stages(base, wishes);
   const auto dry_runs = base.dry_runs ? base.dry_runs : std::make_shared<parallel::DryRuns>();
   std::optional<ChosenPlan> best;
@@ -183,7 +174,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wish
     parallel::PlanRequest request = base;
     request.scheduling.sharding.stage = stage;
     request.dry_runs = dry_runs;
-    PlanWishes asked = wishes;
+    PlacementSettings asked = wishes;
     asked.explained &= stage == all.back() && !best;  // otherwise nobody would read the explanation
     try {
       ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);

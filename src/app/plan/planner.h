@@ -16,22 +16,6 @@ struct TierBudgets {
   bool host_from_device = false;             // no flag split the memory: the host tier takes its bytes from the device's
 };
 
-struct PlanWishes {
-  PlacementWish parameters, gradients, optimizer, activations;
-  Recompute recompute = Recompute::automatic;
-  OptimizerOverlap overlap = OptimizerOverlap::automatic;
-  std::optional<parallel::Order> order;
-  std::optional<i64> prefetch;
-  std::optional<int> zero_stage;
-  std::string pipeline_split = "auto";
-  bool explained = true;  // a refusal explains what would help
-
-  /// Returns whether an option places something in this tier.
-  bool uses(Tier tier) const;
-  /// Returns whether something may be placed in this tier, because an option says so or leaves it open.
-  bool may_use(Tier tier) const;
-};
-
 /// A plan with the reasons for it, one line per choice. choose_plan returns the plan with the least predicted cost among those that fit,
 /// and keeps every explicit option. Throws Error(refused) with the memory table of the best attempt and the flags that would help.
 struct ChosenPlan {
@@ -39,7 +23,7 @@ struct ChosenPlan {
   std::vector<std::string> why;
 };
 struct Rates;
-ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
+ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates);
 
 /// Returns a table of the planned memory: one line per use, one column per tier, with totals and budgets last.
 std::string memory_table(const parallel::Plan& plan, const TierBudgets& budgets);

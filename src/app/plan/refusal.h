@@ -8,7 +8,7 @@ namespace spillway::app {
 /// Throws Error(refused). The message says by how much the closest plan of `found` does not fit, which budget would suffice alone and how
 /// much of it is needed, and which flags leave less to hold. It ends with the memory table of the first of these plans, or of the closest
 /// plan if no single budget would do.
-[[noreturn]] void refuse_plan(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
+[[noreturn]] void refuse_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates,
                               Found found);
 
 /// Formats bytes for a flag, rounded up: "800MiB", "1.3GiB".

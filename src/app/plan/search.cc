@@ -69,7 +69,7 @@ bool hopeless(const Candidate& c, const TierBudgets& b) {
 }
 
 // Returns the plan that takes least of the tier among those tried.
-std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlanWishes& wishes, TierBudgets budgets,
+std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlacementSettings& wishes, TierBudgets budgets,
                                      const Rates& rates) {
   const auto t = static_cast<size_t>(tier);
   budgets.bytes[t] = kPlentyBytes;
@@ -86,14 +86,14 @@ std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const P
   return least;
 }
 
-std::optional<Plan> plan_with_a_disk(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::optional<Plan> plan_with_a_disk(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   TierBudgets roomy = budgets;
   roomy.bytes[2] = kPlentyBytes;
   std::optional<Plan> plan = plan_with_plenty(Tier::device, base, wishes, roomy, rates);
   return plan && plan->total[2] > budgets.bytes[2] ? std::move(plan) : std::nullopt;
 }
 
-std::vector<WayOut> ways_out(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::vector<WayOut> ways_out(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   std::vector<WayOut> ways;
   for (const Tier tier : {Tier::nvme, Tier::device, Tier::host}) {
     if (tier == Tier::host && budgets.host_from_device) continue;
@@ -135,7 +135,7 @@ std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanR
 
 }  // namespace
 
-std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                          const Rates& rates) {
   std::optional<Plan> closest;
   return fastest_of(candidates(base, wishes, budgets, rates), base, budgets, rates, false, closest);
@@ -165,7 +165,7 @@ std::optional<Fitting> smallest_that_fits(const std::vector<Candidate>& all, con
 
 }  // namespace
 
-Found search(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates, bool quick) {
+Found search(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates, bool quick) {
   const std::vector<Candidate> all = candidates(base, wishes, budgets, rates);
   if (all.empty()) throw Error(ErrorCode::refused, "[plan] no tier has a budget: give --device-memory");
   Found found;

@@ -22,14 +22,14 @@ struct WayOut {
 };
 /// Returns for each tier the plan that needs least of it while the other budgets hold. Only a few plans are sized exactly, so a smaller one
 /// may exist. A tier that cannot help alone is left out.
-std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
+std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates);
 
 /// Returns such a plan for one tier; empty if none was found.
-std::optional<parallel::Plan> plan_with_plenty(parallel::Tier tier, const parallel::PlanRequest& base, const PlanWishes& wishes,
+std::optional<parallel::Plan> plan_with_plenty(parallel::Tier tier, const parallel::PlanRequest& base, const PlacementSettings& wishes,
                                                TierBudgets budgets, const Rates& rates);
 /// Assumes a disk of any size, and returns the plan that takes least of the device. Empty if that plan would use no more of the disk than
 /// there is.
-std::optional<parallel::Plan> plan_with_a_disk(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+std::optional<parallel::Plan> plan_with_a_disk(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                                const Rates& rates);
 
 /// A candidate that fits. Its cost is simulated, which accounts for waits that the estimate does not know.
@@ -48,11 +48,11 @@ struct Found {
 
 /// Searches at the ZeRO stage of `base`, with the logits kept if `base` keeps them. With `quick` the first plan that fits is the best.
 /// Throws Error(refused) if no tier has a budget.
-Found search(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
+Found search(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates,
              bool quick = false);
 
 /// Returns only the best plan; empty, without an explanation, if none fits.
-std::optional<Fitting> fastest_that_fits(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets,
+std::optional<Fitting> fastest_that_fits(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                          const Rates& rates);
 
 /// Returns the predicted seconds of a training step; without training those of a forward.

@@ -33,7 +33,7 @@ bool alike(const Plan& a, const Plan& b) {
 }
 
 // Fixes the options on which all pipeline ranks must agree, as `plan` has them.
-PlanWishes like(PlanWishes wishes, const Plan& plan) {
+PlacementSettings like(PlacementSettings wishes, const Plan& plan) {
   wishes.zero_stage = plan.scheduling.sharding.stage;
   wishes.prefetch = plan.scheduling.prefetch;
   wishes.order = plan.scheduling.order;
@@ -43,11 +43,11 @@ PlanWishes like(PlanWishes wishes, const Plan& plan) {
   return wishes;
 }
 
-std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates,
+std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates,
                                       int first) {
   std::vector<ChosenPlan> all(static_cast<size_t>(base.scheduling.pipeline.ranks));
   all[static_cast<size_t>(first)] = choose_plan(of_rank(base, first), wishes, budgets, rates);
-  const PlanWishes same = like(wishes, all[static_cast<size_t>(first)].plan);
+  const PlacementSettings same = like(wishes, all[static_cast<size_t>(first)].plan);
   for (int p = 0; p < base.scheduling.pipeline.ranks; ++p) {
     if (p != first) all[static_cast<size_t>(p)] = choose_plan(of_rank(base, p), same, budgets, rates);
   }
@@ -56,7 +56,7 @@ std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlanWishes&
 
 // Used if only some stages gain by Steps that run beside computing. On a GPU, where the CPU's Steps would hold it up, all stages run them
 // in the next forward if that fits, which costs the other stages nothing. Otherwise all stages run them after the backward.
-std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlanWishes wishes, const TierBudgets& budgets, const Rates& rates,
+std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSettings wishes, const TierBudgets& budgets, const Rates& rates,
                                          int first) {
   if (base.device == Device::Kind::cuda) {
     wishes.overlap = OptimizerOverlap::forward;
@@ -116,7 +116,7 @@ std::string stage_line(const Plan& plan, const std::vector<u16>& rank_of, int ra
 
 }  // namespace
 
-void deal_blocks(PlanRequest& request, const PlanWishes& wishes, const Rates& rates) {
+void deal_blocks(PlanRequest& request, const PlacementSettings& wishes, const Rates& rates) {
   parallel::Pipeline& pipeline = request.scheduling.pipeline;
   const auto blocks = std::ssize(request.layout.blocks);
   if (pipeline.ranks == 1 || wishes.order == parallel::Order::vertical) return;
@@ -134,7 +134,7 @@ void deal_blocks(PlanRequest& request, const PlanWishes& wishes, const Rates& ra
   pipeline.begins = parallel::split_blocks(costs, stages);
 }
 
-ChosenPlan choose_stage_plans(const PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan choose_stage_plans(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   const int ranks = base.scheduling.pipeline.ranks, rank = base.scheduling.pipeline.rank;
   if (ranks == 1) return choose_plan(base, wishes, budgets, rates);
   PlanRequest request = base;

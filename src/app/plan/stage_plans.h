@@ -7,11 +7,11 @@
 namespace spillway::app {
 
 /// Assigns blocks to the pipeline stages, as --pipeline-split says or as evenly by time as possible.
-void deal_blocks(parallel::PlanRequest& request, const PlanWishes& wishes, const Rates& rates);
+void deal_blocks(parallel::PlanRequest& request, const PlacementSettings& wishes, const Rates& rates);
 
 /// Chooses the plan of rank `base.scheduling.pipeline.rank`, with a placement that serves all pipeline ranks. With a single pipeline rank
 /// this is choose_plan.
-ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlanWishes& wishes, const TierBudgets& budgets, const Rates& rates);
+ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates);
 
 /// Returns the plans of all pipeline ranks, by rank. `request` makes the plan `mine`.
 std::vector<parallel::Plan> plans_of_stages(const parallel::PlanRequest& request, const parallel::Plan& mine);

@@ -5,14 +5,6 @@
 #include "base/error.h"
 
 namespace spillway::app {
-namespace {
-
-std::optional<int> zero_stage_of(const RanksConfig& config) {
-  if (config.zero_stage == "auto") return {};
-  return config.zero_stage[0] - '0';
-}
-
-}  // namespace
 
 optim::StateFormat StateWishes::format(Precision precision) const {
   optim::StateFormat format = optim::plain_format(weight_dtype(precision));
@@ -32,21 +24,6 @@ optim::StateFormat StateWishes::format(Precision precision) const {
   return format;
 }
 
-PlanWishes wishes_of(const TrainConfig& config) {
-  PlanWishes wishes{.parameters = config.place_parameters,
-                    .gradients = config.place_gradients,
-                    .optimizer = config.place_optimizer,
-                    .activations = config.place_activations,
-                    .recompute = config.recompute,
-                    .overlap = config.optimizer_overlap,
-                    .prefetch = config.prefetch,
-                    .zero_stage = zero_stage_of(config),
-                    .pipeline_split = config.pipeline_split};
-  const bool free = config.pipeline_schedule == "auto" && config.pipeline_stages == 1;
-  if (!free) wishes.order = is_vertical(config) ? parallel::Order::vertical : parallel::Order::micro_batch;
-  return wishes;
-}
-
 Workload work_of(const TrainConfig& config) {
   return {.micro_batches = config.micro_batches(config.data_ranks()),
           .micro_batch_size = config.micro_batch_rows(),
@@ -64,14 +41,6 @@ StateWishes state_of(const TrainConfig& config) {
           .freeze = config.freeze,
           .optimizer_groups = update_groups(config),
           .durability = config.durability};
-}
-
-PlanWishes wishes_of_inference(const RanksConfig& config) {
-  return {.parameters = config.place_parameters,
-          .gradients = PlacementWish::whole(Tier::device),
-          .optimizer = PlacementWish::whole(Tier::device),
-          .prefetch = config.prefetch,
-          .zero_stage = zero_stage_of(config)};
 }
 
 }  // namespace spillway::app

@@ -30,10 +30,7 @@ struct StateWishes {
   optim::StateFormat format(Precision precision) const;
 };
 
-PlanWishes wishes_of(const TrainConfig& config);
 Workload work_of(const TrainConfig& config);
 StateWishes state_of(const TrainConfig& config);
-/// Returns the options of a run without training.
-PlanWishes wishes_of_inference(const RanksConfig& config);
 
 }  // namespace spillway::app

@@ -326,6 +326,9 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, const OwnData
     held_out = std::make_unique<const data::Loader>(own.validation(), options);
   } else if (training->validation_windows() > 0) {
     held_out = std::make_unique<const data::Loader>(own.training(), options);
+  } else if (config.validate_every || config.validation_steps) {
+    throw Error(ErrorCode::usage, "[validate_every] expected validation data (OwnData::validation) or a validation_fraction as well, got "
+                                  "neither: there is no validation data");
   }
 }
 

@@ -22,7 +22,7 @@ int run_on_ranks(const Peers& peers, Console& console, const std::function<int(C
   }
 }
 
-void plan_on_ranks(const Peers& peers, Session& session, const PlanWishes& wishes, const Workload& work) {
+void plan_on_ranks(const Peers& peers, Session& session, const PlacementSettings& wishes, const Workload& work) {
   std::vector<i64> most;
   for (const i64 bytes : session.budgets().bytes) most.push_back(-bytes);
   most = peers.most(most);

@@ -14,6 +14,6 @@ namespace spillway::app {
 int run_on_ranks(const Peers& peers, Console& console, const std::function<int(Console&)>& body);
 
 /// Lets the first rank plan for the smallest budgets of all ranks; the others build their own plans from its choice. Throws AgreedError.
-void plan_on_ranks(const Peers& peers, Session& session, const PlanWishes& wishes, const Workload& work);
+void plan_on_ranks(const Peers& peers, Session& session, const PlacementSettings& wishes, const Workload& work);
 
 }  // namespace spillway::app

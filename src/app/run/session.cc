@@ -71,7 +71,7 @@ parallel::PlanRequest Session::request_for(const Workload& work) const {
   return request;
 }
 
-void Session::plan(const PlanWishes& wishes, const Workload& work) {
+void Session::plan(const PlacementSettings& wishes, const Workload& work) {
   if (wishes.uses(Tier::nvme) && nvme_.paths.empty()) {
     throw Error(
         ErrorCode::usage,
@@ -90,7 +90,7 @@ void Session::plan(const PlanWishes& wishes, const Workload& work) {
     throw with_attention_workspace(e, attention_shape(source_.config, work.micro_batch_size, work.sequence_length, format_.weight));
   }
   Shares as_chosen = nvme_.shares;
-  apply_choice(choice(), request_, as_chosen);
+  apply_choice(choice_of(chosen_->plan, nvme_.shares), request_, as_chosen);
   predict_with(std::move(node));
   if (request_.training) chosen_->why.push_back(prediction_->text());
 }
@@ -118,11 +118,11 @@ NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_s
 
 void Session::predict_with(NodeRates node) { prediction_.emplace(chosen_->plan, request_, std::move(node), place_.process_ranks); }
 
-std::string Session::choice() const { return to_text(chosen_->plan, nvme_.shares); }
+std::string Session::choice() const { return to_text(choice_of(chosen_->plan, nvme_.shares)); }
 
 void Session::adopt(const std::string& choice, const Workload& work) {
   request_ = request_for(work);
-  apply_choice(choice, request_, nvme_.shares);
+  apply_choice(parse_choice(choice), request_, nvme_.shares);
   chosen_ = ChosenPlan{make_plan(request_), {}};
   require_room(chosen_->plan, budgets_);
   predict_with({});

@@ -34,7 +34,7 @@ class Session {
   /// Lowers the budgets to `bytes`, the smallest of all ranks', so that the plans of all ranks fit.
   void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
   /// Chooses the plan. Throws Error(refused) if nothing fits.
-  void plan(const PlanWishes& wishes, const Workload& work);
+  void plan(const PlacementSettings& wishes, const Workload& work);
   /// choice() returns the chosen plan as text for the other ranks. They call adopt() with it instead of plan(), which builds this rank's
   /// own plan.
   std::string choice() const;

@@ -271,8 +271,8 @@ TEST(CommandLine, FlagsReachTheConfiguration) {
   EXPECT_EQ(c.device_memory_bytes, 64 * kMiB);
   EXPECT_EQ(c.host_memory_bytes, std::nullopt);
   EXPECT_EQ(c.nvme, (std::vector<ScratchPath>{{"/scratch", 2 * kGiB}}));
-  EXPECT_TRUE(c.place_optimizer.uses(Tier::nvme));
-  EXPECT_FALSE(c.place_optimizer.uses(Tier::host));
+  EXPECT_TRUE(c.placement.optimizer.uses(Tier::nvme));
+  EXPECT_FALSE(c.placement.optimizer.uses(Tier::host));
   EXPECT_EQ(c.checkpoint_every, (Cadence{Cadence::Unit::epochs, 1}));
   EXPECT_EQ(c.time_limit_s, 7200);
   EXPECT_TRUE(c.no_final_checkpoint);

@@ -192,7 +192,7 @@ TEST(ConfigFile, WrittenConfigurationsReadBackTheSame) {
   EXPECT_EQ(to_json(again), json);
   EXPECT_EQ(numbers_hash(again), numbers_hash(unusual()));
   EXPECT_EQ(again.nvme, unusual().nvme);
-  EXPECT_EQ(again.place_optimizer, unusual().place_optimizer);
+  EXPECT_EQ(again.placement.optimizer, unusual().placement.optimizer);
   EXPECT_EQ(again.host_memory_bytes, 1234567);
   EXPECT_EQ(again.prompt, "In \"the\"\n");
   EXPECT_EQ(again.epochs, 1.5);

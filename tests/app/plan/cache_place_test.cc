@@ -34,7 +34,7 @@ class CachePlace : public testing::TestWithParam<Device::Kind> {
 
   nn::Sequential model_;
   parallel::PlanRequest request_;
-  PlanWishes wishes_;
+  PlacementSettings wishes_;
   Rates rates_;
 };
 
@@ -58,7 +58,7 @@ TEST_P(CachePlace, IsTheDeviceWhileThereIsRoom) {
 
   parallel::PlanRequest other = request_;
   Shares shares{};
-  apply_choice(to_text(tight.plan, {}), other, shares);
+  apply_choice(parse_choice(to_text(choice_of(tight.plan, {}))), other, shares);
   EXPECT_EQ(other.placement.cache, Tier::host) << "what other ranks are told";
 }
 

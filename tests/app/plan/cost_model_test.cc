@@ -80,7 +80,7 @@ TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
 
 // Activations that are spilled to nvme are prefetched too, even if all weights are in host memory.
 TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
-  PlanWishes wishes;
+  PlacementSettings wishes;
   wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::host);
   const auto deepest = [&](Tier activations) {
     wishes.activations = PlacementWish::whole(activations);
@@ -96,7 +96,7 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
 // The estimate of the bytes on nvme is never too large. All it may leave out is gradients that find no room in their slots.
 TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
-  PlanWishes wishes;
+  PlacementSettings wishes;
   wishes.parameters = wishes.activations = PlacementWish::whole(Tier::device);
   wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::nvme);
   for (const auto& [micro_batches, order] :

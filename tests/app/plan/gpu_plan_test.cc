@@ -45,14 +45,14 @@ class GpuPlan : public testing::Test {
     rates_ = make_rates({}, device, DType::bf16, {}, {});
     rates_.threads = 2;
   }
-  static PlanWishes all_on(Tier tier) {
-    PlanWishes wishes;
+  static PlacementSettings all_on(Tier tier) {
+    PlacementSettings wishes;
     wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(tier);
     wishes.activations = PlacementWish::whole(Tier::device);
     wishes.recompute = Recompute::none;
     return wishes;
   }
-  ChosenPlan chosen(const PlanWishes& wishes) const { return choose_plan(request_, wishes, kRoomy, rates_); }
+  ChosenPlan chosen(const PlacementSettings& wishes) const { return choose_plan(request_, wishes, kRoomy, rates_); }
   StepCost cost(const Plan& plan) const { return predict(plan, {}, model_, rates_); }
 
   nn::Sequential model_;
@@ -113,7 +113,7 @@ TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
 
 TEST_F(GpuPlan, WhatIsFetchedOrGatheredComesAhead) {
   EXPECT_GE(chosen(all_on(Tier::host)).plan.scheduling.prefetch, 1);
-  PlanWishes gathered = all_on(Tier::device);
+  PlacementSettings gathered = all_on(Tier::device);
   gathered.zero_stage = 3;
   request_.scheduling.sharding = {0, 0, 4};
   EXPECT_GE(chosen(gathered).plan.scheduling.prefetch, 1);
@@ -127,7 +127,7 @@ TEST_F(GpuPlan, WhatIsFetchedOrGatheredComesAhead) {
 TEST_F(GpuPlan, TheCpuStepsBesideComputing) {
   for (const Tier weights : {Tier::device, Tier::host}) {
     for (const Tier state : {Tier::device, Tier::host}) {
-      PlanWishes wishes = all_on(Tier::device);
+      PlacementSettings wishes = all_on(Tier::device);
       wishes.parameters = PlacementWish::whole(weights);
       wishes.optimizer = PlacementWish::whole(state);
       const Plan plan = chosen(wishes).plan;
@@ -146,14 +146,14 @@ TEST_F(GpuPlan, ACpusPlansStayAsTheyAre) {
   EXPECT_EQ(one.plan.train.overlap, Overlap::none);
   EXPECT_EQ(line_of(one.why, "optimizer: "), "optimizer: after backward");
   EXPECT_EQ(line_of(one.why, "prefetch: "), "");
-  PlanWishes gathered = all_on(Tier::device);
+  PlacementSettings gathered = all_on(Tier::device);
   gathered.zero_stage = 3;
   request_.scheduling.sharding = {0, 0, 4};
   EXPECT_EQ(chosen(gathered).plan.scheduling.prefetch, 0);
 }
 
 TEST_F(GpuPlan, WhatWasAskedForStays) {
-  PlanWishes wishes = all_on(Tier::host);
+  PlacementSettings wishes = all_on(Tier::host);
   wishes.prefetch = 0;
   wishes.overlap = OptimizerOverlap::none;
   const ChosenPlan asked = chosen(wishes);
@@ -182,7 +182,7 @@ TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   for (const parallel::Group& g : request_.layout.groups)
     state[rank_of[g.owner_block]] += whole(g).count() * request_.scheduling.format.state_tile_bytes();
   ASSERT_NE(state[0], state[1]);
-  PlanWishes wishes = all_on(Tier::device);
+  PlacementSettings wishes = all_on(Tier::device);
   wishes.optimizer.automatic = false;
   wishes.optimizer.bytes = {std::min(state[0], state[1]), PlacementWish::kRest, 0};
   for (const int rank : {0, 1}) {
@@ -242,7 +242,7 @@ TEST_F(GpuPlan, AStepTakesLessThanOneThatWaits) {
   rates_.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
   rates_.unit.copy_s = 1e-3 / (2.0 * 200'000);
   rates_.unit.update_s = 1e-3 / 200'000;
-  PlanWishes waiting = all_on(Tier::host);
+  PlacementSettings waiting = all_on(Tier::host);
   waiting.prefetch = 0;
   waiting.overlap = OptimizerOverlap::none;
   const StepCost before = cost(chosen(waiting).plan), after = cost(chosen(all_on(Tier::host)).plan);

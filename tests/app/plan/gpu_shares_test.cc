@@ -26,20 +26,20 @@ class GpuShares : public testing::Test {
     rates_.threads = 16;
     rates_.unit.update_s = 28 / 70e9;  // 28 bytes an element, at a quarter of the bandwidth of 8 channels of DDR5-4800
   }
-  static PlanWishes all_on(Tier tier) {
-    PlanWishes wishes;
+  static PlacementSettings all_on(Tier tier) {
+    PlacementSettings wishes;
     wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(tier);
     return wishes;
   }
-  StepCost cost(const PlanWishes& wishes) const {
+  StepCost cost(const PlacementSettings& wishes) const {
     const ChosenPlan chosen = choose_plan(request_, wishes, {.bytes = {79 * kGiB, 1024 * kGiB, 0}}, rates_);
     return predict(chosen.plan, {}, model_, rates_);
   }
-  double share(const PlanWishes& wishes) const {
+  double share(const PlacementSettings& wishes) const {
     const StepCost c = cost(wishes);
     return c.share(c.computing_s);
   }
-  static PlanWishes waiting(PlanWishes wishes) {
+  static PlacementSettings waiting(PlacementSettings wishes) {
     wishes.prefetch = 0;
     wishes.overlap = OptimizerOverlap::none;
     return wishes;
@@ -68,7 +68,7 @@ TEST_F(GpuShares, RanksComputeWhileTheyGather) {
   request_.gpu_to_gpu = true;
   request_.scheduling.sharding = {0, 0, 4};
   rates_.reduce_scatter_bytes_per_s = rates_.all_gather_bytes_per_s = 4 * kGpuPortBytesPerS;
-  PlanWishes wishes = all_on(Tier::device);
+  PlacementSettings wishes = all_on(Tier::device);
   wishes.zero_stage = 3;
   wishes.order = parallel::Order::vertical;
   const double ahead = share(wishes), waits = share(waiting(wishes));

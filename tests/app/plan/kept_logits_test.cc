@@ -33,11 +33,11 @@ class KeptLogits : public testing::TestWithParam<Device::Kind> {
     request_.scheduling.copy_engines = GetParam() == Device::Kind::cuda;
     rates_ = make_rates({}, GetParam(), DType::bf16, {}, {});
   }
-  ChosenPlan chosen(i64 device_bytes, const PlanWishes& wishes = {}) const {
+  ChosenPlan chosen(i64 device_bytes, const PlacementSettings& wishes = {}) const {
     return choose_stage_plans(request_, wishes, {.bytes = {device_bytes, 64 * kGiB, 0}}, rates_);
   }
-  static PlanWishes all_there() {
-    PlanWishes wishes;
+  static PlacementSettings all_there() {
+    PlacementSettings wishes;
     wishes.parameters = wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
     wishes.recompute = Recompute::none;
     return wishes;
@@ -78,7 +78,7 @@ TEST_P(KeptLogits, WhereThereIsRoomToTheByte) {
 TEST_P(KeptLogits, TakeTheRoomOfWhatIsWorthLess) {
   const i64 nearly = chosen(64 * kGiB, all_there()).plan.total[0] - 1;
   const ChosenPlan again = chosen(nearly, all_there());
-  PlanWishes state = all_there(), blocks = all_there();
+  PlacementSettings state = all_there(), blocks = all_there();
   state.optimizer = {};
   blocks.recompute = Recompute::automatic;
   const ChosenPlan moved = chosen(nearly, state), run_again = chosen(nearly, blocks);
@@ -95,7 +95,7 @@ TEST_P(KeptLogits, TakeTheRoomOfWhatIsWorthLess) {
 }
 
 TEST_P(KeptLogits, AreNotThoseThatWouldSpill) {
-  PlanWishes spilled = all_there();
+  PlacementSettings spilled = all_there();
   spilled.activations = PlacementWish::whole(Tier::host);
   spilled.order = parallel::Order::vertical;
   request_.scheduling.micro_batches = 2;
@@ -119,16 +119,12 @@ TEST_P(KeptLogits, AreChosenForAllRanks) {
   const auto adopted = [&](const std::string& choice) {
     parallel::PlanRequest request = request_;
     Shares shares = none;
-    apply_choice(choice, request, shares);
+    apply_choice(parse_choice(choice), request, shares);
     return make_plan(request);
   };
-  const std::string text = to_text(kept, none);
+  const std::string text = to_text(choice_of(kept, none));
   EXPECT_EQ(adopted(text).total, kept.total);
-  EXPECT_EQ(to_text(adopted(text), none), text);
-  Json older = Json::parse(text);
-  ASSERT_EQ(older.erase("keeps_logits"), 1u);
-  EXPECT_FALSE(adopted(older.dump()).placement.keeps_logits);
-  EXPECT_EQ(adopted(older.dump()).placement.parameters, kept.placement.parameters);
+  EXPECT_EQ(to_text(choice_of(adopted(text), none)), text);
 }
 
 // The first rank of a pipeline decides whether the last one keeps its logits.
@@ -141,7 +137,7 @@ TEST_P(KeptLogits, OfALaterStage) {
   EXPECT_NE(first.why.back().find("; logits: kept on the device"), std::string::npos) << first.why.back();
   parallel::PlanRequest request = request_;
   Shares none{{}, "", false};
-  apply_choice(to_text(first.plan, none), request, none);
+  apply_choice(parse_choice(to_text(choice_of(first.plan, none))), request, none);
   const std::vector<parallel::Plan> stages = plans_of_stages(request, first.plan);
   EXPECT_EQ(logits_text(stages[1]).find("logits: kept"), 0u) << logits_text(stages[1]);
   check_meetings(stages);

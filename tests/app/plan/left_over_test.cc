@@ -27,7 +27,7 @@ class LeftOver : public testing::Test {
     request_.sequence_length = 32;
     rates_.disk_read_bytes_per_s = rates_.disk_write_bytes_per_s = 1e8;
   }
-  ChosenPlan plan(const TierBudgets& budgets, PlanWishes wishes = {}) const {
+  ChosenPlan plan(const TierBudgets& budgets, PlacementSettings wishes = {}) const {
     wishes.parameters = wishes.gradients = wishes.activations = PlacementWish::whole(Tier::device);
     wishes.overlap = OptimizerOverlap::none;
     return choose_plan(request_, wishes, budgets, rates_);
@@ -62,7 +62,7 @@ TEST_F(LeftOver, WhatGainsNothingIsNotSaid) {
 }
 
 TEST_F(LeftOver, AnExplicitWishStays) {
-  PlanWishes wishes;
+  PlacementSettings wishes;
   wishes.optimizer = PlacementWish::whole(Tier::nvme);
   const ChosenPlan chosen = plan(kTight, wishes);
   EXPECT_EQ(count(chosen, Tier::nvme), chosen.plan.layout.groups.size());
@@ -71,7 +71,7 @@ TEST_F(LeftOver, AnExplicitWishStays) {
 // The gradient of block 0 stays in its slot until its Step, so placing it on the host would only take room from others, although it comes
 // first in order.
 TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
-  PlanWishes wishes;
+  PlacementSettings wishes;
   wishes.parameters = wishes.optimizer = PlacementWish::whole(Tier::nvme);
   wishes.activations = PlacementWish::whole(Tier::device);
   wishes.overlap = OptimizerOverlap::none;
@@ -91,11 +91,11 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
 TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});
   request_.layout = parallel::make_layout(model_);
-  PlanWishes wishes;
+  PlacementSettings wishes;
   wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
   wishes.overlap = OptimizerOverlap::none;
   TierBudgets budgets{.bytes = {10 * kGiB, 20 * kMiB, 10 * kGiB}};
-  PlanWishes all_spill = wishes;
+  PlacementSettings all_spill = wishes;
   all_spill.parameters = PlacementWish::whole(Tier::nvme);
   const parallel::Plan least = choose_plan(request_, all_spill, budgets, rates_).plan;
   const auto blocks_bytes = 12 * 2 * 7'087'872;  // bytes of all blocks' weights in bf16
@@ -122,13 +122,13 @@ TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   request_.micro_batch_size = 4;
   request_.sequence_length = 256;
   rates_.unit.copy_s = 1e-9;
-  PlanWishes wishes;
+  PlacementSettings wishes;
   wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::device);
   wishes.overlap = OptimizerOverlap::none;
-  const auto device_bytes = [&](const PlanWishes& w) {
+  const auto device_bytes = [&](const PlacementSettings& w) {
     return choose_plan(request_, w, {.bytes = {100 * kGiB, 4 * kGiB, 0}}, rates_).plan.total[0];
   };
-  PlanWishes again = wishes, none = wishes, spilled = wishes;
+  PlacementSettings again = wishes, none = wishes, spilled = wishes;
   again.recompute = Recompute::block;
   again.activations = none.activations = PlacementWish::whole(Tier::device);
   none.recompute = spilled.recompute = Recompute::none;
@@ -137,7 +137,7 @@ TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   for (const bool spills : {false, true}) {
     const i64 least = device_bytes(spills ? spilled : again);
     ASSERT_LT(least, most);
-    PlanWishes w = wishes;
+    PlacementSettings w = wishes;
     if (spills) w.recompute = Recompute::none;
     const TierBudgets budgets{.bytes = {(least + most) / 2, spills ? 4 * kGiB : 64 * kMiB, 0}};
     const ChosenPlan chosen = choose_plan(request_, w, budgets, rates_);

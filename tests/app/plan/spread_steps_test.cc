@@ -23,7 +23,7 @@ class SpreadSteps : public testing::Test {
     rates_.machine.cores = 16;
   }
   parallel::Plan plan(OptimizerOverlap overlap) const {
-    PlanWishes wishes;
+    PlacementSettings wishes;
     wishes.optimizer = PlacementWish::whole(Tier::nvme);
     wishes.overlap = overlap;
     return choose_plan(request_, wishes, {.bytes = {kGiB, kGiB, 10 * kGiB}}, rates_).plan;

@@ -3,24 +3,30 @@
 
 #include <gtest/gtest.h>
 
+#include "app/flags/pipeline_wish.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::wishes_test {
 namespace {
 
 TEST(Wishes, OneRankIsFreeInItsOrderUnlessASchedulesIsAskedFor) {
-  EXPECT_FALSE(wishes_of(train_config({})).order);
-  EXPECT_EQ(wishes_of(train_config({"--pipeline-schedule", "vertical"})).order, parallel::Order::vertical);
-  EXPECT_EQ(wishes_of(train_config({"--pipeline-schedule", "1f1b"})).order, parallel::Order::micro_batch);
+  const auto order_of = [](const std::vector<std::string>& flags) {
+    TrainConfig config = train_config(flags);
+    resolve_order(config);
+    return config.placement.order;
+  };
+  EXPECT_FALSE(order_of({}));
+  EXPECT_EQ(order_of({"--pipeline-schedule", "vertical"}), parallel::Order::vertical);
+  EXPECT_EQ(order_of({"--pipeline-schedule", "1f1b"}), parallel::Order::micro_batch);
 }
 
 TEST(Wishes, TheZeroStageIsOpenUnlessSaid) {
-  EXPECT_FALSE(wishes_of(train_config({})).zero_stage);
-  EXPECT_EQ(wishes_of(train_config({"--zero-stage", "3"})).zero_stage, 3);
+  EXPECT_FALSE(train_config({}).placement.zero_stage);
+  EXPECT_EQ(train_config({"--zero-stage", "3"}).placement.zero_stage, 3);
 }
 
 TEST(Wishes, MayUseATierUnlessAllIsSaidToLieElsewhere) {
-  PlanWishes wishes;
+  PlacementSettings wishes;
   EXPECT_FALSE(wishes.uses(Tier::nvme));
   EXPECT_TRUE(wishes.may_use(Tier::nvme));
   wishes.parameters = wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
@@ -39,9 +45,8 @@ TEST(Wishes, StateAndPrecisionMustGoTogether) {
 }
 
 TEST(Wishes, OfInferenceNothingIsTrained) {
-  RanksConfig config;
-  config.place_parameters = PlacementWish::whole(Tier::nvme);
-  const PlanWishes wishes = wishes_of_inference(config);
+  Settings settings = settings_of(Command::evaluate, {"--model", "m", "--data", "d.txt", "--nvme", "/tmp", "--place-parameters", "nvme"});
+  const PlacementSettings& wishes = std::get<EvaluateConfig>(settings).placement;
   EXPECT_EQ(wishes.parameters, PlacementWish::whole(Tier::nvme));
   EXPECT_EQ(wishes.gradients, PlacementWish::whole(Tier::device));
   EXPECT_EQ(wishes.optimizer, PlacementWish::whole(Tier::device));
