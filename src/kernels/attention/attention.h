@@ -1,23 +1,25 @@
-// Fused scaled dot-product attention: f32, f64, bf16 and f16 (all arithmetic of the narrow ones in f32), on strided views in which each
-// head's D elements are contiguous. Legend: B rows, Tq, Tk query and key positions, H, Hkv query and key/value heads (head h uses h / (H /
-// Hkv)), D elements of a head. With a causal mask query t sees keys s <= t + Tk - Tq, with a window only those of the last `window`
-// positions, and never keys before the beginning of its document.
-// On the CPU it works on tiles of kQueryTile query rows, needs memory linear in Tk, and distributes the work over at most kLanes lanes by
-// shape alone, each with its own workspace. On a GPU from compute capability 8.0 on, bf16 and f16 heads of 32, 48, ... 128 elements use
-// tensor cores, for which probabilities and score gradients are rounded to that type before they are multiplied with v, dout, q and k.
+// Fused scaled dot-product attention for f32, f64, bf16 and f16; bf16 and f16 are computed in f32. Tensors are strided views in which the D
+// elements of each head are contiguous. Legend: B = batch rows, Tq = query positions, Tk = key positions, H = query heads, Hkv = key/value
+// heads, D = elements of a head. Query head h uses key/value head h / (H / Hkv).
+// With a causal mask, query t sees the keys s <= t + Tk - Tq. With a window, it sees only those of the last `window` positions. With
+// documents, it sees no key before the beginning of its own document.
+// The CPU works on tiles of kQueryTile query rows and needs memory linear in Tk. It distributes the work over at most kLanes lanes, each
+// with its own workspace; the distribution depends on the shape alone.
+// A GPU uses tensor cores from compute capability 8.0 on, for bf16 and f16 heads of 32, 48, ... 128 elements. For these, probabilities and
+// score gradients are rounded to the dtype of the heads before they are multiplied with v, dout, q and k.
 #pragma once
 #include "base/random.h"
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// The kernels that a GPU uses: our own, or cuDNN's for the cases that those support (attention_cudnn_cuda.h). The two give different bits.
+/// Whose kernels a GPU uses: our own, or cuDNN's in the cases that cuDNN supports (attention_cudnn_cuda.h). The two give different bits.
 enum class AttentionLibrary { own, cudnn };
 
 struct AttentionMask {
   double scale = 1;  // factor of the scores, above 0
   bool causal = true;
-  double dropout = 0;  // fraction of the probabilities; the mask uses element (h * Tq + t) * Tk + s of sample first_sample + b
+  double dropout = 0;  // fraction of the probabilities; the dropout mask uses element (h * Tq + t) * Tk + s of sample first_sample + b
   RandomKey key;
   i64 first_sample = 0;
   AttentionLibrary library = AttentionLibrary::own;
@@ -28,16 +30,17 @@ struct AttentionMask {
   bool is_plain() const { return softcap == 0 && window == 0 && !positions_BT.defined(); }
 };
 
-/// Return the bytes of workspace for views of the shapes q[B, Tq, H, D] and k[B, Tk, Hkv, D]. If the current stream is a GPU's or stands
-/// for one, they return what a GPU needs.
+/// Return the bytes of workspace that attention() and its gradient need for views of the shapes q[B, Tq, H, D] and k[B, Tk, Hkv, D]. If the
+/// current stream belongs to a GPU or stands for one, they return what a GPU needs.
 i64 attention_workspace_bytes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library = AttentionLibrary::own);
 i64 attention_gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library = AttentionLibrary::own);
 
-/// Computes out[B, Tq, H, D] and the log-sum-exps lse[B, H, Tq], which are contiguous and in wide_dtype of q.
+/// Computes out[B, Tq, H, D] and the logarithm of each query's sum of exponentials, lse[B, H, Tq]. Both are contiguous; lse is in
+/// wide_dtype of q.
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask, const Tensor& out, const Tensor& lse,
                const Tensor& workspace);
 
-/// Writes all three gradients whole. dk and dv are summed over query heads and tiles in ascending order.
+/// Overwrites dq, dk and dv. dk and dv are summed over query heads and tiles in ascending order.
 void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const AttentionMask& mask, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& workspace);
 

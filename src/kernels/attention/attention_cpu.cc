@@ -22,16 +22,17 @@ using gemm::Side;
 
 constexpr i64 kQueryTile = 32, kLanes = 16;
 
-// The extents of a problem, and the sizes of its buffers in elements of the type computed in.
+// The extents of an attention problem, and the sizes of its buffers. Sizes count elements of the type that the arithmetic uses.
 struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   i64 group() const { return heads / kv_heads; }
   i64 scores_elems() const { return round_up(kQueryTile * keys, 16); }
   static i64 packed(i64 outer, i64 k) { return packed_elems<float>(outer, k); }
-  // The packed left operand is a tile of rows over the keys, or the keys over a tile of rows.
+  // The packed left operand of a product is one of three matrices: query rows by keys, keys by query rows, or query rows by width.
   i64 left_elems() const { return std::max({packed(kQueryTile, keys), packed(keys, kQueryTile), packed(kQueryTile, width)}); }
   i64 forward_elems() const { return packed(keys, width) + packed(width, keys) + scores_elems() + left_elems(); }
-  // The gradients of keys and values are sums over tiles. If they are stored in a narrow dtype, they are summed in a separate buffer.
+  // The elements of a buffer for dk or dv, which are sums over tiles. If their dtype is as wide as the sums, they are summed in place and
+  // the buffer is empty.
   i64 sums_elems(DType dtype) const { return dtype == wide_dtype(dtype) ? 0 : round_up(keys * width, 16); }
   i64 backward_elems(DType dtype) const {
     return 2 * packed(keys, width) + packed(width, keys) + 2 * scores_elems() + left_elems() + packed(width, kQueryTile) +
@@ -49,7 +50,7 @@ Extents extents_of(const Shape& q, const Shape& k) {
   return {q[0], q[1], k[1], q[2], k[2], q[3]};
 }
 
-// Returns the multiplications of one product of all queries with the keys they see. It does not take documents into account.
+// Returns the number of multiplications in one product of all queries with the keys that they see. Documents are not taken into account.
 double multiplied_pairs(const Extents& e, const AttentionMask& mask) {
   i64 pairs = 0;
   for (i64 t = 0; t < e.queries; ++t) {
@@ -68,7 +69,8 @@ struct Head {
   i64 stride;
   Head(const Tensor& view, i64 b, i64 h) : data(view.data<T>() + b * view.stride(0) + h * view.stride(2)), stride(view.stride(1)) {}
   T* row(i64 t) const { return data + t * stride; }
-  // Views of the head with its rows as the outer extent and the width as the inner one, and the other way round.
+  // The head as an operand of a product, from row t on: with the rows as outer extent and the width as inner extent k, or the other way
+  // round.
   Operand<T> by_row(i64 t = 0) const { return {row(t), stride, 1}; }
   Operand<T> by_column(i64 t = 0) const { return {row(t), 1, stride}; }
 };
@@ -87,16 +89,17 @@ struct Tile {
   const AttentionMask& mask;
   i64 b, h, begin, rows;
   const i32* positions;  // positions of the keys within their documents; may be null
-  // Return the number of keys that row t (counted within the tile) sees, and that any row sees, counted from key 0.
+  // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns how many any row of the tile sees.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
-  // Return the first key that row t sees, and the first that any row sees.
+  // first(t) returns the index of the first key that row t of the tile sees. first() returns the first that any row of the tile sees.
   i64 first(i64 t) const {
     const i64 of_window = mask.window > 0 ? position(t) + 1 - mask.window : 0;
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // Return where products begin: with the keys as rows, and with the keys as the inner extent.
+  // Return the key at which products begin, which is first() rounded down: to a packed strip if the keys are rows, or to a chunk of k if
+  // the keys are the inner extent.
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
@@ -104,7 +107,7 @@ struct Tile {
     const i64 first = (h * extents.queries + begin + t) * extents.keys;
     drop(mask.key, mask.first_sample + b, first, seen(t), mask.dropout, x);
   }
-  // Sets the elements of row t for keys that it does not see to zero.
+  // Sets the elements of row t to zero for keys that the row does not see.
   void clear_unseen(i64 t, T* x) const {
     std::fill(x + first_summed(), x + first(t), T(0));
     std::fill(x + seen(t), x + visible(), T(0));
@@ -116,13 +119,14 @@ struct Tile {
 
 const i32* positions_of(const AttentionMask& mask) { return mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr; }
 
-// Returns the factor by which scores must still be multiplied. It is 1 if they are capped, because the cap includes the scale.
+// Returns the factor by which scores must still be multiplied before the softmax. It is 1 if there is a soft cap, because the cap already
+// applies the scale.
 template <class T>
 T scale_of_scores(const AttentionMask& mask) {
   return mask.softcap > 0 ? T(1) : static_cast<T>(mask.scale);
 }
 
-// Computes C = A B of packed operands; multiply_add() adds to C's old values.
+// Computes C = A B of packed operands. multiply_add() computes C += A B.
 template <class T, class Out>
 void multiply(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, Out* c, i64 stride) {
   gemm::multiply<T, Out>(m, n, k, a, b, {c, stride});
@@ -132,7 +136,7 @@ void multiply_add(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, T* c, i64 strid
   gemm::multiply<T, T>(m, n, k, a, b, {c, stride, c, stride});
 }
 
-// S is the dtype of the views, T the type computed in: scores, probabilities and packed operands have type T.
+// S is the dtype of the views. T is the type of the arithmetic, and of scores, probabilities and packed operands.
 template <class S>
 struct Forward {
   using T = Wide<S>;
@@ -161,8 +165,8 @@ struct Forward {
     }
   }
 
-  // Handles few queries, as in generation: keys and values are read in place, and every bit is the same. Returns false if some part cannot
-  // be done so.
+  // Computes a head with few queries, as in generation, without packing keys and values: they are read in place, and the result has the
+  // same bits. Returns false if one of the products cannot be computed this way.
   bool few_queries(i64 b, i64 h, T* workspace) const {
     if constexpr (gemm::kHasFewRows<S, T>) {
       const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
@@ -211,7 +215,7 @@ struct Backward {
     T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: the capped scores of one row
   };
 
-  // The sums [keys, width]: dk or dv of the head itself, or a buffer that is rounded into it at the end.
+  // The matrix [keys, width] in which dk or dv of a head is summed. It is dk or dv itself, or a buffer that is rounded into it at the end.
   struct Sums {
     T* data;
     i64 stride;
@@ -232,7 +236,7 @@ struct Backward {
     }
   }
 
-  // Computes all query heads of one key/value head, so that each of its gradients has one writer.
+  // Computes the gradients for all query heads of one key/value head, so that only one task writes the dk and dv of this head.
   void item(i64 b, i64 kv, T* workspace) const {
     Pieces<T> pieces{workspace};
     const i64 keys = extents.keys, width = extents.width;
@@ -265,7 +269,7 @@ struct Backward {
     finish(value_sums, dvalue);
   }
 
-  // Computes scores = the probabilities after dropout, and gradients = the gradients of the unscaled scores.
+  // Computes `scores`, the probabilities after dropout, and `gradients`, the gradients of the scores before they are scaled.
   void score_gradients(const Tile<T>& tile, const Buffers& to) const {
     const Head<S> query(q, tile.b, tile.h), result(out, tile.b, tile.h), dresult(dout, tile.b, tile.h);
     const i64 row = tile.first_row(), count = tile.visible() - row, keys = extents.keys, width = extents.width,
@@ -294,7 +298,7 @@ struct Backward {
     }
   }
 
-  // Computes dv += p^T dout, dk += ds^T q and dq = ds k.
+  // With p = `scores` and ds = `gradients`, computes dv += p^T dout, dk += ds^T q and dq = ds k.
   void add_products(const Tile<T>& tile, const Buffers& from, const Sums& dkey, const Sums& dvalue) const {
     const Head<S> query(q, tile.b, tile.h), dresult(dout, tile.b, tile.h), dquery(dq, tile.b, tile.h);
     const i64 first = tile.first(), seen = tile.visible() - first, summed = tile.first_summed(), count = tile.visible() - summed;
@@ -310,7 +314,7 @@ struct Backward {
   }
 };
 
-// Runs the items on lanes: lane l takes the items l, l + lanes, ...
+// Calls work.item(batch row, head, the lane's workspace) for all heads. Lane l computes the items l, l + lanes, and so on.
 template <class T, class F>
 void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, const F& work) {
   const i64 items = batch * heads, lanes = lanes_of(items);
@@ -321,18 +325,18 @@ void run_items(i64 batch, i64 heads, i64 lane_elems, const Tensor& workspace, co
 }
 
 void check(const AttentionMask& mask, const Tensor& q, const Tensor& k, const Tensor& v, std::initializer_list<Tensor> views) {
-  require(mask.scale > 0 && mask.dropout >= 0 && mask.dropout < 1, "[attention] expected a scale above 0 and a dropout in [0, 1)");
+  require(mask.scale > 0 && mask.dropout >= 0 && mask.dropout < 1, "[attention] expected a scale above 0 and a dropout fraction in [0, 1)");
   require(k.shape() == v.shape() && k.dtype() == q.dtype() && v.dtype() == q.dtype(),
           "[attention] expected k and v of the same shape and dtype");
   require(mask.softcap >= 0 && mask.window >= 0 && (mask.causal || (mask.window == 0 && !mask.positions_BT.defined())),
-          "[attention] expected a cap and a window of at least 0, and windows and documents only with a causal mask");
+          "[attention] expected a soft cap and a window of at least 0, and a window or documents only with a causal mask");
   const Tensor& positions = mask.positions_BT;
   require(!positions.defined() ||
               (positions.shape() == Shape{k.size(0), k.size(1)} && positions.dtype() == DType::int32 && positions.is_contiguous()),
-          "[attention] expected one int32 position within its document for each of the [B, Tk] keys");
+          "[attention] expected contiguous int32 positions [B, Tk]: each key's position within its document");
   for (const Tensor& view : views) {
     require(view.rank() == 4 && (view.size(3) == 1 || view.stride(3) == 1) && view.dtype() == q.dtype(),
-            "[attention] expected views of 4 axes whose last axis is contiguous");
+            "[attention] expected all tensors as views of 4 axes whose last axis is contiguous, and of the dtype of q");
   }
 }
 

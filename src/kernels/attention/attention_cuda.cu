@@ -1,8 +1,8 @@
-// GPU attention for heads of any width in ordinary arithmetic; heads that tensor cores support go there instead (attention_mma_cuda.h).
-// Probabilities exist only in tiles of kTile x kTile, and the softmax is computed online while going over the keys (Dao et al.,
-// arXiv:2205.14135). A block computes one tile of rows of one head and up to kWidth columns of the result; wider heads take several blocks,
-// each of which recomputes the scores. Query gradients are summed over key tiles in ascending order. Gradients of keys and values are
-// summed by the block that owns the keys, over query heads and tiles in ascending order.
+// Attention on a GPU without tensor cores, for heads of any width. Heads that tensor cores support go to the kernels of
+// attention_mma_cuda.h. Probabilities exist only in tiles of kTile x kTile, and the softmax is computed online while going over the keys
+// (Dao et al., arXiv:2205.14135). A thread block computes one tile of rows of one head and up to kWidth columns of the result. Wider heads
+// take several thread blocks, each of which recomputes the scores. Query gradients are summed over key tiles in ascending order. Gradients
+// of keys and values are summed by the thread block that owns the keys, over query heads and tiles in ascending order.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -19,7 +19,8 @@ namespace {
 using namespace attention_problem;
 using namespace attention_tiles;
 
-// One block's work item: item = ((b * heads + h) * parts of the width + part) * tiles + tile.
+// One work item of a thread block. Its index is ((b * heads + h) * parts + part) * tiles + tile, where `parts` is how many parts of kWidth
+// columns the width is cut into.
 struct Piece {
   i64 b, h, first, begin;  // first: first column of the result; begin: first row of the tile
   __device__ Piece(i64 item, i64 heads, i64 parts, i64 width, i64 tiles) {
@@ -31,7 +32,8 @@ struct Piece {
   }
 };
 
-// kPlain means without window, documents and soft cap, whose code would cost registers.
+// Returns the first key that query t sees. kPlain says that there is no window, no documents and no soft cap; their code would cost
+// registers.
 template <bool kPlain, class P>
 __device__ i64 first_seen(const P& f, i64 b, i64 t) {
   return kPlain ? 0 : f.extents.first(b, t);
@@ -65,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
           most = Larger()(most, x[i][j]);
         });
         most = fold_lanes(most, Larger(), kSide);
-        // A row that has seen no key yet stays unchanged.
+        // For a row that has seen no key yet, `from` is 0, so that all its exponentials become 0 rather than NaN.
         const T from = !kPlain && most == -std::numeric_limits<T>::infinity() ? T(0) : most;
         decay[i] = std::exp(f.scale * (top[i] - from));
         total[i] *= decay[i];
@@ -90,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
   }
 }
 
-// Computes delta = out . dout with one warp per row.
+// Computes delta[b, h, t], the scalar product of the rows t of out and dout, with one warp per row.
 template <class S>
 __global__ void dot_rows(Backward<S> f) {
   using T = Wide<S>;
@@ -108,8 +110,8 @@ __global__ void dot_rows(Backward<S> f) {
   }
 }
 
-// Turns the score of a query and a key into the probability after dropout, and the gradient of that probability into the gradient of the
-// score.
+// Turns `score` from the score of query t and key s into the probability after dropout, and `gradient` from the probability's gradient into
+// the score's.
 template <bool kPlain, class S, class T = Wide<S>>
 __device__ void score_gradient(const Backward<S>& f, i64 b, i64 h, i64 t, i64 s, T lse, T delta, T& score, T& gradient) {
   if (t >= f.extents.queries || s >= f.extents.seen(t) || s < first_seen<kPlain>(f, b, t)) {
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) query_gradients(Backward<S> f) {
   }
 }
 
-// Tiles are transposed here: their rows are keys.
+// Computes dk and dv. Tiles are transposed in this kernel: their rows are keys.
 template <int kWidth, class S, bool kPlain>
 __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   using T = Wide<S>;
@@ -167,7 +169,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   const Extents& e = f.extents;
   const i64 tiles = ceil_div(e.keys, kTile), parts = ceil_div(e.width, kWidth), items = e.batch * e.kv_heads * parts * tiles;
   for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // the first tiles of keys are seen by the most queries
+    const Piece piece(item, e.kv_heads, parts, kWidth, tiles);  // the first tiles come first, since most queries see them
     const i64 b = piece.b, kv = piece.h, group = e.heads / e.kv_heads;
     const auto key = f.k.rows(b, kv, piece.begin, e.keys), value = f.v.rows(b, kv, piece.begin, e.keys);
     Sums<T, kWidth> key_sum, value_sum;
@@ -199,10 +201,10 @@ __global__ void __launch_bounds__(kThreads) key_gradients(Backward<S> f) {
   }
 }
 
-// Calls f(std::integral_constant<int, kWidth>) with the columns that one block computes.
+// Calls f(std::integral_constant<int, kWidth>), where kWidth is how many columns of the result one thread block computes.
 template <class T, class F>
 void for_width(i64 width, F f) {
-  // Two sums of 128 columns of doubles by 64 rows would not fit into the registers.
+  // In f64 the sums of dk and dv for 128 columns and 64 rows would not fit into the registers.
   if constexpr (sizeof(T) == 4) {
     if (width > 64) return f(std::integral_constant<int, 128>());
   }

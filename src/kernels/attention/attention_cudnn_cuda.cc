@@ -47,7 +47,7 @@ void require_room(i64 wanted, i64 there, const Problem& problem) {
                                               format_bytes(wanted), to_string(problem)));
 }
 
-// Makes a plan with the `chosen` engine, or if that is null with the first of the library's choice that works.
+// Makes a plan with the engine `chosen`. If `chosen` is null, tries the engines of the graph and uses the first one that works.
 Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, const Engine* chosen) {
   const cudnn::Graph graph(problem, layouts, gpu.target);
   for (const Engine& engine : chosen ? std::vector<Engine>{*chosen} : graph.engines()) {
@@ -69,11 +69,11 @@ Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, c
                           to_string(problem), std::string_view(said).substr(0, std::string_view(said).find('\n'))));
 }
 
-// The plans that the process keeps. They are never destroyed, because at the process's end CUDA may already be gone.
+// The plans that the process keeps. They are never destroyed, because CUDA may already be shut down when the process ends.
 struct Memo {
   std::mutex mutex;
   std::map<int, Gpu> gpus;
-  std::map<std::pair<int, Problem>, Engine> chosen;  // engine of each problem, the same for all layouts
+  std::map<std::pair<int, Problem>, Engine> chosen;  // key: GPU and problem; an engine serves all layouts of its problem
   std::map<std::tuple<int, Problem, Layouts>, Plan> plans;
 
   static Memo& of_process() {
@@ -84,7 +84,7 @@ struct Memo {
     if (const auto known = gpus.find(index); known != gpus.end()) return known->second;
     int current = -1;
     cuda_check(cudaGetDevice(&current), "cudaGetDevice");
-    require(current == index, "[attention] expected the GPU of the stream to be the current GPU of the thread");
+    require(current == index, "[attention] expected the GPU of the current stream to be the current GPU of this thread");
     cudaDeviceProp properties;
     cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
     Gpu one{{properties.major * 10 + properties.minor}, properties.multiProcessorCount};
@@ -192,7 +192,7 @@ cudnn::Problem problem_of(const AttentionShape& s, bool backward) {
   return {s.batch, s.length, s.heads, s.kv_heads, s.width, s.dtype, s.causal, backward};
 }
 
-// Parses the engine between `before` and the next comma of a record.
+// Finds the text `before` in a record, and parses the engine between it and the next comma.
 std::optional<Engine> engine_in(std::string_view record, std::string_view before) {
   const size_t at = record.find(before);
   if (at == record.npos) return {};

@@ -1,9 +1,10 @@
-// Gradients of attention on tensor cores, without atomics. One kernel owns tiles of queries and goes over the keys for dq. The other owns
-// tiles of keys and goes over the queries of all heads of its group, in ascending order, for dk and dv. Both recompute the scores and the
-// gradients of the probabilities: seven products instead of five, but no block waits for another, and the bits are the same in every run.
-// Scores stay in registers. In the second kernel tiles are transposed, with keys as rows, so that in both kernels the probabilities are the
-// left operand of the next product. Probabilities and score gradients are rounded to H (bf16 or f16) before that product; all sums are f32
-// and rounded once.
+// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first, a thread block owns a tile of
+// queries and goes over the keys, for dq. In the second, a thread block owns a tile of keys and values and goes over the queries, for dk
+// and dv: of all query heads that use its key/value head, in ascending order.
+// Both kinds recompute the scores and the gradients of the probabilities. That makes seven products instead of five, but no thread block
+// waits for another, and the bits are the same in every run. Scores stay in registers. In the second kind tiles are transposed, with keys
+// as rows, so that the probabilities are always the left operand of the next product. Probabilities and score gradients are rounded to H
+// (bf16 or f16) before that product. All sums are f32 and rounded once.
 #include <limits>
 
 #include "kernels/attention/attention_mma_cuda.h"
@@ -14,8 +15,8 @@ namespace {
 
 using attention_problem::Backward;
 
-// The tile sizes of a kernel. A block owns kRows rows (of q and dout, or of k and v) and goes over tiles of kColumns rows of the others, of
-// which a warp multiplies kStep at a time.
+// The tile sizes of a kernel. A thread block owns kRows rows: of q and dout, or of k and v. It goes over tiles of kColumns rows of the
+// other two tensors, of which a warp multiplies kStep rows at a time.
 template <int kWidth, int kRowsOfBlock, int kWarps, int kTileColumns, int kColumnsAtOnce, int kSideBytes, int kHandedBytes>
 struct Shape {
   static constexpr int kRows = kRowsOfBlock, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kWarps * kWarpThreads;
@@ -25,14 +26,16 @@ struct Shape {
 };
 template <int kWidth>
 struct QueryShape : Shape<kWidth, 128, 4, kWidth <= 64 ? 64 : 32, 32, 0, 0> {};
-// A warp's rows of q and dout stay in registers if there are enough, else they are loaded from their tile in every step.
+// A warp's rows of q and dout. If the head is narrow enough they stay in registers; otherwise this is the address of their tile, from which
+// they are loaded in every step.
 template <int kWidth>
 using LeftRows = std::conditional_t<kWidth <= 64, Fragments<kWidth, QueryShape<kWidth>::kRowTiles>, u32>;
-// Beside each tile lie the log-sum-exps of its queries and their deltas.
+// In shared memory each tile of q and dout is followed by the log-sum-exps and the deltas of its queries.
 template <int kWidth>
 struct KeyShape : Shape<kWidth, 128, 4, 64, 32, 2 * 64 * 4, 0> {};
-// kTile queries by twice as many keys. Two warps share the same 32 keys, and one hands a tile of f32 to the other. kTile is 64, or 32 on a
-// GPU that gives a block 99 KiB of shared memory (compute capability 8.6, 8.9, 12.0). Both sum the same terms in the same order.
+// Tiles of kTile queries by 2 kTile keys. Two warps share 32 keys, and one of them passes a tile of f32 to the other. kTile is 64, or 32 on
+// a GPU that gives a thread block only 99 KiB of shared memory (compute capability 8.6, 8.9, 12.0). Both sizes sum the same terms in the
+// same order.
 template <int kWidth, int kTile>
 struct WideKeyShape : Shape<kWidth, 2 * kTile, kTile / 8, kTile, kTile, 2 * kTile * 4, 2 * kTile * kTile * 4> {};
 
@@ -60,7 +63,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
-  float lse[kM][2], delta[kM][2];  // lse is to base 2
+  float lse[kM][2], delta[kM][2];  // lse is converted to base 2
   SPILLWAY_UNROLL
   for (int i = 0; i < 2 * kM; ++i) {
     const i64 at = (b * e.heads + h) * e.queries + min(first_row + i * 8 + fragment_row(), queries - 1);
@@ -75,7 +78,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   u32 buffer = 0;
   for (int tile_key = 0; tile_key < visible; tile_key += S::kColumns) {
     mma::wait_for_copies();
-    __syncthreads();  // wait until the tile has arrived and nobody uses the previous one any more
+    __syncthreads();  // wait until the tile has arrived and no thread uses the previous tile any more
     u32 tile = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (tile_key + S::kColumns < visible) copy_tile(tile_key + S::kColumns, buffers + buffer);
@@ -104,7 +107,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
       sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-// The common part of blocks that own a tile of keys and values: their setup, and their walk over tiles of queries, head after head.
+// The common part of thread blocks that own a tile of keys and values: their setup, and the loop over tiles of queries, head after head.
 template <class H, int kWidth, Kind kKind, class S>
 struct KeyBlock {
   using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
@@ -135,16 +138,16 @@ struct KeyBlock {
     walk.query += S::kColumns;
     if (walk.query >= queries) walk.query = first, ++walk.h;
   }
-  /// Returns the address of the tile at `here`, which has arrived, and begins to copy the next one.
+  /// Waits until the tile of queries at `here` has arrived, begins to copy the next tile, and returns the address of the arrived one.
   __device__ u32 tile() {
     mma::wait_for_copies();
-    __syncthreads();  // wait until the tile has arrived and nobody uses the previous one any more
+    __syncthreads();  // wait until the tile has arrived and no thread uses the previous tile any more
     const u32 at = buffers + buffer;
     buffer ^= S::kBufferBytes;
     if (copied.h < end_h) copy_tile(buffers + buffer);
     return at;
   }
-  /// Begins to copy a tile: q, then dout, then the queries' lse, then their delta.
+  /// Begins to copy a tile of queries to address `to`: first q, then dout, then the log-sum-exps of the queries, then their deltas.
   __device__ void copy_tile(u32 to) {
     const int h = copied.h, query = copied.query, i = static_cast<int>(threadIdx.x);
     Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, f.extents.width, to);
@@ -157,7 +160,7 @@ struct KeyBlock {
   }
 };
 
-// For heads of up to 64 elements: each warp sums dk and dv of its own keys.
+// Computes dk and dv for heads of up to 64 elements. Each warp sums the gradients of its own keys.
 template <class H, int kWidth, Kind kKind>
 __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, 2) key_tile(Backward<H> f) {
   using S = KeyShape<kWidth>;
@@ -213,9 +216,10 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, 2) key_tile(Backwa
       f.dv.in_words);
 }
 
-// For wider heads two warps share a tile's rows. One computes the probabilities and sums dv. The other computes their gradients, receives
-// the probabilities from the first through shared memory (in f32; a negative sign marks dropped ones) and sums dk. So each has the sums of
-// only one gradient, for twice as many rows as it could have of both, and loads half as much from the tiles for every product.
+// Computes dk and dv for wider heads. Two warps share the rows of a tile. The first warp computes the probabilities, passes them to the
+// second through shared memory (in f32; a negative sign marks dropped ones) and sums dv. The second warp computes the gradients of the
+// probabilities and of the scores and sums dk. Since a warp holds the sums of only one gradient, it can have twice as many rows, and it
+// loads half as much from the tiles for every product.
 template <class H, int kWidth, Kind kKind, int kTile>
 __global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide_key_tile(Backward<H> f) {
   using S = WideKeyShape<kWidth, kTile>;

@@ -1,8 +1,9 @@
-// Attention on tensor cores (Dao, arXiv:2307.08691). A block computes kRows queries of one head, each warp 32 of them, and goes over tiles
-// of kKeys keys and values in ascending order; the next tile is copied while the current one is used. Scores and probabilities never leave
-// the registers. All sums are f32: of the scores' products, of the unrounded probabilities (in each lane, then over a quad of lanes), and
-// of the probabilities rounded to H (bf16 or f16) times values. So the error of out is at most half an ulp of H times the probabilities'
-// mean of |v|, plus its own rounding.
+// Forward attention on tensor cores (Dao, arXiv:2307.08691). A thread block computes kRows queries of one head, each warp 32 of them. It
+// goes over tiles of kKeys keys and values in ascending order; the next tile is copied while the current one is used. Scores and
+// probabilities never leave the registers.
+// All sums are f32: the products of queries and keys, the sums of the unrounded probabilities (within each lane, then over a quad of
+// lanes), and the products of probabilities and values. Probabilities are rounded to H (bf16 or f16) before they are multiplied with
+// values. So the error of out is at most half an ulp of H times the probabilities' mean of |v|, plus the rounding of out itself.
 #include <limits>
 
 #include "kernels/attention/attention_mma_cuda.h"
@@ -17,12 +18,13 @@ template <int kWidth>
 struct Shape {
   static constexpr int kRows = 128, kKeys = 64, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kRows;
   static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
-  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // shared memory holds the queries once, keys and values twice
+  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // one buffer for queries, two each for keys and values
 };
 template <int kWidth, Kind kKind>
 constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
 
-// The softmax state of one warp's rows. A row is (m, second); the lanes of a quad share it.
+// The online softmax of one warp's rows. A row is indexed by (m, second): fragment row m, and 0 or 1 for the upper or lower row that a lane
+// holds in it. The four lanes of a quad share a row.
 struct Softmax {
   float top[2][2], total[2][2];  // total: sum over this lane's columns only
 
@@ -30,8 +32,8 @@ struct Softmax {
     SPILLWAY_UNROLL
     for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = -std::numeric_limits<float>::infinity(), total[i / 2][i % 2] = 0;
   }
-  // Turns scores into probabilities that still have to be divided by the total, and rescales the earlier sums to match. `scale` is to base
-  // 2.
+  // Turns the scores x of a tile into probabilities that still have to be divided by the total, and rescales `sum` and the total of earlier
+  // tiles to the new largest score. `scale` includes the factor log2(e), because exponentials are computed to base 2.
   template <int kN, int kColumns>
   __device__ void step(float (&x)[2][kN][4], float scale, float (&sum)[2][kColumns][4]) {
     float decay[2][2];
@@ -46,7 +48,7 @@ struct Softmax {
       grew |= top[m][second] != most;
       top[m][second] = most;
     });
-    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; otherwise all factors are 1
+    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; if false, all decay factors are 1
       for_rows([&](int m, int second) {
         total[m][second] *= decay[m][second];
         SPILLWAY_UNROLL
@@ -79,10 +81,11 @@ struct Softmax {
   }
 };
 
-// A warp's rows. Blocks of one head are adjacent, so that they share its keys; the last tile comes first, because it sees the most keys.
+// Which rows a warp computes. The thread blocks of one head are adjacent, so that they share its keys in the caches. The last tile of a
+// head comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
-  int b, h, begin, first_row, rows;  // rows: existing rows; 0 or less means none
+  int b, h, begin, first_row, rows;  // rows: how many of the warp's rows exist; none if 0 or less
   u32 own;
   __device__ Place(const Forward<H>& f, int item, int thread) {
     using S = Shape<kWidth>;
@@ -122,7 +125,7 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, (kBlocksOfProcessor<k
   u32 buffer = 0;
   for (int key = 0; key < visible; key += S::kKeys) {
     mma::wait_for_copies();
-    __syncthreads();  // wait until the tile has arrived and nobody uses the previous one any more
+    __syncthreads();  // wait until the tile has arrived and no thread uses the previous tile any more
     const u32 tile = buffers + buffer;
     buffer ^= 2 * S::kTileBytes;
     if (key + S::kKeys < visible) copy_tile(key + S::kKeys, buffers + buffer);

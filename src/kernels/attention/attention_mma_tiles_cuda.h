@@ -1,6 +1,6 @@
-// Products of tiles on tensor cores, for attention. A tile is rows of kWidth halves (H: bf16 or f16) in shared memory, in words of 16
-// bytes. A warp keeps its operands in registers as the fragments of mma.m16n8k16: a result [kM * 16, kN * 8] is a float[kM][kN][4], and
-// rounded to H it can directly be the left operand of the next product. Included only by kernels/*_cuda.cu.
+// Matrix products on tensor cores, for attention. A tile consists of rows of kWidth elements of the 16-bit type H (bf16 or f16) in shared
+// memory, in words of 16 bytes. A warp keeps its operands in registers as the fragments of mma.m16n8k16. A result [kM * 16, kN * 8] is a
+// float[kM][kN][4] in each lane; rounded to H it can directly be the left operand of the next product. Included only by kernels/*_cuda.cu.
 #pragma once
 #include "device/launch_cuda.h"
 #include "kernels/mma_cuda.h"
@@ -12,34 +12,36 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// Return this lane's position within the 16 x 8 of a fragment: the first of its two rows (the other is 8 below) and of its two columns.
+/// Return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two rows, fragment_row() and the row 8 below
+/// it, and two columns, fragment_column() and the next one.
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
-/// How a kernel is compiled: for rows aligned to 16 bytes without dropout, the same with dropout, or for rows of any alignment with dropout
-/// that may be 0. All give the same bits.
+/// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; they are without and with
+/// dropout. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give the same bits.
 enum class Kind { plain, drops, unaligned };
 
-/// The layout of a tile. Word w of row r is stored at w ^ (r % 8), so that neither one word of eight rows nor the words of one row share a
-/// bank. Adding 8 n to the row adds 8 n kPitch to the address.
+/// The layout of a tile in shared memory. Word w of row r is stored at index w ^ (r % 8) of the row. So the words with the same w of eight
+/// rows lie in different banks, and so do the words of one row. Adding 8 n to the row adds 8 n kPitch to the address.
 template <int kWidth>
 struct Layout {
   static constexpr int kWords = kWidth <= 64 ? 8 : 16, kPitch = kWords * 16;
   static_assert(kWidth % 16 == 0 && kWidth <= 128);
   __device__ static u32 at(int row, int word) { return static_cast<u32>(row * kPitch + ((word ^ (row & 7)) << 4)); }
-  /// Moves from the address of word 0 or 1 of a row to the one `words` further, an even number. Requires tiles to begin at multiples of
-  /// kPitch.
+  /// Returns the address of the word that is `words` (an even number) after the word at address `at`, which must be word 0 or 1 of a row.
+  /// Requires tiles to begin at multiples of kPitch.
   __device__ static u32 words_on(u32 at, int words) { return (at ^ (words % 8 * 16)) + words / 8 * 128; }
 };
 
-/// Copies rows of a head to tiles, using all kThreads threads of a block. Rows beyond the head and columns beyond its width become zero.
+/// Copies rows of a head to tiles, using all kThreads threads of a thread block. Rows beyond the end of the head and columns beyond its
+/// width become zero.
 template <class H, int kWidth, int kThreads, bool kInWords>
 class Copier {
  public:
   __device__ Copier(const attention_problem::View<const H>& view, i64 b, i64 h, int begin)
       : from_(view.at(b, h, begin + row()) + word() * 8) {}
 
-  /// Begins to copy the next kRows rows of the same view, of which `rows` (perhaps more) exist. Without kInWords it copies element by
+  /// Begins to copy the next kRows rows of the view; `rows` is how many of them, or more, exist. If kInWords is false it copies element by
   /// element, for rows that are not aligned to 16 bytes.
   template <int kRows>
   __device__ void copy(const attention_problem::View<const H>& view, int rows, i64 width, u32 tile) {
@@ -75,7 +77,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // this thread's next word to copy, in row row() of the next rows
+  const H* from_;  // the next word that this thread copies, in row row() of the rows to come
 };
 
 template <int kM, int kN>
@@ -90,7 +92,8 @@ __device__ void clear(float (&x)[kM][kN][4]) {
   }
 }
 
-/// Calls f(m, n, i, row, column) for each element of a warp's tile of fragments.
+/// Calls f(m, n, i, row, column) for each element that this lane holds of a warp's tile: element i of fragment (m, n), which lies at (row,
+/// column) of the tile.
 template <int kM, int kN, class F>
 __device__ void for_elements(F f) {
   SPILLWAY_UNROLL
@@ -103,7 +106,7 @@ __device__ void for_elements(F f) {
   }
 }
 
-/// The dropout mask of a warp's tile. Nothing is dropped until draw() is called.
+/// The dropout decisions for a warp's tile of probabilities. Nothing is dropped until draw() is called.
 template <int kM, int kN>
 class Drops {
  public:
@@ -111,7 +114,7 @@ class Drops {
     SPILLWAY_UNROLL
     for (int m = 0; m < kM; ++m) bits_[m] = 0;
   }
-  /// Sets the mask by drops(row, column). Call it before the tile's own values occupy registers.
+  /// Decides for each element whether it is dropped, by calling drops(row, column). Call it before the values of the tile occupy registers.
   template <class F>
   __device__ void draw(F drops) {
     static_assert(kN <= 8);
@@ -128,11 +131,11 @@ class Drops {
       }
     }
   }
-  /// Returns the element x[m][n][i] after dropout: 0 or scaled.
+  /// Returns x, which is element i of fragment (m, n), after dropout: 0 or scaled.
   __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
-  /// Returns x, which is at least 0, negated if the element is dropped.
+  /// Marks a dropped element by its sign: returns -x if the element is dropped, else x. x must be at least 0.
   __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
-  /// Applies dropout to x by a mark that marked() made for the same element.
+  /// Returns x after dropout: 0 or scaled. `mark` is what marked() returned for the same element.
   __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }
 
  private:
@@ -152,7 +155,7 @@ class NoDrops {
 template <Kind kKind, int kM, int kN>
 using DropsOf = std::conditional_t<kKind == Kind::plain, NoDrops, Drops<kM, kN>>;
 
-/// A warp's rows of a tile, kept in registers as the left operand of products over the width.
+/// A warp's rows of a tile, kept in registers as the left operand of products whose inner extent is the width of a head.
 template <int kWidth, int kM>
 struct Fragments {
   u32 at[kWidth / 16][kM][4];
@@ -166,7 +169,7 @@ struct Fragments {
   }
 };
 
-/// Computes x[i][j] = the product of row i of `a` and row j of tile b over the width.
+/// Computes x[i][j], the scalar product of row i of `a` and row j of tile b over the width of a head.
 template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
@@ -187,7 +190,7 @@ __device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[
   }
 }
 
-/// Does the same with the rows of tile a, which are loaded when they are needed.
+/// Computes the same products for the rows of tile a, which are loaded from shared memory when they are needed.
 template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
@@ -212,7 +215,7 @@ __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   }
 }
 
-/// Adds to sum[i][c] the sum over j of weights[i][j], rounded to H, times element c of row j of tile b.
+/// Computes sum[i][c] += the sum over j of weights[i][j] * b[j][c], where b is a tile. The weights are rounded to H first.
 template <class H, int kWidth, int kM, int kN>
 __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&sum)[kM][kWidth / 8][4]) {
   using L = Layout<kWidth>;
@@ -239,8 +242,9 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
   }
 }
 
-/// Stores a warp's sums times factor(m, second), rounded, into the first `there` rows from `to` on. `second` selects the lower of a
-/// fragment's two rows. It goes through the tile `own`, which belongs to this warp alone.
+/// Multiplies a warp's sums by factor(m, second), rounds them to H and stores them as rows from `to` on. `second` is 1 for the lower of a
+/// fragment's two rows, else 0. Only the first `there` rows exist. The values pass through tile `own` in shared memory, which belongs to
+/// this warp alone.
 template <int kWidth, class H, int kM, class F>
 __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, H* to, i64 stride, i64 there, i64 width,
                            bool in_words) {
@@ -280,8 +284,8 @@ Kind kind_of(const attention_problem::Problem<H>& f, bool in_words) {
   return f.dropout.limit == 0 ? Kind::plain : Kind::drops;
 }
 
-/// Calls f(std::integral_constant<int, kWidth>, std::integral_constant<Kind, kKind>) with the smallest compiled width that is at least
-/// `width`.
+/// Calls f(std::integral_constant<int, kWidth>, std::integral_constant<Kind, kKind>), where kWidth is the smallest compiled width that is
+/// at least `width`, and kKind is `kind`.
 template <class F>
 void for_kernel(i64 width, Kind kind, F f) {
   const auto with = [&](auto padded) {

@@ -8,7 +8,7 @@
 
 namespace spillway::kernels::attention_problem {
 
-/// Rows of a head; rows from `rows` on count as zero.
+/// Adjacent rows of a head. Row indices from `rows` on lie beyond its end and count as zero.
 template <class S>
 struct Rows {
   const S* at;
@@ -16,12 +16,12 @@ struct Rows {
   bool aligned;
 };
 
-/// A view of shape [B, T, H, D] in the form that kernels take.
+/// A view of shape [B, T, H, D] in the form that is passed to GPU kernels.
 template <class S>
 struct View {
   S* data = nullptr;
   i64 batch = 0, row = 0, head = 0;
-  bool aligned = false, in_words = false;  // aligned: all rows begin at a multiple of four elements; in_words: of 16 bytes
+  bool aligned = false, in_words = false;  // all rows begin at multiples of four elements; of 16 bytes
   View() = default;
   explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {
     aligned = begin_at_multiples<4>();
@@ -41,7 +41,7 @@ struct Extents {
   i64 window;            // 0: no window
   const i32* positions;  // [batch, keys]: position of each key in its document; may be null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
-  /// Returns the first key that query t sees; for a t beyond the queries, that of the last query.
+  /// Returns the first key that query t sees. If t lies beyond the last query, returns that of the last query.
   __device__ i64 first(i64 b, i64 t) const {
     const i64 position = min(t, queries - 1) + keys - queries;
     const i64 of_window = window > 0 ? max(i64{0}, position + 1 - window) : 0;
@@ -50,13 +50,13 @@ struct Extents {
   __device__ i64 first_query(i64 s) const { return causal ? max(i64{0}, s - (keys - queries)) : 0; }
 };
 
-/// The random decision of kernels/dropout.h: uniform(key, sample, element) < p. Each element has its own counter and needs one call of
-/// Philox.
+/// Decides which elements are dropped: those with uniform(key, sample, element) < p, as in kernels/dropout.h. Each element has its own
+/// counter of the random generator and needs one call of Philox.
 template <class T>
 struct Dropout {
-  PhiloxRounds rounds;  // precomputed: as kernel parameters they cost neither registers nor additions
+  PhiloxRounds rounds;  // precomputed on the host, since kernel parameters cost neither registers nor additions
   i64 first_sample = 0;
-  u64 limit = 0;  // threshold for the draw's 53 bits, in the upper bits of 64; 0: no dropout
+  u64 limit = 0;  // elements whose 64 random bits are below it are dropped; only its upper 53 bits are used; 0: no dropout
   T kept = 1;
   Dropout() = default;
   explicit Dropout(const AttentionMask& mask)
@@ -75,10 +75,10 @@ template <class S>
 struct Problem {
   Extents extents;
   Dropout<Wide<S>> dropout;
-  Wide<S> scale, cap;  // cap: soft cap of scores before scaling; 0: none
+  Wide<S> scale, cap;  // cap: limit of the soft cap, which is applied before the scale; 0: none
   View<const S> q, k, v;
   __device__ bool drops(i64 b, i64 h, i64 t, i64 s) const { return dropout.drops(b, (h * extents.queries + t) * extents.keys + s); }
-  /// Return an unscaled score under the soft cap, and the derivative of the cap at a capped score.
+  /// capped() applies the soft cap to an unscaled score. slope() returns the derivative of the soft cap, given the score after it.
   __device__ Wide<S> capped(Wide<S> x) const { return cap > 0 ? cap * std::tanh(x / cap) : x; }
   __device__ Wide<S> slope(Wide<S> capped) const { return cap > 0 ? std::fma(-capped / cap, capped / cap, Wide<S>(1)) : Wide<S>(1); }
   /// Returns the factor by which dropout multiplies a probability.

@@ -1,6 +1,6 @@
-// Products of tiles in a GPU's ordinary arithmetic, for attention. A block has kSide x kSide threads. Thread (x, y) holds the rows 4 y .. 4
-// y + 3 of a result, and of its columns the groups of four x, x + kSide, ... Sums run over the inner index in ascending order with fused
-// multiply-adds. Included only by kernels/*_cuda.cu.
+// Matrix products without tensor cores, for attention on a GPU. A thread block has kSide x kSide threads. Thread (x, y) holds rows 4 y to 4
+// y + 3 of a result. Its columns are groups of four adjacent ones; it holds groups x, x + kSide, and so on. Sums run over the inner index
+// in ascending order with fused multiply-adds. Included only by kernels/*_cuda.cu.
 #pragma once
 #include <cmath>
 
@@ -11,10 +11,12 @@ namespace spillway::kernels::attention_tiles {
 using attention_problem::Rows;
 
 constexpr int kTile = 64, kSide = 16, kQuad = 4, kThreads = kSide * kSide;
-// Elements between rows in shared memory: groups of four stay aligned, and a column of four rows lies in different banks.
+// Distance between rows in shared memory, in elements. It keeps groups of four elements aligned, and elements of four successive rows in
+// one column lie in different banks.
 constexpr int kStride = kTile + kQuad;
 
-/// Inner indices staged at a time, and the elements of shared memory this takes: a block has 48 KiB.
+/// How many inner indices are staged in shared memory at a time, and the elements of shared memory that this takes. A thread block has 48
+/// KiB.
 template <class T>
 constexpr int kDepth = sizeof(T) == 4 ? 32 : 8;
 template <class T>
@@ -33,7 +35,8 @@ __device__ __forceinline__ void for_quad(F f) {
   f(0), f(1), f(2), f(3);
 }
 
-/// Computes sum[i][j] = the product of a's row 4 y + i and b's row 4 x + j over the width. Begins by synchronising the block.
+/// Computes sum[i][j], the scalar product of row 4 y + i of a and row 4 x + j of b over the width of a head, for thread (x, y). Begins by
+/// synchronising the thread block.
 template <class S, class T = Wide<S>>
 __device__ void multiply_rows(const Rows<S>& a, const Rows<S>& b, i64 width, T* staged, T (&sum)[kQuad][kQuad]) {
   constexpr int kQuads = kDepth<T> / kQuad;
@@ -62,7 +65,7 @@ __device__ void multiply_rows(const Rows<S>& a, const Rows<S>& b, i64 width, T* 
   }
 }
 
-/// A thread's share of a result of kTile rows and kWidth columns.
+/// The part of a result of kTile rows and kWidth columns that one thread holds.
 template <class T, int kWidth>
 struct Sums {
   static constexpr int kQuads = kWidth / kTile;
@@ -71,7 +74,7 @@ struct Sums {
   __device__ void clear() {
     for_all([](T& x, int) { x = 0; });
   }
-  /// Calls f(element, row within the thread's four) for all elements.
+  /// Calls f(element, row) for all elements; row is the index 0 to 3 among this thread's rows.
   template <class F>
   __device__ void for_all(F f) {
     for (int i = 0; i < kQuad; ++i) {
@@ -82,8 +85,8 @@ struct Sums {
   }
 };
 
-/// Computes sum[row][c] += weights[row][n] * from[n][first + c] over the rows n. Begins by synchronising the block, so the weights may be
-/// written just before the call. They may be overwritten after the next synchronisation.
+/// Computes sum[row][c] += weights[row][n] * from[n][first + c], summed over the rows n of `from`. Begins by synchronising the thread
+/// block, so the weights may be written just before the call. They may be overwritten after the next synchronisation.
 template <class S, int kWidth, class T = Wide<S>>
 __device__ void add_weighted(const T* weights, const Rows<S>& from, i64 first, i64 width, T* staged, Sums<T, kWidth>& sum) {
   static_assert(kDepth<T> * kWidth <= kStagedElems<T>);
@@ -111,7 +114,7 @@ __device__ void add_weighted(const T* weights, const Rows<S>& from, i64 first, i
   }
 }
 
-/// Stores the sums into columns [first, ...) of a head's rows. `to` is the block's first row, and `rows` rows exist.
+/// Stores the sums into a head from column `first` on. `to` is the first row of the thread block's tile, of which `rows` rows exist.
 template <int kWidth, class S>
 __device__ void store(const Sums<Wide<S>, kWidth>& sum, S* to, i64 stride, i64 rows, i64 first, i64 width, bool aligned) {
   for (int i = 0; i < kQuad; ++i) {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-// Lists each of Library's functions with its name in the library.
+// Lists the functions in struct Library, each with its name in cuDNN.
 #define SPILLWAY_CUDNN(each)                               \
   each(version, cudnnGetVersion);                          \
   each(error_string, cudnnGetErrorString);                 \
@@ -56,7 +56,7 @@ void find(const SharedLibrary& opened, const char* name, Function*& found) {
   if (!found) throw Error(ErrorCode::usage, fmt::format("[attention] expected {} in {}, got none: {}", name, opened.name(), kCure));
 }
 
-// Adds the libraries of the wheel in each Python's folder under `lib`.
+// Adds the paths at which an nvidia-cudnn wheel would have the library, for each python3* folder in `lib`.
 void add_wheels(const fs::path& lib, std::vector<std::string>& names) {
   std::vector<std::string> here;
   std::error_code missing;

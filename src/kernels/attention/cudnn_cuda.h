@@ -1,6 +1,6 @@
-// cuDNN's graph API, opened at run time: building needs neither its headers nor the library. The parts in use are declared here with the
-// names and values of cudnn_graph.h (cudnn_cuda_test.cc compares them where that header exists). Included only by kernels/*_cuda.*.
-// Thread-safe.
+// cuDNN's graph API. The library is opened at run time, and building needs neither its headers nor the library. The parts that we use are
+// declared here with the names and values of cudnn_graph.h; cudnn_cuda_test.cc compares them where that header exists. Included only by
+// kernels/*_cuda.*. Thread-safe.
 #pragma once
 #include <memory>
 #include <string>
@@ -121,13 +121,13 @@ enum class Pointwise : int {
 enum class Reduce : int { add = 0, max = 3 };
 /// The value CUDNN_HEUR_MODE_A of cuDNN's enum cudnnBackendHeurMode_t.
 enum class Heuristics : int { a = 3 };
-/// The value of cudnnStatus_t CUDNN_STATUS_SUCCESS. Other values are only turned into text.
+/// The value of CUDNN_STATUS_SUCCESS, of cuDNN's enum cudnnStatus_t. Other status values are only turned into text.
 constexpr int kSuccess = 0;
 
 using Handle = void*;
 using RawDescriptor = void*;
 
-/// The functions of the library that are in use.
+/// The functions of cuDNN that we use.
 struct Library {
   SharedLibrary library;  // the library that the functions come from; empty in a build that is linked with them
   size_t (*version)() = nullptr;
@@ -146,26 +146,27 @@ struct Library {
   i64 version_number() const { return static_cast<i64>(version()); }
 };
 
-/// The oldest version accepted: up to 9.15.0 backward is wrong for lengths that are no multiple of 128 (cudnn-frontend works around it).
+/// The oldest version that is accepted. Up to 9.15.0 cuDNN computes a wrong backward pass for sequence lengths that are no multiple of 128
+/// (cudnn-frontend works around it).
 constexpr i64 kLeastVersion = 91501;
 /// Returns a version as text, such as "9.19.0".
 std::string version_text(i64 version);
 
-/// Returns the library, which is searched for once and never closed: first where the loader looks, then in the CUDA toolkit, then in the
-/// nvidia-cudnn wheels of this user's Pythons. Throws Error(usage) in one line with the cure if there is none; the next call searches
-/// again.
+/// Returns cuDNN, which is searched for once and never closed. The search tries the folders of the dynamic loader, then the CUDA toolkit,
+/// then the nvidia-cudnn wheels in this user's Python installations. If none has it, throws Error(usage) with one line that also says what
+/// to do; the next call searches again.
 const Library& library();
-/// Opens the first of these libraries that exists. Throws Error(usage) as above.
+/// Opens the first of these libraries that exists. Throws Error(usage) like library().
 Library open(const std::vector<std::string>& names);
-/// Returns one line with the cure if the library is older than kLeastVersion, else an empty string.
+/// Returns an empty string, or if the library is older than kLeastVersion one line that also says what to do.
 std::string too_old(const Library& found);
-/// Returns the names that library() tries, in this order.
+/// Returns the names that library() tries, in the order of trying.
 std::vector<std::string> library_names();
 
-/// Throws Error(io) with `call` and cuDNN's message unless `status` is success.
+/// Throws Error(io) that names `call` and cuDNN's message, unless `status` is kSuccess.
 void check(int status, std::string_view call);
 
-/// An owned object of the API. Errors are thrown as Error(io).
+/// A descriptor object of cuDNN's API, which is destroyed with this object. If cuDNN reports an error, the functions throw Error(io).
 class Descriptor {
  public:
   explicit Descriptor(Kind kind);
@@ -185,7 +186,8 @@ class Descriptor {
 
   i64 number(Attribute attribute) const;
   int enumerator(Attribute attribute, Type type) const;
-  /// Returns the first `most` descriptors of an array of finalized descriptors of `kind`. (cuDNN does not tell the length of every array.)
+  /// Reads an attribute that is an array of finalized descriptors of `kind`, and returns its first `most` elements. A limit is needed
+  /// because cuDNN does not tell the length of every array.
   std::vector<Descriptor> descriptors(Attribute attribute, Kind kind, i64 most) const;
 
  private:

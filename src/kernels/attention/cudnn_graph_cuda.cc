@@ -18,7 +18,8 @@ Extents4 in_order(const Extents4& d) { return {d[1] * d[2] * d[3], d[2] * d[3], 
 // Values of cuDNN's enum cudnnBackendKnobType_t.
 enum Knob : i64 { kStages = 14, kKernelConfig = 24, kTileCgaM = 27, kStreamK = 38, kTileM = 40, kTileN = 41 };
 
-// Returns the engine for Blackwell that cudnn-frontend 1.32 pins. No heuristic tells which of an engine's configurations adds in order.
+// Returns the engine for the backward graph on Blackwell. cudnn-frontend 1.32 uses the same fixed engine, since no heuristic tells which
+// configurations of an engine add in a fixed order.
 Engine ordered_engine(i64 version) {
   if (version < 92300) return {5, {{kKernelConfig, 31}, {kStages, 2}}};
   return {5, {{kTileM, 3}, {kTileN, 2}, {kKernelConfig, 2}, {kStreamK, 0}, {kTileCgaM, 0}, {kStages, 2}}};
@@ -85,7 +86,7 @@ std::optional<Engine> parse_engine(std::string_view text) {
   return engine;
 }
 
-// Builds the parts of a graph, operation by operation.
+// Makes the descriptors of a graph, operation by operation.
 struct Graph::Builder {
   const Problem& p;
   const Layouts& layouts;
@@ -116,11 +117,11 @@ struct Graph::Builder {
   Tensor between(Data type, const Extents4& extents) { return tensor(next_virtual++, type, extents, in_order(extents), true); }
   Tensor rows(Id id) { return tensor(static_cast<i64>(id), Data::f32, per_row, in_order(per_row), false); }
   Tensor value(Id id) { return tensor(static_cast<i64>(id), Data::f32, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true); }
-  // Returns a tensor [B, T, H, D] seen as [B, H, T, D].
+  // Returns the tensor `id`, which is [B, T, H, D], seen as [B, H, T, D].
   Tensor heads(Id id, const Strides& s, i64 count) {
     return tensor(static_cast<i64>(id), data_of(p.dtype), {p.batch, count, p.length, p.width}, {s.batch, s.head, s.row, 1}, false);
   }
-  // Returns a tensor [B, T, H, D] seen as [B, H, D, T].
+  // Returns the tensor `id`, which is [B, T, H, D], seen as [B, H, D, T].
   Tensor turned_heads(Id id, const Strides& s, i64 count) {
     return tensor(static_cast<i64>(id), data_of(p.dtype), {p.batch, count, p.width, p.length}, {s.batch, s.head, 1, s.row}, false);
   }
@@ -133,7 +134,7 @@ struct Graph::Builder {
     operation.set(Attribute::operation_reshape_y, std::vector<RawDescriptor>{y.raw});
     return done(operation, y);
   }
-  // Keeps the description of what an operation does, which must live as long as the operation.
+  // Keeps the descriptor that says what an operation does. It must live as long as the operation.
   RawDescriptor keep(Descriptor how) {
     how.finalize();
     return parts.emplace_back(std::move(how)).raw();
@@ -182,7 +183,7 @@ struct Graph::Builder {
     return done(operation, c);
   }
 
-  // Replaces the scores that the causal mask hides by the lowest number.
+  // Replaces scores of keys that the causal mask hides by the lowest number.
   Tensor masked(const Tensor& x) {
     if (!p.causal) return x;
     const Tensor row = pointwise(Pointwise::index, x, {}, between(Data::int32, scores), Data::f32, {}, 2);
@@ -207,7 +208,7 @@ struct Graph::Builder {
     multiply(probability, v, heads(Id::out, layouts.out, p.heads));
   }
 
-  // Computes left^T right for each head, summed over the heads of a group.
+  // Computes left^T right for each query head. The results of the query heads that share a key/value head are added.
   void key_gradient(const Tensor& left, const Tensor& right, const Tensor& result) {
     const Data type = data_of(p.dtype);
     const Tensor turned_left = turned(left, type, {p.heads * p.length * p.length, p.length * p.length, 1, p.length});
@@ -297,7 +298,7 @@ i64 config_workspace_bytes(const Descriptor& config) { return config.number(Attr
 i64 delta_bytes(const Problem& p) { return p.backward ? round_up(p.batch * p.heads * p.length * 4, 256) : 0; }
 
 i64 workspace_bound(const Problem& p) {
-  constexpr i64 kOfEngine = 4096;  // bytes that an engine needs besides; the most seen was 256
+  constexpr i64 kOfEngine = 4096;  // bytes that an engine needs in addition; the most seen was 256
   if (!p.backward) return kOfEngine;
   const i64 rows = p.batch * p.heads, length = round_up(p.length, 128);
   const i64 scores = 2 * rows * length * length, per_head = p.heads == p.kv_heads ? 0 : 2 * 4 * rows * p.length * p.width;
