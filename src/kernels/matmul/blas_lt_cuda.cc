@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-// Lists each of BlasLt's functions with its name in the library.
+// Lists the functions in struct BlasLt, each with its name in cuBLASLt.
 #define SPILLWAY_BLAS_LT(each)                                \
   each(status_name, cublasLtGetStatusName);                   \
   each(status_string, cublasLtGetStatusString);               \
@@ -41,7 +41,7 @@ BlasLt open() {
 #undef SPILLWAY_TAKE
   return linked;
 #else
-  // The version of <cublasLt.h> is tried first. The toolkit's own folder helps where the loader does not know it.
+  // The version that we build against is tried first. The loader may not know the toolkit's folder, so it is tried too.
   const std::string folder = "/usr/local/cuda/lib64/", name = "libcublasLt.so.";
   const std::string first = name + std::to_string(CUBLAS_VER_MAJOR), second = name + (CUBLAS_VER_MAJOR == 13 ? "12" : "13");
   return open_blas_lt({first, folder + first, second, folder + second});

@@ -1,5 +1,5 @@
-// cuBLASLt, NVIDIA's matrix product library, opened at run time: <cublasLt.h> is needed to build, the library only where a GPU multiplies.
-// Included only by kernels/*_cuda.*. Thread-safe.
+// cuBLASLt, NVIDIA's matrix product library, opened at run time. Building needs <cublasLt.h>; the library itself is needed only where a GPU
+// multiplies matrices. Included only by kernels/*_cuda.*. Thread-safe.
 #pragma once
 #include <cublasLt.h>
 
@@ -11,7 +11,7 @@
 
 namespace spillway::kernels {
 
-/// The functions of the library that are in use, with the names of cublasLt.h.
+/// The functions of cuBLASLt that we use, named as in cublasLt.h.
 struct BlasLt {
   SharedLibrary library;  // the library that the functions come from; empty in a build that is linked with them
   decltype(&cublasLtGetStatusName) status_name = nullptr;
@@ -29,13 +29,13 @@ struct BlasLt {
   decltype(&cublasLtMatmul) matmul = nullptr;
 };
 
-/// Returns the library, which is searched for once and never closed. Throws Error(usage) in one line with the cure if there is none; the
-/// next call searches again.
+/// Returns cuBLASLt, which is searched for once and never closed. If it is not found, throws Error(usage) with one line that also says what
+/// to do; the next call searches again.
 const BlasLt& blas_lt();
-/// Opens the first of these libraries that exists. Throws Error(usage) as above.
+/// Opens the first of these libraries that exists. Throws Error(usage) like blas_lt().
 BlasLt open_blas_lt(const std::vector<std::string>& names);
 
-/// Throws Error(io) naming `call` unless `status` is success.
+/// Throws Error(io) that names `call`, unless `status` is CUBLAS_STATUS_SUCCESS.
 void blas_lt_check(cublasStatus_t status, const char* call);
 
 struct BlasLtDestroy {

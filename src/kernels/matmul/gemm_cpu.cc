@@ -24,11 +24,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::HWY_NAMESPACE::store;
 
-// The micro-kernel's sums: kUsed vectors for each row of the panel.
+// The sums that the micro-kernel keeps in registers: kUsed vectors of columns for each row of a panel of A.
 template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
-// Adds the products for a single k to the sums.
+// Adds the products of one k to the sums.
 template <int kUsed, class T>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_product(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum) {
   const hn::ScalableTag<T> d;
@@ -57,7 +57,7 @@ HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const T* HWY_RESTRIC
   for (; p < k; ++p) add_product<kUsed>(a + p * kRows, b + p * kPanel, sum);
 }
 
-// Adds the products of pairs widened to f32, for each pair first the even k, then the odd.
+// Adds the products of bf16 pairs, which are widened to f32. Of each pair, the even k is added first, then the odd one.
 template <int kUsed>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const BFloat16* a_elements, const BFloat16* b_elements,
                                                      Sums<kUsed, BFloat16>& sum, Lines& lines) {
@@ -92,8 +92,8 @@ HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_products(i64 k, const BFloat16* a_el
 
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR_AVX3 ",avx512bf16")
-// Multiplies pairs with the processor's own instruction (VDPBF16PS). The sums are returned through memory, because a function for another
-// instruction set is not inlined.
+// Adds the products of pairs with AVX512_BF16's instruction VDPBF16PS. The sums are returned through memory, because a function that is
+// compiled for another instruction set is not inlined.
 template <int kUsed>
 HWY_NOINLINE void dot_pairs(i64 k, const BFloat16* a_elements, const BFloat16* b_elements, float* to, Lines& lines) {
   const u32 *a = reinterpret_cast<const u32*>(a_elements), *b = reinterpret_cast<const u32*>(b_elements);
@@ -126,7 +126,7 @@ HWY_NOINLINE void dot_pairs(i64 k, const BFloat16* a_elements, const BFloat16* b
 HWY_POP_ATTRIBUTES
 #endif
 
-// Writes the sums (rows x panel columns, in the buffer) into C.
+// Writes rows x columns of a panel's sums, which lie in a buffer with rows of `panel` elements, into C.
 template <class P, class Out>
 void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, const Output<P, Out>& c) {
   for (i64 r = 0; r < rows; ++r) {
@@ -139,8 +139,8 @@ void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, const Out
   }
 }
 
-// C is passed by reference. A copy would load in one piece what was just stored in parts, and would wait for all earlier stores, those of
-// the previous sums.
+// Computes one panel of A times one panel of B. C is passed by reference: the caller has just stored its members one by one, and a copy
+// would load them as one piece, which would wait until all earlier stores are done, also those of the previous sums.
 template <int kUsed, class P, class Out>
 HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns,
                                             const Output<P, Out>& c, bool own_dots, Lines& lines) {
@@ -197,7 +197,8 @@ HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
           c.bias ? c.bias + j : nullptr};
 }
 
-// A strip's panels of A stay in the first- or second-level cache; a panel of B is used for all of them before the next one.
+// Multiplies panel by panel. The panels of A stay in the first- or second-level cache, and each panel of B is multiplied with all of them
+// before the next panel of B.
 template <class P, class Out>
 HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, Ahead next, bool own_dots) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(Wide<P>)), panel = kVectors * lanes;
@@ -229,7 +230,7 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
 
 HWY_INLINE Pairs pairs_here() { return HWY_TARGET == HWY_AVX3 ? pairs_by() : Pairs::widened; }
 
-// Writes C's `rows` x `columns` elements from sums with kColumns elements per row.
+// Writes `rows` x `columns` elements of C. `sums` has rows of tiles::kColumns elements.
 template <class Out>
 HWY_ATTR void store_tiles(const float* sums, i64 rows, i64 columns, const Output<BFloat16, Out>& c) {
   const hn::ScalableTag<float> d;

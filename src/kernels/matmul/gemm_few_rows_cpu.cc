@@ -26,8 +26,9 @@ HWY_INLINE V broadcast(const u32* word) { return hn::BitCast(Floats(), hn::Set(W
 HWY_INLINE V even_of(V pairs) { return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::BitCast(Words(), pairs))); }
 HWY_INLINE V odd_of(V pairs) { return hn::BitCast(Floats(), hn::And(hn::BitCast(Words(), pairs), hn::Set(Words(), 0xffff0000u))); }
 
-// The ways to multiply the words of B: how a Row of A's words, of type P, is loaded, multiplied and added to the sums. The next of A's
-// words for the same row is kRows further. This one multiplies f32 words.
+// The following structs are ways to multiply words of A with words of B. P is the type of A's words. row() loads the word of one row of A;
+// if it needs the next word of that row too, this lies kRows further. add() multiplies that word with a vector of B's words and adds the
+// products to the sums. Whole multiplies f32 words.
 struct Whole {
   using P = float;
   using Row = V;
@@ -40,7 +41,7 @@ struct Whole {
 struct TwoRows {
   V even, odd;
 };
-// Multiplies pairs in B with f32 words in A.
+// Multiplies bf16 pairs of B with f32 words of A, two for each pair.
 struct Apart {
   using P = float;
   using Row = TwoRows;
@@ -52,7 +53,7 @@ struct Apart {
     return hn::MulAdd(row.odd, odd_of(column), hn::MulAdd(row.even, even_of(column), sum));
   }
 };
-// Multiplies pairs in B with pairs in A, both widened to f32.
+// Multiplies bf16 pairs of B with bf16 pairs of A. Both are widened to f32.
 struct Widened {
   using P = BFloat16;
   using Row = TwoRows;
@@ -63,7 +64,8 @@ struct Widened {
   static HWY_INLINE V add(const Row& row, V column, V sum) { return Apart::add(row, column, sum); }
 };
 #if HWY_TARGET == HWY_AVX3
-// Uses an instruction that this Highway target lacks. As inline assembly it needs no function of its own, which would not be inlined.
+// Multiplies bf16 pairs with VDPBF16PS, an instruction that this Highway target lacks. It is written as inline assembly, because a function
+// that is compiled for another instruction set would not be inlined.
 struct Dots {
   using P = BFloat16;
   using Row = V;
@@ -87,7 +89,7 @@ HWY_INLINE void clear(V (&sum)[kRows][kVectors]) {
   }
 }
 
-// Adds A's rows times kVectors vectors of B's words.
+// Multiplies one word of each row of A with kVectors vectors of B's words, and adds the products to the sums.
 template <class By, int kRows, int kVectors>
 HWY_INLINE void add_words(const u32* a, const V (&column)[kVectors], V (&sum)[kRows][kVectors]) {
 #pragma GCC unroll 4
@@ -98,12 +100,12 @@ HWY_INLINE void add_words(const u32* a, const V (&column)[kVectors], V (&sum)[kR
   }
 }
 
-// Loads sixteen bytes of one column: four words.
+// Loads sixteen bytes of one column of B, which are four words.
 HWY_INLINE hn::Vec<hn::Full128<float>> block(const float* from) { return hn::LoadU(hn::Full128<float>(), from); }
 HWY_INLINE hn::Vec<hn::Full128<float>> block(const BFloat16* from) {
   return hn::BitCast(hn::Full128<float>(), hn::LoadU(hn::Full128<u16>(), reinterpret_cast<const u16*>(from)));
 }
-// Loads blocks of columns that are `stride` elements apart, side by side.
+// Loads sixteen bytes of each of several columns, which are `stride` elements apart, into the 128-bit blocks of one vector.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> blocks(D d, const T* from, i64 stride) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -114,7 +116,7 @@ HWY_INLINE hn::Vec<D> blocks(D d, const T* from, i64 stride) {
   }
 }
 
-// Loads four words of each of kLanes columns: word[i] gets the i-th word of every column.
+// Loads four words of each of kLanes columns and transposes them: word[i] gets word i of every column.
 template <class T>
 HWY_INLINE void load_transposed(const T* from, i64 stride, V (&word)[4]) {
   const Floats d;
@@ -129,7 +131,8 @@ HWY_INLINE void load_transposed(const T* from, i64 stride, V (&word)[4]) {
   word[3] = hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23));
 }
 
-// Adds the products of four words of kVectors vectors of columns with contiguous k; only `words` of the four exist.
+// Adds the products of four words of k, for kVectors vectors of columns whose k are contiguous. Only the first `words` of the four words
+// exist.
 template <class By, int kRows, int kVectors, class T>
 HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V (&sum)[kRows][kVectors]) {
   V word[kVectors][4];
@@ -145,7 +148,7 @@ HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V 
   }
 }
 
-// Computes one chunk of kLanes columns of B with contiguous k: to[kRows][kLanes].
+// Computes one chunk for kLanes columns of B whose k are contiguous, and writes it to to[kRows][kLanes].
 template <class By, int kRows, class T>
 HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* to) {
   constexpr i64 kStep = 4 * kInWord<T>;
@@ -166,7 +169,8 @@ HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* 
   for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r][0], Floats(), to + r * kLanes);
 }
 
-// Adds kWords words of k of contiguous columns, one cache line of each after the other, to the sums to[kRows][columns].
+// Adds the products of kWords words of k to the sums to[kRows][columns], for columns that are contiguous in memory. It goes over the
+// columns one cache line at a time.
 template <class By, int kRows, int kWords, class T>
 HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, bool both, i64 columns, float* to) {
   using P = typename By::P;
@@ -207,8 +211,9 @@ HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, boo
   }
 }
 
-// Computes one chunk of contiguous columns of B, whole cache lines: to[kRows][columns]. B is read in its memory order, a few rows at a time
-// over all columns, because strips of few columns would touch a page for each row.
+// Computes one chunk for columns of B that are contiguous in memory, and writes it to to[kRows][columns]. The columns must fill whole cache
+// lines. B is read in its memory order, a few rows at a time over all columns: strips of few columns would touch another memory page for
+// each row.
 template <class By, int kRows, class T>
 HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
   constexpr i64 kInOne = kInWord<typename By::P>;
@@ -224,7 +229,7 @@ HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, 
   put_in_order<typename By::P>(kRows * columns, to);
 }
 
-// Adds one more chunk's sums to the sums so far (there are none before the first), for a multiple of kLanes columns.
+// Adds the sums of one more chunk to `sums`, or copies them if this is the first chunk. `columns` is a multiple of kLanes.
 HWY_ATTR void add_chunk(bool first, const float* chunk, i64 columns, float* sums) {
   const Floats d;
   for (i64 j = 0; j < columns; j += kLanes) {
@@ -244,7 +249,7 @@ HWY_ATTR void store_row(const float* sums, i64 columns, const P* bias, Out* to) 
   for (i64 j = whole; j < columns; ++j) to[j] = narrow<Out>(bias ? sums[j] + widen(bias[j]) : sums[j]);
 }
 
-// Multiplies chunks with vector instructions.
+// Computes chunks with vector instructions.
 template <class TransposedBy, class WideBy>
 struct ByVectors {
   static constexpr i64 kStrip = kLanes;
@@ -261,13 +266,13 @@ struct ByVectors {
   };
 };
 
-// Columns that begin at `first` and are `apart` from each other; only those in [begin, end) are wanted.
+// `count` columns of B: the first is `first`, and each is `apart` after the previous one. Only those in [begin, end) are wanted.
 struct Columns {
   i64 first, apart, count, begin, end;
 };
 
-// Computes the columns' sums[kRows][count] over all of k; chunk(a, b, k, to[kRows][count]) computes one chunk. count is at most kMost. The
-// values of unwanted columns are meaningless.
+// Computes sums[kRows][count] of the given columns over all of k. chunk(a, b, k, to) computes the sums to[kRows][count] of one chunk. count
+// is at most kMost. The sums of unwanted columns are meaningless.
 template <i64 kMost, int kRows, class P, class T, class Out, class Chunk>
 void sum_columns(const FewRows<P, T, Out>& product, const Columns& columns, const Chunk& chunk, float* sums) {
   alignas(64) float part[kRows * kMost];
@@ -289,7 +294,7 @@ void sum_columns(const FewRows<P, T, Out>& product, const Columns& columns, cons
   }
 }
 
-// Stores columns [begin, end) of the sums, whose rows begin at column `first`.
+// Stores columns [begin, end) of C. `sums` has rows of `row` elements, which begin at column `first`.
 template <int kRows, class P, class T, class Out>
 void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row, i64 first, i64 begin, i64 end) {
   const Output<P, Out>& c = product.c;
@@ -298,7 +303,8 @@ void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row
   }
 }
 
-// If the columns do not fill a cache line, columns before them are computed as well and not stored.
+// Computes columns that are contiguous in memory. If they do not fill a cache line, columns before them are computed as well and not
+// stored.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kMost = kPieceColumns<kRows>;
@@ -314,7 +320,7 @@ void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   }
 }
 
-// If the last strip of a piece has too few columns, columns before it are computed as well.
+// Computes columns whose k are contiguous. If the last strip has too few columns, columns before it are computed as well.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kStrip = How::kStrip;

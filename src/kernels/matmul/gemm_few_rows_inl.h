@@ -1,5 +1,5 @@
-// Loads of B's words from memory for products with few rows, whichever instruction multiplies them. Compiled once per instruction set
-// (included after hwy/highway.h, never by a header).
+// How products with few rows (gemm_few_rows.h) load the words of B from memory, whichever instruction multiplies them. Compiled once per
+// instruction set (included after hwy/highway.h, never by a header).
 #if defined(SPILLWAY_GEMM_FEW_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_FEW_ROWS_INL_H
 #undef SPILLWAY_GEMM_FEW_ROWS_INL_H
@@ -23,27 +23,29 @@ using Floats = hn::ScalableTag<float>;
 using Words = hn::ScalableTag<u32>;
 using V = hn::Vec<Floats>;
 constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
-// Columns with contiguous k that are read together, in strips whose columns are far apart. Each lane then reads a long stretch of memory,
-// which the processor prefetches faster than a single stretch.
+// How many columns with contiguous k are computed together. They are processed in strips whose columns are far apart, so that each lane of
+// a vector reads a long stretch of memory. The processor prefetches several long stretches faster than a single one.
 constexpr i64 kTogether = 256;
-// Contiguous columns whose sums fit into the first-level cache while rows of B are read over all of them.
+// How many columns are computed together if columns are contiguous in memory. Their sums fit into the first-level cache while the rows of B
+// are read.
 template <int kRows>
 constexpr i64 kPieceColumns = kRows <= 2 ? 2048 : 1024;
-// Elements of type T in a cache line.
+// Number of elements of type T in a cache line.
 template <class T>
 constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 
-// Elements of k in a 32-bit word.
+// Number of k in a 32-bit word of type T.
 template <class T>
 constexpr i64 kInWord = 4 / static_cast<i64>(sizeof(T));
 
-// Loads a row of B's words from contiguous columns, as f32 or widened to it.
+// Loads the words of one row of B, for columns that are contiguous in memory, as f32 or widened to f32.
 template <class P, int kVectors, class T>
 HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
 }
-// For pairs, loads two rows and interleaves them within blocks of eight columns.
+// For bf16 pairs, loads two rows of B and interleaves them. The words within each two vectors are then not in the order of the columns;
+// put_in_order() restores it in the sums. `both` says whether the second row exists.
 template <class P, int kVectors>
 requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
   const hn::Repartition<u16, Floats> halves;
@@ -56,7 +58,7 @@ requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_
   }
 }
 
-// Undoes the interleaving of load_words() in the sums of whole blocks.
+// Puts the sums of bf16 pairs, whose words load_words() interleaved, into the order of the columns. n is a multiple of two vectors.
 template <class P>
 HWY_INLINE void put_in_order(i64 n, float* sums) {
   if constexpr (sizeof(P) == 2) {

@@ -1,5 +1,5 @@
-// The part of gemm_cpu.cc that multiplies operands read in place, compiled once per instruction set (included after hwy/highway.h by that
-// file only).
+// The part of gemm_cpu.cc that multiplies operands in place. Compiled once per instruction set (included after hwy/highway.h by that file
+// only).
 #if defined(SPILLWAY_GEMM_IN_PLACE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_IN_PLACE_INL_H
 #undef SPILLWAY_GEMM_IN_PLACE_INL_H
@@ -19,7 +19,7 @@ namespace spillway::kernels::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sums of kUsed vectors for the first kHeld rows of a panel.
+// The sums of the first kHeld rows of a panel of A and kUsed vectors of columns.
 template <int kHeld, int kUsed, class T>
 struct Block {
   static constexpr i64 kLanes = static_cast<i64>(HWY_LANES(T));
@@ -33,7 +33,7 @@ struct Block {
       for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::Zero(d);
     }
   }
-  // Adds A's elements a(r) of row r at this k, times the columns at b.
+  // Adds the products of one k: element a(r) of each row r of A, times the columns of B at b.
   template <class Element>
   HWY_INLINE void add(Element a, const T* b) {
     hn::Vec<hn::ScalableTag<T>> column[kUsed];
@@ -82,7 +82,7 @@ HWY_ATTR void lines_block(i64 rows, const Lined<T>& a, const T* HWY_RESTRICT b, 
   block.store(rows, to, row_stride, add);
 }
 
-// Calls f.operator()<vectors>(first column) for each panel of n columns.
+// Calls f.operator()<vectors>(first column) for each panel of the n columns, where `vectors` is how many vectors the panel needs.
 template <class T, class F>
 HWY_INLINE void for_panels_of(i64 n, F f) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T)), panel = kVectors * lanes;
@@ -127,7 +127,8 @@ HWY_ATTR void lines_panels(i64 m, i64 n, Lined<T> a, Packed<T> b, T* sums, i64 r
   });
 }
 
-// Loads at most n elements (perhaps none, perhaps a whole vector) and sets the other lanes to zero. It reads nothing else.
+// Loads the first n elements of a vector and sets the other lanes to zero. n may be 0 or less, or more than a vector. It reads no memory
+// beyond these elements.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_first(D d, const T* from, i64 n) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));
@@ -142,7 +143,7 @@ HWY_INLINE hn::Vec<D> load_first(D d, const T* from, i64 n) {
   }
 }
 
-// Adds to the sums of kHeld rows and kUsed columns, in kDotParts parts each.
+// Adds products to the sums of kHeld rows and kUsed columns. Each sum is kept as kDotParts partial sums.
 template <int kHeld, int kUsed, class T>
 HWY_ATTR void dots_block(const Lined<T>& a, const T* HWY_RESTRICT columns, i64 stride, T* HWY_RESTRICT sums, i64 row_stride) {
   constexpr int lanes = static_cast<int>(HWY_LANES(T)), parts = static_cast<int>(kDotParts<T>), vectors = parts / lanes;

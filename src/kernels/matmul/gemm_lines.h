@@ -1,5 +1,5 @@
-// Prefetches memory a few cache lines at a time. Prefetching everything at once would delay the loads of the loop that computes the sums,
-// because its panels come from the second-level cache through the same buffers.
+// Prefetches memory a few cache lines at a time, while a loop computes sums. Prefetching everything at once would delay the loop: its own
+// loads, of panels in the second-level cache, go through the same buffers as the prefetches.
 #pragma once
 #include "kernels/matmul/gemm.h"
 
@@ -7,12 +7,13 @@ namespace spillway::kernels::gemm {
 
 class Lines {
  public:
-  static constexpr i64 kEvery = 8;  // steps of k between two calls of ask()
+  static constexpr i64 kEvery = 8;  // how many k the loop adds between two calls of ask()
 
   /// Prefetches all of `ahead` within `asks` calls of ask().
   Lines(const Ahead& ahead, i64 asks) : next_(ahead, asks) {}
 
-  /// From here on also prefetches the part of C to which the current sums will be written, all of it within `asks` calls.
+  /// From now on also prefetches the rows x columns of C to which the current sums will be written. All of it is prefetched within `asks`
+  /// calls of ask().
   template <class P, class Out>
   void write_to(const Output<P, Out>& c, i64 rows, i64 columns, i64 asks) {
     constexpr i64 kSize = sizeof(Out);

@@ -1,5 +1,6 @@
-// The packing of gemm_cpu.cc, compiled once per instruction set (included after hwy/highway.h by that file only). A panel has kRows rows of
-// A or kVectors vectors of columns of B, k after k; bf16 panels hold pairs of k. Missing rows or columns of the last panel are zero.
+// The part of gemm_cpu.cc that packs operands. Compiled once per instruction set (included after hwy/highway.h by that file only). A panel
+// holds kRows rows of A, or as many columns of B as kVectors vectors have lanes. It stores the elements of all its rows or columns for the
+// first k, then those for the next k; panels of bf16 store pairs of k. Missing rows or columns of the last panel are zero.
 #if defined(SPILLWAY_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_PACK_INL_H
 #undef SPILLWAY_GEMM_PACK_INL_H
@@ -20,7 +21,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::HWY_NAMESPACE::load;
 
-// The registers hold kRows x kVectors sums, kVectors vectors of B and one of A.
+// The micro-kernel keeps kRows x kVectors vectors of sums, kVectors vectors of B and one of A in registers. These numbers are as large as
+// the registers allow.
 constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 constexpr int kVectors = 3;
 
@@ -29,8 +31,8 @@ constexpr i64 panel_extent(Side side) {
   return side == Side::a ? kRows : kVectors * static_cast<i64>(HWY_LANES(Wide<P>));
 }
 
-// For operands with contiguous k: blocks of four words, one from each of a vector's rows, are stacked as they are loaded and then
-// transposed four by four within 128-bit lanes. Only the rest is copied element by element.
+// Loads four words of each of several rows into the 128-bit blocks of one vector: rows i, i + 4, and so on. transpose_rows() then
+// transposes four such vectors within their 128-bit blocks. This packs operands whose k are contiguous.
 template <class D, class Row>
 HWY_INLINE hn::Vec<D> stacked(D d, Row row, i64 i) {
   constexpr i64 lanes = static_cast<i64>(hn::MaxLanes(D()));
@@ -42,7 +44,7 @@ HWY_INLINE hn::Vec<D> stacked(D d, Row row, i64 i) {
   }
 }
 
-// Transposes the rows i, i + 1, …, as many as D has lanes.
+// Transposes four words of each of the rows i, i + 1, …; there are as many rows as D has lanes.
 template <class D, class Row>
 HWY_INLINE void transpose_rows(D d, Row row, i64 i, float* to, i64 panel) {
   const hn::Repartition<double, D> dd;
@@ -55,7 +57,7 @@ HWY_INLINE void transpose_rows(D d, Row row, i64 i, float* to, i64 panel) {
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, to + 3 * panel + i);
 }
 
-// Transposes four words of each of `outer` rows, except up to three last rows. row(i) returns the words of row i in 128 bits.
+// Transposes four words of each of `outer` rows, except up to three rows at the end. row(i) returns the four words of row i.
 template <class Row>
 HWY_INLINE void transpose_words(Row row, i64 outer, float* to, i64 panel) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
@@ -98,7 +100,7 @@ HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, P* t
   }
 }
 
-// Packs rows that are contiguous in memory: each is read once from end to end and distributed over the panels.
+// Packs an operand whose outer extent is contiguous in memory. Each k is read once from end to end and distributed over the panels.
 template <Side side, class T, class P>
 HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, P* to) {
   constexpr i64 panel = panel_extent<P>(side);
@@ -113,7 +115,8 @@ HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, P* to) {
   }
 }
 
-// Packs panel after panel: to[i / panel][p][i % panel] = from(i, p). Missing rows or columns of the last panel become zero.
+// Packs an operand of any strides, panel after panel: to[i / panel][p][i % panel] = from(i, p). Missing rows or columns of the last panel
+// become zero.
 template <Side side, class T, class P>
 HWY_ATTR void pack_panels(Operand<T> from, i64 outer, i64 k, P* to) {
   constexpr i64 panel = panel_extent<P>(side);
@@ -135,13 +138,14 @@ HWY_ATTR void pack_panels(Operand<T> from, i64 outer, i64 k, P* to) {
   }
 }
 
-// Returns a pair of bf16 as a word: the even k in the lower half, the odd k in the upper half, zero beyond the last k.
+// Returns a pair of bf16 as one word. The lower half is the element at the even k = p, the upper half the element at p + 1, or zero if p +
+// 1 = k.
 HWY_INLINE u32 pair_of(const Operand<BFloat16>& from, i64 outer, i64 p, i64 k) {
   const BFloat16* even = from.data + outer * from.outer_stride + p * from.k_stride;
   return even[0].bits | (p + 1 < k ? static_cast<u32>(even[from.k_stride].bits) << 16 : 0);
 }
 
-// Like pack_transposed(), but for pairs: eight k at a time.
+// Packs pairs of an operand whose k are contiguous, like pack_transposed(), eight k at a time.
 HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i64 k, i64 panel, u32* to) {
   const hn::Full128<float> d;
   const hn::Full128<u16> halves;
@@ -156,7 +160,8 @@ HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i6
   }
 }
 
-// Like pack_contiguous(), but for pairs: two rows of k are read side by side and interleaved.
+// Packs pairs of an operand whose outer extent is contiguous, like pack_contiguous(). Two successive k are read side by side and
+// interleaved.
 template <Side side>
 HWY_ATTR void pack_pairs_contiguous(const Operand<BFloat16>& from, i64 outer, i64 k, u32* to) {
   constexpr i64 panel = panel_extent<BFloat16>(side);
@@ -177,7 +182,7 @@ HWY_ATTR void pack_pairs_contiguous(const Operand<BFloat16>& from, i64 outer, i6
   }
 }
 
-// Packs panel after panel: to[i / panel][p / 2][i % panel][p % 2] = from(i, p).
+// Packs bf16 pairs, panel after panel: to[i / panel][p / 2][i % panel][p % 2] = from(i, p).
 template <Side side>
 HWY_ATTR void pack_pairs(Operand<BFloat16> from, i64 outer, i64 k, BFloat16* to_elements) {
   constexpr i64 panel = panel_extent<BFloat16>(side);

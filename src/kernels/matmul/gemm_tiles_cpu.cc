@@ -14,7 +14,8 @@ namespace {
 constexpr i64 kTileElems = kRows * kStep;  // elements of one tile, which takes 1 KiB
 constexpr i64 kTileBytesARow = 64;
 
-// Linux saves the unit's registers only for processes that request it (Documentation/arch/x86/xstate.rst).
+// Asks Linux for permission to use the tile unit. Linux saves the unit's registers only for processes that have asked
+// (Documentation/arch/x86/xstate.rst).
 bool ask_for_permission() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -30,7 +31,7 @@ struct alignas(64) Configuration {
   u8 rows[16] = {};
 };
 
-// Returns the configuration with all eight tiles whole: 16 rows of 64 bytes.
+// Returns the configuration in which all eight tile registers have 16 rows of 64 bytes.
 constexpr Configuration whole_tiles() {
   Configuration c;
   for (int i = 0; i < 8; ++i) {
@@ -50,7 +51,7 @@ Configuration few_tiles(Scope::Few few, i64 m) {
   return c;
 }
 
-// gcc bug 105593: the compiler warns about the undefined vectors in its own headers.
+// gcc warns about undefined vectors in its own headers (gcc bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options
@@ -84,7 +85,7 @@ void transpose_words(__m512i (&r)[16]) {
   std::memcpy(&r, &t, sizeof r);
 }
 
-// Packs one tile from rows that lie side by side in memory: pairs of k are interleaved and the words transposed.
+// Packs one tile of an operand whose outer extent is contiguous. Successive k are interleaved to pairs, then the words are transposed.
 void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, BFloat16* to) {
   const auto used = static_cast<__mmask16>((1u << rows) - 1);
   const auto row = [&](i64 p) {
@@ -99,7 +100,7 @@ void pack_tile_contiguous(const BFloat16* from, i64 k_stride, i64 rows, i64 k, B
 template <int kPanels>
 void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, float* to, Lines& lines) {
   constexpr int kPairBytes = 4 * kColumns, kOutBytes = 4 * kColumns;
-  // Tiles 0-2 and 3-5 hold the sums of the two panels, tile 6 holds A and tile 7 holds B.
+  // Tile registers 0-2 and 3-5 hold the sums of the two panels of A, register 6 holds A and register 7 holds B.
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -146,7 +147,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
 }
 
 void configure(const Configuration& c) {
-  asm volatile("" : : "m"(c));  // marks all of c as read, because gcc 12's intrinsic names only its first eight bytes
+  asm volatile("" : : "m"(c));  // tells gcc 12 that all of c is read; its intrinsic names only the first eight bytes
   _tile_loadconfig(&c);
 }
 void release() { _tile_release(); }

@@ -22,12 +22,13 @@ using gemm::packed_elems;
 using gemm::PanelOf;
 using gemm::Side;
 
-// Upper limit of the packed operand, so that it stays in the second-level cache while all strips are multiplied with it. Longer inner
-// extents are processed in slabs. Reading the sums again costs 8 bytes per slab and element of C; packed rows that leave the cache would
-// cost 4 bytes for each k.
+// Upper limit, in bytes, of the packed operand. It is small enough to stay in the second-level cache while all strips are multiplied with
+// it. If k is larger than fits, it is cut into slabs. Each further slab costs reading the sums again, 8 bytes per element of C. A packed
+// operand that leaves the cache would cost more: 4 bytes per row for each k.
 constexpr i64 kPackedBytes = kMiB / 2;
 
-// Inner extent of one chain of additions: that of the panels, but for bf16 always that of its pairs, whatever its panels hold.
+// How many k are added in one chain. It is the depth of the panels, except that bf16 always uses the depth of bf16 panels, also if it is
+// widened to float panels.
 template <class T, class P>
 constexpr i64 kChunk = std::is_same_v<T, BFloat16> ? kDepth<T> : kDepth<P>;
 
@@ -43,11 +44,12 @@ i64 packed_bytes(i64 m, i64 n, i64 k) {
   return packed_elems<P>(outer, slab_depth<T, P>(outer, k)) * static_cast<i64>(sizeof(P));
 }
 
-// Whether sums over several chunks would be rounded in between. They then stay in the workspace, behind the packed operand.
+// Whether C is too narrow to hold the sums of several chunks without rounding in between. If so, these sums are kept in the workspace.
 template <class T, class Out>
 constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 
-// The layout of the workspace: the packed operand, then such sums, then a bias that is widened like the panels.
+// The layout of the workspace: the packed operand, then the sums of several chunks if C is too narrow for them, then the bias if it has to
+// be widened to the panels' type.
 template <class T, class P, class Out>
 struct Workspace {
   i64 sums, bias, bytes;  // byte offsets of the sums and the bias, and the total size
@@ -64,8 +66,8 @@ struct Workspace {
   }
 };
 
-// One product C = A B. Its smaller operand is packed in advance ("resident"); each task packs its part of the other on its stack
-// ("streamed"). TB is B's dtype: T, or one that packing widens to P.
+// One product C = A B. Its smaller operand, called "resident", is packed before the tasks start. Each task packs its part of the other
+// operand, called "streamed", on its stack. TB is the dtype of B: T, or a dtype that packing widens to P.
 template <class T, class TB, class P, class Out>
 struct Product {
   static constexpr i64 kDepth = kChunk<T, P>;
@@ -74,7 +76,7 @@ struct Product {
   Operand<TB> b;
   Output<P, Out> c;
   P* packed;
-  Wide<T>* sums;  // [m, n]: the sums before the last chunk; C itself if it is as wide
+  Wide<T>* sums;  // [m, n]: the sums of all chunks but the last; C itself if it is wide enough
   int threads;
 
   bool resident_is_a() const { return m <= n; }
@@ -88,8 +90,8 @@ struct Product {
                     : gemm::pack(Side::b, b.from(begin, slab), outer, depth, to);
   }
 
-  // Returns the streamed operand's memory that this thread packs after this chunk: the next chunk of the strip, or the first chunk of the
-  // strip that the thread takes next if all threads are equally fast.
+  // Returns the memory of the streamed operand that this thread will probably pack next, so that it can be prefetched. It is the next chunk
+  // of this strip, or the first chunk of the strip that the thread takes next if all threads are equally fast.
   gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
     if (at >= depth) at = 0, begin += threads * kStrip;
     const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth, depth - at);
@@ -98,7 +100,7 @@ struct Product {
                            : gemm::ahead_of(a.from(begin, slab + at), outer, chunk);
   }
 
-  // Multiplies chunk [at, at + chunk) of the packed slab, for the strip that begins at `begin`.
+  // Multiplies the strip that begins at `begin` with the resident operand, over chunk [at, at + chunk) of the packed slab.
   template <class To>
   void multiply_chunk(i64 begin, i64 outer, i64 slab, i64 chunk, i64 depth, i64 at, P* streamed, Output<P, To> out) const {
     const gemm::Ahead next = after(begin, at + chunk, slab, depth);
@@ -141,8 +143,8 @@ struct Product {
   }
 };
 
-// Returns the columns of one task in a product with few rows. Contiguous columns are read fastest in wide pieces, so there are only as many
-// tasks as keep all threads busy. Columns with contiguous k are long stretches of memory anyway.
+// Returns how many columns one task computes in a product with few rows. Contiguous columns are read fastest in wide pieces, so there are
+// only as many tasks as keep all threads busy. Columns with contiguous k are long stretches of memory already, so few of them are enough.
 template <class T>
 i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
   constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T)), kFewestLines = 12, kMostLines = 48, kColumns = 32;
@@ -151,7 +153,8 @@ i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
   return kLine * std::max(ceil_div(lines, tasks), kFewestLines);
 }
 
-// Computes a product with few rows, whose words it puts into the workspace. Returns false if it is none or the words do not fit.
+// Computes a product with few rows of A (gemm_few_rows.h), with the words of A in the workspace. Returns false, without having done
+// anything, if the product does not qualify or the words do not fit into the workspace.
 template <class T, class TB, class P, class Out>
 bool ran_few_rows(const Product<T, TB, P, Out>& product) {
   if constexpr (gemm::kHasFewRows<TB, P>) {
@@ -178,9 +181,9 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
           "[matmul] expected operands of the same dtype, or on a CPU f32 times bf16 with an f32 result");
   require(out.size(1) == 1 || out.stride(1) == 1, "[matmul] expected a result with contiguous rows");
   require(store == Store::replace || out.dtype() == wide_dtype(out.dtype()),
-          "[matmul] expected a result in f32, because adding to a rounded result would round twice");
+          "[matmul] expected a result in f32 or f64 to add to, because adding to a bf16 or f16 result would round twice");
   require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == a.dtype()),
-          "[matmul] expected a contiguous bias of the type of the operands, with one element for each column");
+          "[matmul] expected a contiguous bias of the operands' dtype, with one element for each column of the result");
   require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
           "[matmul] the workspace is too small");
 }
@@ -211,7 +214,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   if (!ran_few_rows(product)) product.run();
 }
 
-// Calls f(T{}, P{}, Out{}), where P is the element type of the panels.
+// Calls f(T{}, P{}, Out{}), where T is the operands' type, P the element type of the panels and Out the result's type.
 template <class F>
 void for_panels(DType from, DType to, F f) {
   for_dtypes("matmul", from, to, [&]<class T, class Out>(T, Out) {
@@ -222,7 +225,8 @@ void for_panels(DType from, DType to, F f) {
   });
 }
 
-// Room for sixteen partial sums over k, in tiles, but at most what cuBLAS takes for itself on Hopper (cublasSetWorkspace).
+// Returns the workspace bytes that cuBLASLt may use: room for sixteen partial results, from cutting k into sixteen parts, with rows and
+// columns rounded up to whole tiles. The upper limit is what cuBLAS uses by default on Hopper (cublasSetWorkspace).
 i64 gpu_workspace_bytes(i64 m, i64 n, DType out) {
   constexpr i64 kParts = 16, kTile = 128;
   return std::min(32 * kMiB, kParts * round_up(m, kTile) * round_up(n, kTile) * size_of(wide_dtype(out)));
@@ -258,7 +262,7 @@ void matmul_onto(const Tensor& addend, const Tensor& a, const Tensor& b, const T
   check(a, b, bias, out, workspace, Store::replace);
   require(addend.shape() == out.shape() && addend.dtype() == out.dtype() && out.dtype() == a.dtype() && addend.is_contiguous() &&
               out.is_contiguous() && (addend.raw() != out.raw() || out.device().is_meta()),
-          "[matmul_onto] expected two contiguous matrices with the shape of the product and the type of the operands");
+          "[matmul_onto] expected two separate contiguous matrices with the shape of the product and the dtype of the operands");
   if constexpr (kHasCuda) {
     if (out.device().is_cuda() && cuda::matmul_onto(addend, a, b, bias, out, workspace)) return count_flops(flops_of(a, b));
   }
@@ -270,7 +274,7 @@ namespace {
 
 void check_gelu(const Tensor& kept, const Tensor& out) {
   require(kept.shape() == out.shape() && kept.dtype() == out.dtype() && kept.is_contiguous() && out.is_contiguous(),
-          "[matmul_gelu] expected contiguous matrices of the same shape and type");
+          "[matmul_gelu] expected two contiguous matrices, before and after gelu, of the same shape and dtype");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Elements from one row, and from one column, of a matrix to the next.
+// The strides of a matrix in elements: from one row to the next, and from one column to the next.
 struct Strides {
   i64 row, column;
 };

@@ -38,9 +38,9 @@ void set(const BlasLtPreference& preference, cublasLtMatmulPreferenceAttributes_
   blas_lt_check(blas_lt().preference_set(preference.get(), attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// If k is split, the partial sums are kept in the wide type in the workspace and combined by a separate kernel: "intermediate results are
-// stored in compute type in the workspace and reduced in a separate step" (cublasLtReductionScheme_t). The two other schemes would round
-// every partial sum to the result's dtype.
+// How cuBLASLt may combine partial sums if it splits k. We allow one scheme: "intermediate results are stored in compute type in the
+// workspace and reduced in a separate step" (cublasLtReductionScheme_t). The two other schemes would round every partial sum to the
+// result's dtype.
 constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 BlasLtPreference preference_of(const MatmulKey& key) {
@@ -69,9 +69,9 @@ std::string describe(const char* name, const BlasMatrix& x, DType dtype) {
                   describe("D", key.d, key.out), key.bias_alignment > 0 ? " with a bias" : ""));
 }
 
-// Returns the heuristic's first choice, or nothing if it knows none.
+// Returns the algorithm that cuBLASLt's heuristic ranks first, or nothing if the heuristic knows none.
 std::optional<cublasLtMatmulAlgo_t> ask(const MatmulPlan& plan, const MatmulKey& key, cublasStatus_t& status) {
-  // The heuristic does not read the bias; it only looks at the alignment of its address.
+  // The heuristic reads neither the bias nor the second matrix, only the alignment of their addresses.
   const void* like_d = key.epilogue == Epilogue::none ? nullptr : reinterpret_cast<const void*>(key.d.alignment);
   const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment), like_d);
   const BlasLtPreference wish = preference_of(key);
@@ -99,10 +99,10 @@ MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
   return plan;
 }
 
-// The plans that the process keeps. They are never destroyed, because at the process's end CUDA may already be gone.
+// The plans that the process keeps. They are never destroyed, because CUDA may already be shut down when the process ends.
 struct Memo {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // one handle per GPU, which was current when the handle was made
+  std::map<int, cublasLtHandle_t> handles;  // one handle per GPU; that GPU was current when the handle was made
   std::map<MatmulKey, MatmulPlan> plans;
 
   static Memo& of_process() {
@@ -113,7 +113,7 @@ struct Memo {
     if (const auto known = handles.find(gpu); known != handles.end()) return known->second;
     int current = -1;
     cuda_check(cudaGetDevice(&current), "cudaGetDevice");
-    require(current == gpu, "[matmul] expected the GPU of the stream to be the current GPU of the thread");
+    require(current == gpu, "[matmul] expected the GPU of the current stream to be the current GPU of this thread");
     cublasLtHandle_t made = nullptr;
     blas_lt_check(blas_lt().create(&made), "cublasLtCreate");
     return handles[gpu] = made;
@@ -125,7 +125,7 @@ struct Memo {
 BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu) {
   const bool f64 = key.in == DType::f64;
   cublasLtMatmulDesc_t made = nullptr;
-  // COMPUTE_32F computes in fp32 throughout.
+  // CUBLAS_COMPUTE_32F computes in fp32 throughout, unlike CUBLAS_COMPUTE_32F_FAST_TF32.
   const cublasComputeType_t compute = f64 ? CUBLAS_COMPUTE_64F : key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   blas_lt_check(blas_lt().desc_create(&made, compute, f64 ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
   BlasLtDesc desc(made);

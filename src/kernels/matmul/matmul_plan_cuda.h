@@ -1,9 +1,10 @@
-// How a GPU computes a product: cuBLASLt's kernel and the layouts, chosen by the library's heuristic once per process and kept. If it knows
-// no kernel that includes the bias, one without bias is used, then one that needs no workspace, then our own. Nothing is chosen by
-// measuring, so the choice, and with it the order of every sum, depends only on the key below, the GPU and the library's version. The key
-// contains no address. A chosen kernel gives the same bits in every run on GPUs of one architecture with as many SMs, even on several
-// streams at once, because the workspace is the caller's (cuBLAS library 13.0, "Results Reproducibility"). Included only by
-// kernels/*_cuda.*. Thread-safe.
+// How a GPU computes a matrix product: with which of cuBLASLt's kernels, and with which layouts. cuBLASLt's heuristic chooses a kernel,
+// once per process, and the choice is kept. If the heuristic knows no kernel that adds the bias, we ask for one without bias; if there is
+// none, for one that also needs no workspace. The last resort is our own kernel.
+// Nothing is chosen by measuring. So the choice, and with it the order of every sum, depends only on MatmulKey, the GPU and cuBLASLt's
+// version. The key contains no address. A chosen kernel gives the same bits in every run on GPUs of one architecture with equally many SMs.
+// That holds even on several streams at once, because the workspace is the caller's (cuBLAS library 13.0, "Results Reproducibility").
+// Included only by kernels/*_cuda.*. Thread-safe.
 #pragma once
 #include <compare>
 #include <optional>
@@ -17,15 +18,17 @@ namespace spillway::kernels {
 struct BlasMatrix {
   i64 rows, columns;
   i64 leading;      // elements from one column to the next
-  bool transposed;  // BLAS uses the matrix transposed
-  i64 alignment;    // bytes that divide its address: derived from the extents, less only if the address itself is aligned worse
+  bool transposed;  // cuBLASLt multiplies with the transpose of the matrix
+  i64 alignment;    // of its address in bytes: the one that its extents imply, or the address's own if that is smaller
   auto operator<=>(const BlasMatrix&) const = default;
 };
 
-/// An operation on the sums before they are stored (CUBLASLT_EPILOGUE_GELU_AUX, which is the tanh approximation, and _DGELU).
+/// An operation on the sums before they are stored: CUBLASLT_EPILOGUE_GELU_AUX (gelu in its tanh approximation) or the corresponding DGELU
+/// (its gradient).
 enum class Epilogue : u8 { none, gelu, gelu_gradient };
 
-/// The product D (+)= op(A) op(B) (+ bias, of D's dtype, to every column). With an epilogue, a second matrix like D holds gelu's input.
+/// A product D (+)= op(A) op(B) (+ bias), with a bias of D's dtype that is added to every column. If there is an epilogue, a second matrix
+/// with D's shape and layout holds the input of gelu.
 struct MatmulKey {
   int gpu;
   DType in, out;
@@ -40,18 +43,19 @@ struct MatmulKey {
 struct MatmulPlan {
   cublasLtHandle_t handle;
   BlasLtLayout a, b, d;
-  std::optional<cublasLtMatmulAlgo_t> algo;  // empty: the library has no kernel for the product
+  std::optional<cublasLtMatmulAlgo_t> algo;  // empty: cuBLASLt has no kernel for the product
   bool adds_bias = false;                    // the kernel adds the bias
   i64 workspace_bytes = 0;
 };
 
-/// Returns the plan, whose address stays valid. The key's GPU must be current. Throws Error(io) if neither the library nor our kernel
-/// supports these dtypes. With an epilogue there is no alternative to the library's first choice: algo is empty if it has none.
+/// Returns the plan for a product. Its address stays valid. The key's GPU must be the current one. Throws Error(io) if neither cuBLASLt nor
+/// our own kernel supports these dtypes. If there is an epilogue, only cuBLASLt's first choice is tried; if there is none, `algo` is empty.
 const MatmulPlan& matmul_plan(const MatmulKey& key);
-/// Returns whether our kernel supports these dtypes: operands of one dtype, and a result of the same or of f32.
+/// Returns whether our own kernel supports these dtypes: `in` of both operands and `out` of the result, which must be `in`, or f32 for bf16
+/// and f16.
 inline bool plain_matmul_takes(DType in, DType out) { return in == out || (is_half(in) && out == DType::f32); }
 
-/// Makes the operation's descriptor for one call. bias: null if there is none. gelu: the second matrix of an epilogue.
+/// Makes cuBLASLt's descriptor of the product for one call. `bias` is null if there is none. `gelu` is the second matrix of an epilogue.
 BlasLtDesc matmul_desc(const MatmulKey& key, const void* bias, const void* gelu);
 
 }  // namespace spillway::kernels
