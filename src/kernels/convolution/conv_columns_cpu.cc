@@ -8,7 +8,7 @@
 namespace spillway::kernels {
 namespace {
 
-// Returns whether some grid position from 0 to `positions` - 1 reads inside [0, source) with this offset.
+// Returns whether a tap with this offset lies inside [0, source) at one of the grid positions 0 to `positions` - 1.
 bool meets(i64 positions, i64 step, i64 offset, i64 source) {
   const i64 first = offset >= 0 ? 0 : ceil_div(-offset, step);
   return first < positions && first * step + offset < source;
@@ -20,13 +20,14 @@ void add_tap(AxisTaps& axis, i64 tap, i64 offset) {
   axis.offset[static_cast<size_t>(axis.count++)] = offset;
 }
 
-void check(i64 kernel) { require(kernel <= kMaxKernel, "[conv2d] expected a kernel of at most 64 rows and columns"); }
+void check(i64 kernel) { require(kernel <= kMaxKernel, "[conv2d] expected a kernel of at most 64 rows and 64 columns"); }
 
 bool is_every_position(const AxisTaps& axis) {
   return axis.count == 1 && axis.offset[0] == 0 && axis.step == 1 && axis.positions == axis.source;
 }
 
-// If the window is one element over whole images, joins the rows of an image into one row, since they are contiguous.
+// If the kernel is a single element that visits every position, treats an image as one long row, since its rows follow each other in
+// memory. Longer rows are faster to gather.
 Columns joined(Columns columns) {
   if (!is_every_position(columns.h) || !is_every_position(columns.w)) return columns;
   columns.w.source = columns.w.positions = columns.h.source * columns.w.source;
@@ -34,7 +35,8 @@ Columns joined(Columns columns) {
   return columns;
 }
 
-// Copies one run after another of equal short lengths, 16 bytes at a time; the last two copies of a run overlap.
+// Copies n elements, 16 bytes at a time. The last two copies may overlap, so that no shorter copies are needed. Fast if successive calls
+// have the same small n.
 template <class T>
 void copy_run(const T* from, T* to, i64 n) {
   constexpr i64 lanes = 16 / static_cast<i64>(sizeof(T));
@@ -46,7 +48,7 @@ void copy_run(const T* from, T* to, i64 n) {
   std::memcpy(to + n - lanes, from + n - lanes, 16);
 }
 
-// The part of the grid columns [first, first + number) for which one tap column reads inside the source.
+// The part of the grid columns [first, first + number) at which one tap column lies inside the source.
 struct Inside {
   i64 begin, count;
   Inside(const AxisTaps& axis, i64 offset, i64 first, i64 number) {
@@ -60,7 +62,8 @@ struct Inside {
   }
 };
 
-// Copies stretches of equal length from several channels into their rows of the matrix, which are `to_step` apart.
+// Copies a stretch of `count` elements from each of several channels into the matrix, where the rows of successive channels are `to_step`
+// apart.
 template <class T>
 void copy_channels(const T* from, i64 plane, i64 channels, i64 count, i64 step, T* to, i64 to_step) {
   if (step == 1) {
@@ -146,7 +149,7 @@ void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_beg
       const i64 row = grid_row + c.h.offset[static_cast<size_t>(h)];
       if (row < 0 || row >= c.h.source) continue;
       for (i64 w = 0; w < c.w.count; ++w) {
-        // All channels of the range are complete, except that the first and the last may lack taps.
+        // All taps are in the range for every channel, except that the first and the last channel may lack some.
         const i64 tap = h * c.w.count + w, offset = c.w.offset[static_cast<size_t>(w)];
         const i64 first = first_channel + (tap < first_tap), channels = last_channel + (tap < last_tap) - first;
         const Inside inside(c.w, offset, begin, number);
@@ -167,12 +170,12 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     for (i64 row = 0; row < rows; ++row) copy_run(first + row * weights.row_stride + k_begin, to + row * to_stride, k_end - k_begin);
     return;
   }
-  std::array<i64, kMaxKernel * kMaxKernel> places;  // position of each tap within a kernel
+  std::array<i64, kMaxKernel * kMaxKernel> places;  // index of each tap within a kernel
   for (i64 tap = 0; tap < taps; ++tap) {
     const auto h = static_cast<size_t>(tap / c.w.count), w = static_cast<size_t>(tap % c.w.count);
     places[static_cast<size_t>(tap)] = c.h.tap[h] * weights.kernel.w + c.w.tap[w];
   }
-  // If channels are far apart, the next channel's weights are prefetched; adjacent ones the processor prefetches by itself.
+  // If channels are far apart, prefetches the next channel's weights. The processor prefetches adjacent weights by itself.
   const i64 ahead = weights.channel_stride < weights.row_stride ? 0 : weights.channel_stride;
   const auto copy = [&](i64 row, i64 channel, i64 tap, i64 number, i64 place) {
     const T* kernel = first + row * weights.row_stride + channel * weights.channel_stride;
@@ -181,7 +184,7 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     if (whole) return copy_run(kernel + tap, at, number);
     for (i64 i = 0; i < number; ++i) at[i] = kernel[places[static_cast<size_t>(tap + i)]];
   };
-  // Calls f(channel, first tap, number, place) for the channels of the range.
+  // Calls f(channel, first tap, number of taps, place in the range) for the channels of the range.
   const auto for_channels = [&](auto f) {
     i64 channel = k_begin / taps, place = 0;
     for (i64 tap = k_begin % taps, left = k_end - k_begin; left > 0; tap = 0, ++channel) {
@@ -191,7 +194,7 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
       left -= number;
     }
   };
-  // Copies in memory order: all channels of a row, or all rows of a channel.
+  // Copies the weights in their memory order: row by row, or channel by channel.
   if (weights.channel_stride < weights.row_stride) {
     for (i64 row = 0; row < rows; ++row) {
       for_channels([&](i64 channel, i64 tap, i64 number, i64 place) { copy(row, channel, tap, number, place); });

@@ -7,7 +7,8 @@
 
 namespace spillway::kernels::cuda {
 
-/// Applies the current stream's TF32 setting for convolutions to the matrix products of a convolution, for the scope's lifetime.
+/// While this object lives, the matrix products of a convolution use the current stream's TF32 setting for convolutions rather than the one
+/// for products.
 class ConvolutionScope {
  public:
   ConvolutionScope() { stream_.tf32.matmul = stream_.tf32.conv; }
@@ -22,8 +23,9 @@ inline Tensor matrix_in(const Tensor& workspace, i64 offset, i64 rows, i64 colum
   return workspace.slice(0, offset, offset + rows * stride * size_of(dtype)).reinterpret({rows, stride}, dtype).slice(1, 0, columns);
 }
 
-/// Distributes `rows` rows of `columns` adjacent columns over threads: every thread has one column and the rows share, share + shares, ...
-/// There are as many shares as give a large GPU enough threads while each thread keeps at least `least` rows.
+/// Distributes a matrix of `rows` x `columns` over threads. The rows are divided into shares: share s consists of the rows s, s + shares,
+/// and so on. Every thread computes one column of one share. There are enough shares to keep a large GPU busy, but each has at least
+/// `least` rows.
 struct Shares {
   i64 columns, shares;
   Shares(i64 columns_, i64 rows, i64 least) : columns(columns_) {
@@ -40,8 +42,8 @@ struct Shares {
   }
 };
 
-// Each thread fills whole packs of kCount adjacent columns for its share of the channels. Columns past `number` repeat the last one; the
-// row has room for them.
+// Each thread writes packs of kCount adjacent columns for its share of the channels. Columns past `number` repeat the last column; the rows
+// of `to` have room for them.
 template <class T, int kCount>
 __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
   const i64 plane = c.h.source * c.w.source;
@@ -77,7 +79,7 @@ __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 beg
 /// of the group in image 0.
 template <class T>
 void gather_strip(const Columns& columns, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
-  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // elements are read one by one, because their addresses are not aligned
+  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // for stores; loads are not aligned, so elements are loaded one by one
   constexpr i64 kLeast = 8;
   if (columns.k() == 0) return;
   const Shares packs(ceil_div(number, kCount), columns.channels, ceil_div(kLeast, columns.taps()));

@@ -20,12 +20,12 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-// Returns the elements of weights packed in advance: whole strips of rows, one chunk of k after the other.
+// Returns how many elements the packed weights of one group take. They are packed in whole strips of rows, one chunk of k after the other.
 template <class P>
 i64 packed_elems_of(i64 rows, i64 k) {
   return round_up(rows, kStrip) * packed_depth<P>(k);
 }
-// Returns the bytes of workspace: the packed weights, followed by the offsets of a tile's taps.
+// Returns the bytes of workspace. It holds the packed weights, followed by the offsets of the taps in a tile.
 template <class T>
 i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
   if (std::is_same_v<T, float> && takes_winograd(columns, rows)) {
@@ -36,15 +36,16 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
          k * static_cast<i64>(sizeof(i32));
 }
 
-// Reading columns from tiles saves gathering each of them, which costs as much as multiplying by this many rows (measured). But it also
-// multiplies the unused places between the rows of a tile.
+// Gathering a matrix column costs as much as multiplying it by this many rows of weights (measured). Reading columns from tiles saves the
+// gathering. But then the unused positions between the rows of a tile are multiplied too.
 constexpr i64 kGatheringRows = 16;
-constexpr i64 kTasks = 8;  // fewest tasks, if there is enough work, to keep several threads busy
+constexpr i64 kTasks = 8;  // fewest tasks if there is enough work, so that several threads are busy
 
-// Returns the grid rows of a tile, or 0 if the columns are gathered. It depends on shape and dtype alone; both ways give the same bits.
+// Returns how many grid rows a tile has, or 0 if columns should be gathered instead. The choice depends on shape and dtype alone; both ways
+// give the same bits.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
-  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // pairs of bf16 are not adjacent in a tile
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // the two k of a bf16 pair are not adjacent in a tile
   constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
   const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
   if (row.elems() > most) return 0;
@@ -55,7 +56,8 @@ i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
   return multiplied * panel_rows <= used * (panel_rows + kGatheringRows) ? number : 0;
 }
 
-// The product out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group: y of a convolution, or x's gradient from y's.
+// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group. This gives y of a convolution, or x's gradient from
+// y's gradient.
 template <class T>
 struct Product {
   using P = PanelOf<T>;
@@ -65,17 +67,18 @@ struct Product {
   const T* bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // rows: outputs of one group
-  i64 source_group, weights_group;  // elements between two groups of the source, and of the weights
+  i64 groups, rows;                 // rows: output channels of one group
+  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
   P* packed;                        // the workspace, which holds the packed weights
 
-  // Returns the rows of one task: few enough for several threads even if there are few columns, and no more than its sums have room for.
+  // Returns how many rows one task computes: few enough that there are tasks for several threads even if there are few columns, and at most
+  // kMaxRows, for which a task has memory for sums.
   static constexpr i64 kMaxRows = 4 * kStrip;
   i64 task_rows(i64 pieces) const {
     return kStrip * std::clamp<i64>(ceil_div(rows, kStrip) * pieces * groups / kTasks, 1, kMaxRows / kStrip);
   }
 
-  // Returns the packed weights of chunk [at, at + kDepth) for the rows from `row` on, which is a multiple of a strip.
+  // Returns where the packed weights of chunk [at, at + kDepth) begin, for the rows from `row` on. `row` is a multiple of kStrip.
   P* packed_at(i64 group, i64 at, i64 row) const {
     const i64 chunk = std::min(kDepth<P>, columns.k() - at);
     return packed + group * packed_elems_of<P>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<P>(at) +
@@ -95,7 +98,8 @@ struct Product {
     gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
   }
 
-  // Stores the sums of m rows and `number` positions of an image, from `position` on, in one line of the grid (or in adjacent places).
+  // Stores sums of m rows and `number` positions of an image. The positions begin at `position` and lie in one line of the grid, or their
+  // places in `out` are adjacent.
   void store(i64 group, i64 row, i64 m, i64 image, i64 position, i64 number, const Wide<T>* sums) const {
     T* to = out + image * place.image_stride + (group * rows + row) * place.plane + place.first +
             position / place.columns * place.row_step + position % place.columns * place.column_step;
@@ -122,7 +126,7 @@ struct Product {
       gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
     }
-    const i64 lines = place.positions / place.columns;  // lines of one image
+    const i64 lines = place.positions / place.columns;  // lines in the grid of one image
     for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
       store(group, row, m, line / lines, line % lines * place.columns + first, number, sums + at);
     });
@@ -177,17 +181,17 @@ struct Product {
 void check(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& y) {
   const Pair at = s.positions();
   require(s.groups >= 1 && s.inputs % s.groups == 0 && s.outputs % s.groups == 0 && s.images >= 1,
-          "[conv2d] expected numbers of channels that are multiples of the number of groups, and at least one image");
-  require(x.is_contiguous() && w.is_contiguous() && y.is_contiguous(), "[conv2d] expected contiguous views");
+          "[conv2d] expected at least one image and one group, and numbers of channels that are multiples of the number of groups");
+  require(x.is_contiguous() && w.is_contiguous() && y.is_contiguous(), "[conv2d] expected contiguous views x, w and y");
   require(x.elems() == s.images * s.inputs * s.extent.h * s.extent.w && y.elems() == s.images * s.outputs * at.h * at.w &&
               w.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
-          "[conv2d] expected views that match the shape of the convolution");
-  require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected tensors of the same dtype");
+          "[conv2d] expected x, y and w to have the sizes that the shape of the convolution implies");
+  require(x.dtype() == y.dtype() && w.dtype() == x.dtype(), "[conv2d] expected x, w and y of the same dtype");
 }
 
 void check_bias(const Tensor& bias, i64 channels, DType dtype) {
   require(!bias.defined() || (bias.elems() == channels && bias.is_contiguous() && bias.dtype() == dtype),
-          "[conv2d] expected a bias with one element for each channel, of the type of the images");
+          "[conv2d] expected a contiguous bias with one element for each channel, of the dtype of the images");
 }
 
 // Computes the sum over the images and positions of one channel.

@@ -1,7 +1,7 @@
-// GPU convolution as a product of gathered columns, like on the CPU, with cuBLASLt (conv_strips.h). We do not use cudnnConvolution*, for
-// three reasons. It wants dw in x's dtype, so that sums over bf16 images would be rounded to bf16. The memory an algorithm needs is known
-// only where the GPU is, but plans are made before. And without a GPU tests could not check which algorithm suits a shape, while all of
-// this except cuBLASLt runs in tests.
+// Convolution on a GPU. As on the CPU it is a product of gathered columns; cuBLASLt multiplies them (conv_strips.h). We do not use
+// cudnnConvolution*, for three reasons. It requires dw in x's dtype, so sums over bf16 images would be rounded to bf16. The memory that one
+// of its algorithms needs is known only where the GPU is, but memory plans are made before. And tests without a GPU could not check which
+// algorithm suits a shape, while everything here except cuBLASLt itself runs in such tests.
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
@@ -23,7 +23,8 @@ __global__ void gather_weights(Columns c, Weights<T> weights, i64 rows, T* to, i
   }
 }
 
-// Rounds the columns of `sums` from `begin` on into the images. Null sums are zeros; `bias` is added if it is not null.
+// Rounds sums and stores them into the images, for the columns from `begin` on. If `sums` is null the sums are zeros. The bias is added
+// unless it is null.
 template <class T>
 __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, i64 sums_stride, const T* bias, i64 rows, i64 begin,
                               T* out) {
@@ -37,7 +38,7 @@ __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, 
   });
 }
 
-// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, as on the CPU.
+// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, like Product in conv_cpu.cc.
 template <class T>
 struct StripProduct {
   Columns columns;
@@ -45,8 +46,8 @@ struct StripProduct {
   const T *source, *bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // rows: outputs of one group
-  i64 source_group, weights_group;  // elements between two groups of the source, and of the weights
+  i64 groups, rows;                 // rows: output channels of one group
+  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
 
   void run(const Tensor& workspace) const {
     constexpr DType dtype = DTypeOf<T>::value, wide = DTypeOf<Wide<T>>::value;
@@ -81,7 +82,7 @@ struct StripProduct {
 constexpr int kQuad = 4, kSumThreads = 512;
 using Block = BlockRows<kSumThreads>;
 
-// One block sums one channel. `lanes` adjacent threads, a power of two, share one of its planes.
+// Sums the channels of x, with one thread block for each channel. `lanes` adjacent threads, a power of two, share the plane of one image.
 template <class T, class Out>
 __global__ void channel_sums(i64 images, i64 channels, i64 plane, int lanes, bool aligned, const T* x, Out* to) {
   const int thread = static_cast<int>(threadIdx.x), abreast = kSumThreads / lanes;

@@ -4,7 +4,7 @@
 
 namespace spillway::kernels {
 
-/// Returns the FLOPs of a convolution, which are also those of either of its gradients. Taps in the padding are included.
+/// Returns the floating-point operations of a convolution. Each of its two gradients has as many. Taps in the padding are counted too.
 inline double conv_flops(const ConvShape& s) {
   const Pair at = s.positions();
   return 2.0 * static_cast<double>(s.images * s.outputs * at.h * at.w) *

@@ -6,12 +6,13 @@
 namespace spillway::kernels {
 namespace {
 
-// Bytes of a strip's columns and the matrix beside them: well within the caches of a GPU with 50 MB, and enough work for the whole GPU.
+// How many bytes the gathered columns of a strip and the other matrix of the strip's width take together. They fit well into the caches of
+// a GPU with 50 MB of cache, and are enough work for the whole GPU.
 constexpr i64 kStripBytes = 32 * kMiB;
 constexpr i64 kLeastWidth = 256;  // fewest columns of a strip, unless there are fewer in total
-constexpr i64 kUnit = 64;         // strip widths are multiples of this many columns
+constexpr i64 kUnit = 64;         // strip widths are multiples of this
 
-// Returns the width that gives the fewest strips of nearly equal widths.
+// Returns the strip width that gives the fewest strips, all of nearly equal width.
 i64 width_of(i64 j, i64 column_bytes) {
   const i64 most = std::max(kLeastWidth, kStripBytes / column_bytes / kUnit * kUnit);
   return round_up(ceil_div(j, ceil_div(j, most)), kUnit);

@@ -7,14 +7,14 @@
 namespace spillway::kernels {
 namespace {
 
-// Returns how many leading zeros of a line can double as the trailing zeros of the line before it.
+// Returns how many zeros two successive lines can share: they are the trailing padding of the first and the leading padding of the second.
 i64 shared_zeros(const AxisTaps& taps, const TileAxis& axis) {
   if (axis.step != 1) return 0;
   const i64 leading = -axis.start[0], trailing = axis.start[0] + taps.positions + axis.span - taps.source;
   return std::clamp<i64>(std::min(leading, trailing), 0, axis.span);
 }
 
-// Copies places[p] = source[start + p * step] for p in [0, count), with zeros outside [0, extent).
+// Copies places[p] = source[start + p * step] for p in [0, count). Where the index lies outside [0, extent), the value is zero.
 template <class T, class P>
 void copy_line(const T* source, i64 extent, i64 start, i64 step, P* places, i64 count) {
   const i64 first = std::min(count, start >= 0 ? 0 : ceil_div(-start, step));

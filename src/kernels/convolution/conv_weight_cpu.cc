@@ -21,18 +21,19 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-constexpr i64 kBlock = 3 * kStrip;  // columns that one task sums if it gathers them; several strips, so that dy is packed less often
-constexpr i64 kTasks = 8;           // fewest tasks if there are many positions: small weights are summed in parts
-constexpr i64 kLeastLine = 4;       // positions of a grid row, below which reading tiles line by line is not faster
-constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles: it packs dy for all their taps
-constexpr i64 kFewOutputs = 8;      // up to so many outputs a vector runs along the lines instead
-constexpr i64 kFewSums = 8192;      // most sums computed that way; their parts stay in the second-level cache
+constexpr i64 kBlock = 3 * kStrip;  // columns of dw that one task sums if it gathers; several strips, so that dy is packed less often
+constexpr i64 kTasks = 8;           // fewest tasks; if dw is small, the positions are divided into parts that are summed separately
+constexpr i64 kLeastLine = 4;       // fewest positions of a grid row for which reading tiles line by line is faster than gathering
+constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles, since it packs dy once for all their taps
+constexpr i64 kFewOutputs = 8;      // with at most so many outputs, the lanes of a vector are positions of a line instead of outputs
+constexpr i64 kFewSums = 8192;      // most sums that are computed that way; their partial sums must stay in the second-level cache
 
-// How a chunk of a sum over positions lies in tiles: whole grid rows, of one image or of several whole images. It depends on shape and
-// dtype alone. If `channels` is 0 the columns are gathered instead.
+// How the positions over which dw is summed are divided among tiles. A chunk of the sum is some whole grid rows of one image, which are one
+// tile, or several whole images with a tile each. It depends on shape and dtype alone. If `channels` is 0, the columns are gathered
+// instead.
 template <class P>
 struct Tiles {
-  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // channels of a task; grid rows of a tile; tiles of an image; tiles of a chunk
+  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // in a task; grid rows in a tile; tiles in an image, in a chunk
 
   explicit Tiles(const Columns& columns, i64 groups) {
     const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
@@ -47,8 +48,8 @@ struct Tiles {
   }
 };
 
-// How the sum dw[O, K] of one group, over the J positions of all images, is cut into chunks of at most kDepth. It depends on shape and
-// dtype alone.
+// How the sum dw[O, K] of one group, over the J positions of all images, is divided into chunks of at most kDepth positions. It depends on
+// shape and dtype alone.
 template <class T>
 struct Cut {
   using P = PanelOf<T>;
@@ -56,7 +57,7 @@ struct Cut {
   Columns columns;
   Tiles<P> tiles;
   i64 groups, outputs, k, chunks, blocks, parts, output_stride, k_stride;
-  bool dots;  // every sum has kDotParts adjacent parts
+  bool dots;  // every sum is kept as kDotParts adjacent partial sums
 
   explicit Cut(const ConvShape& s)
       : columns(forward_columns(s)), tiles(columns, s.groups), groups(s.groups), outputs(s.outputs_of_group()), k(columns.k()) {
@@ -73,8 +74,8 @@ struct Cut {
   i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
 };
 
-// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. With tiles the layout is [K, O], with few outputs
-// [K, O, kDotParts].
+// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a part is [O, K]. If it reads tiles,
+// the layout is [K, O], and for few outputs [K, O, kDotParts].
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;
@@ -104,7 +105,7 @@ struct PartialGradients {
     }
   }
 
-  // Adds the tiles [begin, end) of all images, for the channels [channel, channel + number).
+  // Adds the products of tiles [begin, end), counted over all images, to the sums of channels [channel, channel + number).
   void add_tiles(const TileShape& shape, i64 group, i64 channel, i64 number, i64 begin, i64 end, bool first, Wide<T>* to) const {
     if constexpr (sizeof(P) != 2) {
       alignas(64) P tiles[kTileBytes / sizeof(P)];
@@ -133,7 +134,8 @@ struct PartialGradients {
     }
   }
 
-  // Does the same for the k in [first_k, first_k + number), one tile after the other; the lines of an image are contiguous in dy.
+  // Adds the products of tiles [begin, end) to the sums of the k in [first_k, first_k + number), for few outputs. It processes one tile
+  // after the other, because the lines of a tile must be contiguous in dy.
   void add_dots(const TileShape& shape, i64 group, i64 first_k, i64 number, i64 begin, i64 end, const P* tiles, const i32* lines,
                 bool first, Wide<T>* to) const {
     if constexpr (std::is_same_v<T, P> && std::is_same_v<T, Wide<T>>) {
@@ -171,7 +173,7 @@ struct PartialGradients {
   }
 };
 
-// Adds the parts of a sum pairwise: the second half to the first, down to one.
+// Adds the kDotParts partial sums of a sum pairwise: the second half is added to the first half, until one is left.
 template <class T>
 T sum_parts(const T* parts) {
   T sums[gemm::kDotParts<T>];
@@ -182,7 +184,7 @@ T sum_parts(const T* parts) {
   return sums[0];
 }
 
-// Writes rows [begin, end) of dw[O, C / groups, kh, kw] of one group: the parts are added in order; taps that were skipped get zero.
+// Writes rows [begin, end) of dw[O, C / groups, kh, kw] of one group. The parts are added in order. Taps that were skipped get zero.
 template <class T, class Out>
 void finish_rows(const PartialGradients<T>& partial, const ConvShape& s, i64 begin, i64 end, Out* dw) {
   const Cut<T>& cut = partial.cut;
@@ -231,10 +233,10 @@ i64 conv2d_weight_gradient_workspace_bytes(const ConvShape& s, DType dtype) {
 void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw, const Tensor& workspace) {
   const Pair at = s.positions();
   require(x.is_contiguous() && dy.is_contiguous() && dw.is_contiguous() && x.dtype() == dy.dtype(),
-          "[conv2d] expected contiguous views, and images and gradient of the same dtype");
+          "[conv2d] expected contiguous views x, dy and dw, and x and dy of the same dtype");
   require(x.elems() == s.images * s.inputs * s.extent.h * s.extent.w && dy.elems() == s.images * s.outputs * at.h * at.w &&
               dw.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
-          "[conv2d] expected views that match the shape of the convolution");
+          "[conv2d] expected x, dy and dw to have the sizes that the shape of the convolution implies");
   require(workspace.bytes() >= conv2d_weight_gradient_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
   count_flops(conv_flops(s));
   if (dw.device().is_meta()) return;
@@ -256,7 +258,7 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
                                       reinterpret_cast<Wide<T>*>(workspace.raw())};
     partial.run();
     Out* to = dw.data<Out>();
-    // In the layout [K, O] a task takes whole cache lines.
+    // If the sums are in the layout [K, O], a task takes whole cache lines of them.
     const i64 outputs = s.outputs_of_group(), row = dw.elems() / s.outputs, least = partial.cut.output_stride == 1 ? 16 : 1;
     const i64 grain = std::min(outputs, round_up(std::max<i64>(1, (1 << 14) / row), least)), pieces = ceil_div(outputs, grain);
     Stream::current().run(s.groups * pieces, [&](i64 task, int) {

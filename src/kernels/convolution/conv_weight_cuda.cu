@@ -1,5 +1,5 @@
-// The weight gradient of a convolution on a GPU. The sums over positions are added strip by strip, in order, to the fp32 gradient (fp64 for
-// f64) in the workspace: cuBLASLt adds to the old values.
+// The weight gradient of a convolution on a GPU. The positions are processed in strips (conv_strips.h), in order. Each strip's product is
+// accumulated by cuBLASLt into the gradient in the workspace, which is fp32 (fp64 for f64).
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// For each row (or column) of the kernel, the number of its tap on this axis, or -1 if it has none.
+// Maps each row (or column) of the kernel to the index of its tap on this axis, or to -1 if its tap was skipped.
 struct TapNumbers {
   i8 number[kMaxKernel];
   explicit TapNumbers(const AxisTaps& axis) {
@@ -23,7 +23,7 @@ struct Kernel {
   i64 channels;
 };
 
-// Writes dw[rows, channels, kh, kw], rounded; taps that were skipped get zero.
+// Rounds the sums and writes dw[rows, channels, kh, kw]. Taps that were skipped get zero.
 template <class W, class Out>
 __global__ void store_gradient(Kernel kernel, i64 rows, const W* sums, i64 sums_stride, Out* dw) {
   const i64 step = i64{gridDim.x} * blockDim.x, size = kernel.extent.h * kernel.extent.w, row_elems = kernel.channels * size;

@@ -14,14 +14,14 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_CONV_WINOGRAD_LINES
 #define SPILLWAY_CONV_WINOGRAD_LINES
-// The lines of pixels under rows of tiles, each split into its even and its odd columns. Pixel (i, j) of tile t is
-// from[i & 1][j & 1][i / 2 * pitch + j / 2 + t].
+// The lines of pixels that rows of tiles cover. Each line is split into its even and its odd columns. Pixel (i, j) of tile t is from[i &
+// 1][j & 1][i / 2 * pitch + j / 2 + t].
 struct TileLines {
   const float* from[2][2];
   i64 pitch;
 };
-// A window of 2 * count rows and `columns` columns of an image from row `top` and column `left` on. It is zero outside the image and from
-// `columns` to 2 * pitch.
+// A window of 2 * count rows and `columns` columns of an image, whose upper left corner is at row `top` and column `left`. It is zero where
+// it lies outside the image, and from `columns` to 2 * pitch.
 struct LineWindow {
   Pair extent;
   i64 top, left, count, columns, pitch;
@@ -49,8 +49,8 @@ HWY_ATTR void copy_line(const float* from, i64 n, float* to) {
   }
 }
 
-// Copies the lines of one channel's window to `lines`, first the even rows, then the odd ones, padded with zeros. Then splits each line
-// into even and odd columns in `to`. Whole vectors are read and written.
+// Copies one channel's window to `lines`, padded with zeros: first its even rows, then its odd ones. Then splits each line into even and
+// odd columns and writes these to `to`. Whole vectors are read and written.
 HWY_ATTR void cut_lines(const LineWindow& w, const float* channel, float* lines, float* to) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -73,7 +73,7 @@ HWY_ATTR void cut_lines(const LineWindow& w, const float* channel, float* lines,
   }
 }
 
-// Computes to[point * point_stride + i] = (B^T d B)[point] for tile i.
+// Transforms pixels d of n tiles: computes to[point * point_stride + i] = (B^T d B)[point] for tile i.
 HWY_ATTR void pixels_to_points(const TileLines& lines, i64 n, float* to, i64 point_stride) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -101,12 +101,12 @@ HWY_ATTR void pixels_to_points(const TileLines& lines, i64 n, float* to, i64 poi
   }
 }
 
-// Computes to[point * point_stride + i] = (A y A^T)[point] for tile i.
+// Transforms positions y of n tiles: computes to[point * point_stride + i] = (A y A^T)[point] for tile i.
 HWY_ATTR void positions_to_points(const TileLines& lines, i64 n, float* to, i64 point_stride) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
-  // Multiplies two elements by A, which gives four.
+  // Multiplies a vector of two elements by A, which gives four elements.
   const auto four = [&](V a, V b, V* out) HWY_ATTR {
     out[0] = a;
     out[1] = hn::Add(a, b);
@@ -155,7 +155,7 @@ HWY_ATTR void taps_to_points(const float* taps, i64 tap_stride, i64 n, float* to
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V one_half = hn::Set(d, 0.5F);
-  // Multiplies three taps by G, which gives four elements.
+  // Multiplies a vector of three taps by G, which gives four elements.
   const auto four = [&](V a, V b, V c, V* out) HWY_ATTR {
     const V outer = hn::Add(a, c);
     out[0] = a;
@@ -185,7 +185,7 @@ HWY_ATTR void sums_to_taps(const float* sums, i64 point_stride, i64 n, float* ta
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V one_half = hn::Set(d, 0.5F);
-  // Multiplies four elements by G^T, which gives three.
+  // Multiplies a vector of four elements by G^T, which gives three elements.
   const auto three = [&](V s0, V s1, V s2, V s3, V* out) HWY_ATTR {
     const V inner = hn::Mul(one_half, hn::Add(s1, s2));
     out[0] = hn::Add(s0, inner);
@@ -225,12 +225,13 @@ HWY_EXPORT(taps_to_points);
 HWY_EXPORT(sums_to_taps);
 
 constexpr i64 kMostPitch = TileGrid::kMostWidth + 1;
-// Four planes of lines. The rows of tiles that a strip touches, and one more, have at most 3 pitch + kWinogradTiles - 2 tiles.
+// Elements of one channel's lines: four planes, for even and odd rows and columns. A strip touches several rows of tiles. Together with the
+// row below them, these have at most 3 pitch + kWinogradTiles - 2 tiles.
 constexpr i64 kChannelElems = 4 * (3 * kMostPitch + kWinogradTiles + kTileSlack);
 
-// Transforms the tiles of all channels. `more` is the number of rows of tiles below a tile, and of columns beside it, whose pixels it reads
-// too. Vectors that are written too far are overwritten later by the right values, since a channel's stretches follow each other and the
-// next channel's come after them.
+// Transforms the tiles of all channels by calling `points` for each stretch of tiles. `more` says how many tile rows below a tile, and tile
+// columns beside it, the tile also reads pixels of. Whole vectors are written, so a stretch may write beyond its end. The right values are
+// written there later, by the next stretch or the next channel.
 template <class Transform>
 void transform(const TileGrid& grid, const TileSource& source, i64 more, i64 begin, i64 n, float* to, i64 channel_stride,
                Transform points) {

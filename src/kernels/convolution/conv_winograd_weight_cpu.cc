@@ -9,12 +9,12 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTasks = 8;     // fewest tasks if there are many tiles: small weights are summed in parts
-constexpr i64 kOutputs = 16;  // outputs whose weights one task computes: whole cache lines
+constexpr i64 kTasks = 8;     // fewest tasks; if dw is small, the tiles are divided into parts that are summed separately
+constexpr i64 kOutputs = 16;  // how many outputs' weights one task computes: whole cache lines of sums
 
 TileGrid grid_of(const ConvShape& s) { return TileGrid(s.positions()); }
 
-// Returns how many outputs are multiplied together: equal strips of whole vectors.
+// Returns how many outputs are multiplied at a time. The strips of outputs are of equal size and whole vectors.
 i64 strip_of(i64 outputs) { return round_up(ceil_div(outputs, ceil_div(outputs, gemm::kStrip)), 16); }
 
 }  // namespace
@@ -27,7 +27,7 @@ WinogradGradient::WinogradGradient(const ConvShape& s)
   parts_ = std::clamp<i64>(ceil_div(kTasks, s.groups * blocks_), 1, ceil_div(tiles_, kWinogradTiles));
 }
 
-// Adds the products of the tiles [begin, end) of all images to to[point][channel][output].
+// Adds the products of tiles [begin, end), counted over all images, to to[point][channel][output].
 void WinogradGradient::add(const float* x, const float* dy, i64 group, i64 channel, i64 channels, i64 begin, i64 end, float* to) const {
   constexpr i64 pixel_stride = kWinogradChannels * kWinogradTiles + kTileSlack,
                 position_stride = gemm::kStrip * kWinogradTiles + kTileSlack;
@@ -57,7 +57,7 @@ void WinogradGradient::add(const float* x, const float* dy, i64 group, i64 chann
   }
 }
 
-// Computes the weights of outputs [begin, end) from the parts, which are added in order.
+// Computes dw for outputs [begin, end). The parts of the sums are added in order.
 void WinogradGradient::finish(const float* sums, i64 group, i64 begin, i64 end, float* dw) const {
   alignas(64) float points[kTilePoints][kOutputs], taps[9][kOutputs];
   const float* first = sums + group * parts_ * part_elems() + begin;
