@@ -1,5 +1,5 @@
-// One axis of a contiguous tensor, seen as [outer, n, inner]. A lane is the n elements that share one (outer, inner); a result with one
-// number per lane has the shape [outer, inner].
+// One axis of a contiguous tensor, which is seen as [outer, n, inner]. A lane consists of the n elements that share one (outer, inner). A
+// result with one number per lane has the shape [outer, inner].
 #pragma once
 #include "base/error.h"
 #include "tensor/tensor.h"
@@ -12,7 +12,7 @@ struct Axis {
   constexpr i64 elems() const { return lanes() * n; }
 };
 
-/// Returns axis number `at` of a shape, seen as [outer, n, inner].
+/// Returns axis `at` of a tensor of this shape. Axes are counted from 0.
 inline Axis axis_of(const Shape& shape, int at) {
   Axis axis{1, shape[at], 1};
   for (int i = 0; i < shape.rank(); ++i) (i < at ? axis.outer : i > at ? axis.inner : axis.n) *= i == at ? 1 : shape[i];
@@ -23,7 +23,7 @@ inline Axis axis_of(const Shape& shape, int at) {
 constexpr i64 first_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * axis.n * axis.inner + lane % axis.inner; }
 
 inline void require_axis(const Axis& axis, const Tensor& x) {
-  require(x.is_contiguous() && x.elems() == axis.elems(), "[axis] expected a contiguous view with the extents of the axis");
+  require(x.is_contiguous() && x.elems() == axis.elems(), "[axis] expected a contiguous view of outer x n x inner elements");
 }
 
 }  // namespace spillway::kernels

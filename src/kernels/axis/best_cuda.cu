@@ -8,7 +8,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Returns whichever of two values ranks first.
+// Returns the one of two values, each with its index, that ranks first.
 struct Before {
   Best which;
   template <class W>
@@ -20,7 +20,7 @@ struct Lower {
   __device__ i32 operator()(i32 a, i32 b) const { return a < b ? a : b; }
 };
 
-// Finds the k best elements one after the other: each is the best of those that rank after the previous one.
+// Finds the k best elements of a lane, one after the other. Each is the best of the elements that rank after the previous one.
 template <class T>
 struct BestOfLane {
   using W = Wide<T>;

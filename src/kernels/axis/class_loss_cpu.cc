@@ -9,17 +9,17 @@ namespace spillway::kernels {
 namespace {
 
 void check_rows(const Tensor& x, const Tensor& targets, const Tensor& weights, const Tensor& statistics) {
-  require(x.rank() == 2 && x.is_contiguous() && x.size(1) > 0, "[class_loss] expected contiguous rows x[N, V]");
+  require(x.rank() == 2 && x.is_contiguous() && x.size(1) > 0, "[class_loss] expected a contiguous x[N, V] with V > 0");
   require(targets.elems() == x.size(0) && targets.is_contiguous() && targets.dtype() == DType::int32,
-          "[class_loss] expected one int32 target for each row");
+          "[class_loss] expected contiguous int32 targets, one for each row");
   const DType wide = wide_dtype(x.dtype());
   require(!weights.defined() || (weights.elems() == x.size(1) && weights.is_contiguous() && weights.dtype() == wide),
-          "[class_loss] expected a weight for each class, in f32 (f64 for f64)");
+          "[class_loss] expected one class weight for each of the V classes, in f32 (f64 if x is f64)");
   require(!statistics.defined() || (statistics.elems() == 2 * x.size(0) && statistics.dtype() == wide),
-          "[class_loss] expected two numbers for each row");
+          "[class_loss] expected softmax statistics of two numbers for each row, in f32 (f64 if x is f64)");
 }
 
-// Calls f(row) for every row; each row is computed by one task.
+// Calls f(row) for every row of x. Each row is computed by one task.
 template <class F>
 void for_class_rows(const Tensor& x, F f) {
   for_lanes({x.size(0), x.size(1), 1}, [=](i64 row, i64) { f(row); });
@@ -60,7 +60,7 @@ void class_loss_gradient(const Tensor& x, const Tensor& targets, const Tensor& w
                          const Tensor& dlosses, double factor, const Tensor& dx) {
   check_rows(x, targets, weights, statistics);
   require(dx.shape() == x.shape() && dx.is_contiguous() && dx.dtype() == x.dtype(),
-          "[class_loss] expected a gradient of the shape and type of the input");
+          "[class_loss] expected a contiguous dx of x's shape and dtype");
   if (x.device().is_meta() || x.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::class_loss_gradient(x, targets, weights, form, statistics, dlosses, factor, dx);

@@ -11,7 +11,7 @@ struct ClassRows {
   using W = Wide<T>;
   const T* x;
   const i32* targets;
-  const W *weights, *statistics;  // null weights are all 1; null statistics: x holds log-probabilities
+  const W *weights, *statistics;  // null weights: all 1; null statistics: x holds log-probabilities
   i64 columns;
   i32 ignored;
   W own, spread;  // own = 1 - smoothing, spread = smoothing / V
@@ -22,7 +22,8 @@ struct ClassRows {
     const W value = widen(x[row * columns + c]);
     return statistics ? statistics[2 * row + 1] - (value - statistics[2 * row]) : -value;
   }
-  /// Returns the gradient of x[row, c], where g is the gradient of the row's loss and `all` the factor of the softmax.
+  /// Returns the gradient of x[row, c]. g is the gradient of the row's loss, and `all` is the factor by which the softmax is multiplied in
+  /// it.
   constexpr W gradient(i64 row, i64 c, W g, W all) const {
     W slope = -spread * weight(c);
     if (c == targets[row]) slope -= own * weight(c);

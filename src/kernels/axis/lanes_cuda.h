@@ -1,4 +1,4 @@
-// Distributes the lanes of an axis over a GPU: one warp for each lane, or one block if the lane is long. Included only by
+// Distributes the lanes of an axis over a GPU. A warp computes a lane, or a thread block if the lane is long. Included only by
 // kernels/axis/*_cuda.cu.
 #pragma once
 #include "kernels/axis/axis.h"
@@ -7,10 +7,11 @@
 
 namespace spillway::kernels {
 
-constexpr i64 kWarpLane = 1024;    // longest lane, in elements, that one warp handles
-constexpr int kLaneThreads = 256;  // threads of the blocks that handle longer lanes
+constexpr i64 kWarpLane = 1024;    // longest lane, in elements, that one warp computes
+constexpr int kLaneThreads = 256;  // threads of the thread blocks that compute longer lanes
 
-/// Calls f.lane<Rows>(axis, lane, index of its first element) with all threads of Rows, a warp or a block.
+/// Calls f.lane<Rows>(axis, lane, index of the lane's first element) for every lane. All threads of a warp or of a thread block, whichever
+/// Rows stands for, make the call together.
 template <class Rows, class F>
 __global__ void each_lane(Axis axis, F f) {
   for (i64 lane = Rows::first(); lane < axis.lanes(); lane += Rows::step()) f.template lane<Rows>(axis, lane, first_of_lane(axis, lane));
@@ -22,7 +23,7 @@ void for_lanes_on_gpu(const char* name, const Axis& axis, F f) {
                          [&]<class Rows>(Rows, dim3 blocks, dim3 threads) { launch(name, each_lane<Rows, F>, blocks, threads, axis, f); });
 }
 
-/// Calls f(i) for each i < n, one thread each.
+/// Calls f(i) for each i < n, in a thread of its own.
 template <class F>
 __global__ void each_of(i64 n, F f) {
   const i64 step = i64{gridDim.x} * blockDim.x;

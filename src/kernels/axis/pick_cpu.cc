@@ -12,7 +12,7 @@ void check_picks(const Tensor& whole, const Axis& axis, const Tensor& index, con
   require_axis({axis.outer, picks.count, axis.inner}, picked);
   const bool all = picks.outer == 0;
   require(index.is_contiguous() && index.dtype() == DType::int32 && index.elems() == picks.count * (all ? 1 : axis.lanes()),
-          "[gather] expected contiguous int32 indices, one list for all lanes or one for each");
+          "[gather] expected contiguous int32 indices, one list for all lanes or one list for each lane");
 }
 
 i64 checked(i32 place, const Axis& axis) {
@@ -33,7 +33,7 @@ void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks&
     const T* from = reinterpret_cast<const T*>(x.raw());
     T* to = reinterpret_cast<T*>(out.raw());
     const i32* places = index.data<i32>();
-    // A task handles rows (o, k), whose elements are adjacent.
+    // A task copies some of the rows (o, k) of `out`, each of `inner` adjacent elements.
     Stream::current().for_ranges(axis.outer * picks.count, std::max<i64>(1, (1 << 14) / std::max<i64>(1, axis.inner)),
                                  [=](i64 begin, i64 end) {
                                    for (i64 row = begin; row < end; ++row) {
@@ -50,7 +50,7 @@ void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks&
 
 void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& to) {
   check_picks(to, axis, index, picks, from);
-  require(to.dtype() == wide_dtype(from.dtype()), "[scatter_add] expected sums in f32 (f64 for f64)");
+  require(to.dtype() == wide_dtype(from.dtype()), "[scatter_add] expected a destination in f32 (f64 if the source is f64)");
   if (to.device().is_meta() || from.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::scatter_add(from, axis, index, picks, to);
@@ -59,7 +59,7 @@ void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, cons
     const T* added = from.data<T>();
     Wide<T>* sums = to.data<Wide<T>>();
     const i32* places = index.data<i32>();
-    constexpr i64 kLanes = 256;  // adjacent lanes of one task
+    constexpr i64 kLanes = 256;  // how many adjacent lanes a task processes
     const i64 blocks = ceil_div(axis.inner, kLanes);
     Stream::current().run(axis.outer * blocks, [=](i64 task, int) {
       const i64 o = task / blocks, begin = task % blocks * kLanes, end = std::min(axis.inner, begin + kLanes);

@@ -24,7 +24,7 @@ struct LaneOf {
 void check_lanes(const Axis& axis, const Tensor& x, const Tensor& kept) {
   require_axis(axis, x);
   require(kept.is_contiguous() && kept.elems() == 2 * axis.lanes() && kept.dtype() == wide_dtype(x.dtype()),
-          "[softmax] expected two numbers for each lane, in f32 (f64 for f64)");
+          "[softmax] expected softmax statistics of two numbers for each lane, in f32 (f64 if x is f64)");
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void softmax_gradient(Softmax form, const Tensor& x, const Axis& axis, const Ten
 
 void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y) {
   require(kept.elems() == 2 * axis.lanes() && y.elems() == axis.lanes() && y.is_contiguous(),
-          "[log_sum_exp] expected one number for each lane");
+          "[log_sum_exp] expected two statistics and one contiguous result for each lane");
   if (y.device().is_meta() || axis.lanes() == 0) return;
   if constexpr (kHasCuda) {
     if (y.device().is_cuda()) return cuda::log_sum_exp(kept, axis, y);
@@ -119,7 +119,7 @@ void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y) {
     T* to = y.data<T>();
     for_lanes({axis.outer, 1, axis.inner}, [=](i64 lane, i64) {
       const LaneOf<W> of(lanes, axis, lane);
-      // If a lane contains only -inf, or an inf, the sum is not a number, but its logarithm has a limit.
+      // If a lane is all -inf or has an inf, the sum of exponentials is NaN, but its logarithm has a limit: the largest element.
       to[lane] = narrow<T>(std::isinf(of.largest) ? of.largest : of.largest + of.log_sum);
     });
   });
@@ -127,7 +127,7 @@ void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y) {
 
 void log_sum_exp_gradient(const Tensor& x, const Axis& axis, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
   check_lanes(axis, x, kept);
-  require(dy.elems() == axis.lanes() && dy.is_contiguous(), "[log_sum_exp] expected one gradient for each lane");
+  require(dy.elems() == axis.lanes() && dy.is_contiguous(), "[log_sum_exp] expected a contiguous gradient with one element for each lane");
   require_axis(axis, dx);
   if (x.device().is_meta() || axis.elems() == 0) return;
   if constexpr (kHasCuda) {

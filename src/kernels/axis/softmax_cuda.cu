@@ -9,7 +9,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Returns the larger operand; NaN counts as the largest.
+// Returns the larger of two values, or NaN if one of them is NaN.
 struct LargerOrNan {
   template <class T>
   __device__ T operator()(T a, T b) const {

@@ -1,17 +1,18 @@
-// Variances and running sums along an axis: f32, f64, bf16 and f16; all sums are fp64. On a GPU one thread handles a lane's running sum, so
-// its bits are the CPU's.
+// Variances and running sums along an axis, for f32, f64, bf16 and f16. All sums are fp64. On a GPU one thread computes the running sum of
+// a lane, so it has the same bits as on the CPU.
 #pragma once
 #include "kernels/axis/axis.h"
 
 namespace spillway::kernels {
 
-/// Writes mean[outer, inner] (in wide_dtype) and y[outer, inner] = sum((x - mean)^2) / (n - correction). A zero denominator gives inf or
-/// NaN.
+/// Writes the mean of each lane to mean[outer, inner], in wide_dtype, and its variance, y[outer, inner] = sum((x - mean)^2) / (n -
+/// correction). If n equals the correction the variance is inf or NaN.
 void variance(const Tensor& x, const Axis& axis, double correction, const Tensor& mean, const Tensor& y);
 /// Computes dx = 2 (x - mean) dy / (n - correction).
 void variance_gradient(const Tensor& x, const Axis& axis, double correction, const Tensor& mean, const Tensor& dy, const Tensor& dx);
 
-/// Computes y[j] = x[0] + ... + x[j], or if `backwards` x[j] + ... + x[n - 1], added from the last on. Each y is rounded from the fp64 sum.
+/// Computes y[j] = x[0] + ... + x[j] for each lane. If `backwards`, computes y[j] = x[j] + ... + x[n - 1], added from the last element on.
+/// Each y is rounded from the fp64 sum.
 void running_sum(const Tensor& x, const Axis& axis, bool backwards, const Tensor& y);
 
 namespace cuda {

@@ -10,7 +10,7 @@ namespace {
 void check_variance(const Tensor& x, const Axis& axis, const Tensor& mean, const Tensor& y) {
   require_axis(axis, x);
   require(mean.elems() == axis.lanes() && y.elems() == axis.lanes() && mean.is_contiguous() && y.is_contiguous(),
-          "[variance] expected one number for each lane");
+          "[variance] expected a contiguous mean and a contiguous variance with one number for each lane");
 }
 
 }  // namespace
