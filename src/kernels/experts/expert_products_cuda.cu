@@ -5,9 +5,10 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kTile = 16;  // rows and columns of a block's part of the result, and terms in shared memory at a time
+constexpr int kTile = 16;  // rows and columns of a thread block's tile, and terms in shared memory at a time
 
-// The product C[m, n] = A[m, k] B[k, n]; a_row to b_column are the strides in elements.
+// The product C[m, n] = A[m, k] B[k, n]. a_row is the distance in elements between rows of A, a_column that between its columns; b_row and
+// b_column are those of B.
 template <class T, class Out>
 struct Product {
   const T *a, *b;
@@ -15,14 +16,14 @@ struct Product {
   i64 m, n, k, a_row, a_column, b_row, b_column;
 };
 
-// Each thread sums one element in ascending k. Elements out of range count as zero.
+// Computes one tile of C. Each thread sums one element in ascending k. Elements outside the matrices count as zero.
 template <class T, class Out>
 __device__ void multiply_tile(const Product<T, Out>& p, i64 first_row, i64 first_column) {
   using W = Wide<T>;
   __shared__ W a[kTile][kTile + 1], b[kTile][kTile + 1];
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   const i64 row = first_row + y, column = first_column + x;
-  // Adjacent threads load adjacent elements.
+  // Chooses for each operand which thread loads which element, so that adjacent threads load adjacent elements.
   const int a_y = p.a_column == 1 ? y : x, a_x = p.a_column == 1 ? x : y, b_y = p.b_column == 1 ? y : x, b_x = p.b_column == 1 ? x : y;
   W sum = 0;
   for (i64 k = 0; k < p.k; k += kTile) {
@@ -36,7 +37,7 @@ __device__ void multiply_tile(const Product<T, Out>& p, i64 first_row, i64 first
   if (row < p.m && column < p.n) p.out[row * p.n + column] = narrow<Out>(sum);
 }
 
-// The expert's rows are the rows of A and of the result, or, if `rows_are_terms`, the terms of the sums.
+// Computes a product over one expert's rows. They are the rows of A and C, or, if `rows_are_terms`, the terms of the sums.
 template <class T, class Out>
 __global__ void __launch_bounds__(kTile* kTile) multiply_expert(const i32* range, bool rows_are_terms, Product<T, Out> p) {
   const i64 begin = range[0], rows = range[1] - begin;

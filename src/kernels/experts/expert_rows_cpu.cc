@@ -8,28 +8,29 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // elements of a task
+constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
 
 void check_sorting(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
   const Shape rows{experts.elems()};
   require(experts.rank() == 2 && row_of_choice.shape() == experts.shape() && choice_of_row.shape() == rows && begins.rank() == 1 &&
               begins.elems() >= 2,
-          "[sort_by_expert] expected experts and rows of choices [N, K], choices of rows [N K], begins [E + 1]");
+          "[sort_by_expert] expected experts [N, K], row_of_choice [N, K], choice_of_row [N K] and begins [E + 1] with E > 0");
   for (const Tensor& t : {experts, begins, choice_of_row, row_of_choice})
-    require(t.dtype() == DType::int32 && t.is_contiguous(), "[sort_by_expert] expected contiguous int32");
+    require(t.dtype() == DType::int32 && t.is_contiguous(), "[sort_by_expert] expected contiguous int32 tensors");
   require(experts.elems() < std::numeric_limits<i32>::max(),
           "[sort_by_expert] expected fewer than 2^31 choices: use a smaller micro-batch");
 }
 
-// Checks that `tokens` and `rows` have equally many channels and one dtype, and that `choices` (of any shape) has one element for each row.
+// Checks that `tokens` and `rows` have equally many channels and the same dtype, and that `choices` (of any shape) has one element for each
+// row.
 void check_rows(const Tensor& tokens, const Tensor& rows, const Tensor& choices, const Tensor& weights) {
   require(tokens.rank() == 2 && rows.rank() == 2 && tokens.size(1) == rows.size(1) && tokens.dtype() == rows.dtype() &&
               choices.elems() == rows.size(0) && tokens.size(0) > 0 && rows.size(0) % tokens.size(0) == 0,
-          "[expert_rows] expected tokens [N, C] and rows [N K, C] of the same type and an index for each row");
+          "[expert_rows] expected tokens [N, C] and rows [N K, C] of the same dtype, and one index for each row");
   require(choices.dtype() == DType::int32 && choices.is_contiguous() && tokens.is_contiguous() && rows.is_contiguous(),
           "[expert_rows] expected contiguous values and contiguous int32 indices");
   require(!weights.defined() || (weights.elems() == rows.size(0) && weights.is_contiguous() && weights.dtype() == wide_dtype(rows.dtype())),
-          "[expert_rows] expected one weight for each row, in f32 (f64 for f64)");
+          "[expert_rows] expected one contiguous weight for each row, in f32 (f64 if the rows are f64)");
 }
 
 }  // namespace
@@ -43,11 +44,11 @@ void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& c
   const auto expert = experts.span<i32>(), begin = begins.span<i32>(), choice = choice_of_row.span<i32>(), row = row_of_choice.span<i32>();
   std::ranges::fill(begin, 0);
   for (const i32 e : expert) {
-    require(e >= 0 && e + 1 < static_cast<i32>(begin.size()), "[sort_by_expert] expected the number of an existing expert");
+    require(e >= 0 && e + 1 < static_cast<i32>(begin.size()), "[sort_by_expert] expected expert indices in [0, E)");
     ++begin[static_cast<size_t>(e) + 1];
   }
   for (size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
-  // Each begin[e] counts up to begin[e + 1]; afterwards all are moved back by one place.
+  // Each begin[e] is incremented to begin[e + 1]; afterwards all of them are moved by one place.
   for (size_t c = 0; c < expert.size(); ++c) {
     row[c] = begin[static_cast<size_t>(expert[c])]++;
     choice[static_cast<size_t>(row[c])] = static_cast<i32>(c);

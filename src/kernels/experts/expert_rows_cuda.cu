@@ -6,8 +6,9 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// One block sorts one expert's choices. Its threads take adjacent stretches of the choices: a thread's first row comes after the rows of
-// all lower experts and after those that the block's earlier threads find.
+// Sorts the choices by expert. One thread block sorts the choices of one expert at a time. Its threads take adjacent stretches of the list
+// of choices. A thread's first row comes after the rows of all experts with a lower index, and after those that the earlier threads of the
+// block find.
 __global__ void sort_choices(const i32* expert, i64 choices, i64 experts, i32* begin, i32* choice_of_row, i32* row_of_choice) {
   __shared__ i32 lesser[kBlockThreads], equal[kBlockThreads];
   const i64 each = ceil_div(choices, i64{kBlockThreads}), first = threadIdx.x * each, last = min(first + each, choices);

@@ -1,26 +1,28 @@
-// The router of a mixture of experts: which experts each token goes to, and with which weights (Shazeer et al., arXiv:1701.06538; Jiang et
-// al., Mixtral, arXiv:2401.04088). Legend: N = tokens, E = experts, K = experts per token. All tensors are contiguous. Logits are f32, f64,
-// bf16 or f16, probabilities and weights have wide_dtype of them, and experts are int32.
+// The router of a mixture of experts, which decides to which experts each token goes, and with which weights (Shazeer et al.,
+// arXiv:1701.06538; Jiang et al., Mixtral, arXiv:2401.04088). Legend: N = tokens, E = experts, K = experts per token. All tensors are
+// contiguous. Logits are f32, f64, bf16 or f16; probabilities and weights are in wide_dtype of the logits; experts are int32 indices.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// Writes the softmax of each token's logits as probabilities, the K experts with the largest ones in ascending order (of equal ones the
-/// lower number wins), and their weights: their probabilities, divided by the sum of these if `normalised`. A token whose softmax is NaN
-/// goes to the first K experts, with NaN as weights.
+/// Writes three results for each token. probabilities: the softmax of its logits. experts: the indices, in ascending order, of the K
+/// experts with the largest probabilities; of equally probable experts the one with the lower index is chosen. weights: the probabilities
+/// of these K experts, divided by their sum if `normalised`. If the softmax of a token is NaN, its experts are the first K, with NaN as
+/// weights.
 void router(const Tensor& logits_NE, bool normalised, const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK);
 
-/// The load-balancing loss of router_load.h over all layers of a micro-batch, as its gradient needs it. The load must be complete when the
-/// first of the layers runs backward.
+/// The load-balancing loss of router_load.h over all layers of a micro-batch, in the form that its gradient needs. The load of all layers
+/// must have been added before the backward pass of the first of these layers begins.
 struct RouterLoad {
-  Tensor load_2E;     // undefined: there is no such loss
-  Tensor targets_N;   // targets as in add_router_load()
-  double factor = 0;  // factor of the loss
+  Tensor load_2E;     // undefined: there is no load-balancing loss
+  Tensor targets_N;   // the targets that were passed to add_router_load()
+  double factor = 0;  // by which the loss is multiplied
 };
 
-/// Computes dlogits, in the logits' dtype, from the gradient of the weights, through the normalisation and the softmax; the choice itself
-/// has no gradient. If `load` is defined, adds the gradient of its loss, in which padding tokens have no part.
+/// Computes dlogits, in the dtype of the logits, from the gradient of the weights, through the normalisation and the softmax. The choice of
+/// experts itself has no gradient. If `load` is defined, also adds the gradient of the load-balancing loss, to which padding tokens do not
+/// contribute.
 void router_gradient(const Tensor& probabilities_NE, const Tensor& experts_NK, const Tensor& weights_NK, const Tensor& dweights_NK,
                      bool normalised, const RouterLoad& load, const Tensor& dlogits_NE);
 

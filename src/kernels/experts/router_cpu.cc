@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 12;  // logits of a task
+constexpr i64 kGrain = 1 << 12;  // about how many logits a task has
 
 void check(const Tensor& logits, const Tensor& probabilities, const Tensor& experts, const Tensor& weights) {
   const bool ranks = logits.rank() == 2 && experts.rank() == 2 && experts.shape() == weights.shape();
@@ -19,9 +19,9 @@ void check(const Tensor& logits, const Tensor& probabilities, const Tensor& expe
           "[router] expected logits and probabilities [N, E], experts and weights [N, K] with 1 <= K <= E");
   const DType wide = wide_dtype(logits.dtype());
   require(probabilities.dtype() == wide && weights.dtype() == wide && experts.dtype() == DType::int32,
-          "[router] expected int32 experts, and probabilities and weights in f32 (f64 for f64)");
+          "[router] expected int32 experts, and probabilities and weights in f32 (f64 if the logits are f64)");
   require(logits.is_contiguous() && probabilities.is_contiguous() && experts.is_contiguous() && weights.is_contiguous(),
-          "[router] expected contiguous views");
+          "[router] expected contiguous logits, probabilities, experts and weights");
 }
 
 template <class T>
@@ -60,7 +60,7 @@ void router_gradient(const Tensor& probabilities, const Tensor& experts, const T
                      const RouterLoad& load, const Tensor& dlogits) {
   check(dlogits, probabilities, experts, weights);
   require(dweights.shape() == weights.shape() && dweights.dtype() == weights.dtype() && dweights.is_contiguous(),
-          "[router_gradient] expected a gradient of the weights' shape and type");
+          "[router_gradient] expected a contiguous gradient with the shape and dtype of the weights");
   if (dlogits.device().is_meta() || dlogits.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (dlogits.device().is_cuda()) return cuda::router_gradient(probabilities, experts, weights, dweights, normalised, load, dlogits);

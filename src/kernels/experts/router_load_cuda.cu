@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Each block sums the probabilities of one expert at a time.
+// Adds one layer to the load. Each thread block sums the choices and probabilities of one expert at a time.
 template <class T>
 __global__ void sum_probabilities(i64 tokens, i64 experts, i64 chosen, const T* p, const i32* choice, const i32* target, double* choices,
                                   double* sums) {

@@ -1,15 +1,15 @@
-// One token's choice of experts and its gradient, shared by the routers of CPU and GPU.
+// The choice of experts for one token, and its gradient. Used by the routers of CPU and GPU.
 #pragma once
 #include "tensor/dtype.h"
 
 namespace spillway::kernels {
 
-/// Chooses the `chosen` largest of p[E] and writes their numbers in ascending order, and their weights. If p is NaN, the first experts are
-/// chosen.
+/// Chooses the `chosen` experts with the largest probabilities in p[E]. Writes their indices in ascending order to `choice`, and their
+/// weights to `weight`. If p is NaN, the first experts are chosen.
 template <class W>
 constexpr void choose_experts(const W* p, i64 experts, i64 chosen, bool normalised, i32* choice, W* weight) {
-  // `last` is the least probable chosen expert; of equally probable ones the one with the highest number. Experts up to it in this order
-  // are chosen.
+  // Ranks experts by falling probability; of equally probable experts the lower index ranks first. `last` becomes the last chosen expert.
+  // An expert is chosen if it does not rank after `last`.
   i64 last = -1;
   for (i64 k = 0; k < chosen; ++k) {
     i64 best = -1;
@@ -31,9 +31,10 @@ constexpr void choose_experts(const W* p, i64 experts, i64 chosen, bool normalis
   for (i64 k = 0; normalised && k < chosen; ++k) weight[k] /= sum;
 }
 
-/// Writes the gradient of the logits. If normalised it is w (dw - sum(w dw)) for the chosen experts and 0 for the others, else p (dp -
-/// sum(p dp)), where dp is dw for the chosen and 0 for the others. If there are `choices` (router_load.h), it adds the gradient of the loss
-/// factor * choices * probability: p (dq - sum(p dq)) with dq = factor * choices.
+/// Writes the gradient of one token's logits. Let dw be the gradient of the weights. If normalised, it is w (dw - sum(w dw)) for the chosen
+/// experts and 0 for the others. Otherwise it is p (dp - sum(p dp)), where dp is dw for the chosen experts and 0 for the others. If there
+/// are `choices` (router_load.h), it also adds the gradient of the loss factor * choices * probability, which is p (dq - sum(p dq)) with dq
+/// = factor * choices.
 template <class T>
 constexpr void choice_gradient(const Wide<T>* p, const i32* choice, const Wide<T>* weight, const Wide<T>* dweight, i64 experts, i64 chosen,
                                bool normalised, const double* choices, double factor, T* dlogits) {
