@@ -122,7 +122,7 @@ struct FillWhere {
   constexpr W operator()(u8 mask, W x) const { return (mask != 0) == set ? value : x; }
 };
 
-/// Calls f(std::integral_constant<Enum, op>): turns the run-time `op`, one of kCount values, into a template argument.
+/// Calls f(std::integral_constant<Enum, op>), where Enum has kCount values. It turns the run-time value `op` into a template argument.
 template <int kCount, class Enum, class F>
 constexpr void for_enum(Enum op, F f) {
   const auto one = [&]<int i>(std::integral_constant<int, i>) {
@@ -132,7 +132,7 @@ constexpr void for_enum(Enum op, F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
-/// Returns the strides of a view broadcast to the larger shape `wanted`. Throws Error(bug) if it does not broadcast.
+/// Returns the strides of `view` when it is broadcast to the larger shape `wanted`. Throws Error(bug) if that is impossible.
 Shape stretched_strides(const Tensor& view, const Shape& wanted);
 
 }  // namespace spillway::kernels

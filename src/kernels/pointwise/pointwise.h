@@ -1,6 +1,7 @@
-// Element-wise formulas of up to three operands: views of any strides, broadcast to the result's shape as in numpy; f32, f64, bf16 and f16,
-// computed in Wide types and rounded once. The result is contiguous, and may be a contiguous operand of its own shape. CPU and GPU use the
-// same formula (formulas.h); it gives the same bits on both unless it contains a power, a logarithm or an exponential.
+// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are broadcast to the
+// result's shape as in numpy. They are computed in Wide types and rounded once. The result is contiguous. It may be one of the operands, if
+// that is contiguous and has the result's shape. CPU and GPU use the same formula (formulas.h), which gives the same bits on both, unless
+// it contains a power, a logarithm or an exponential.
 #pragma once
 #include <initializer_list>
 
@@ -8,7 +9,7 @@
 
 namespace spillway::kernels {
 
-/// The formula of an element, in terms of the operands' elements a, b and c and the numbers p and q.
+/// The formula of an element. a, b and c are the operands' elements; p and q are the members of Numbers.
 enum class Pointwise {
   fill,              // p
   absolute,          // |a|
@@ -38,7 +39,7 @@ enum class Pointwise {
   divergence_of_logs,  // exp(b) (b - a)
   // The following are c times the derivative of one of these formulas by a, unless another operand is named.
   pow_base_slope,
-  pow_exponent_slope,  // the derivative is by b
+  pow_exponent_slope,  // c times the derivative by b
   larger_slope,        // c if a > b, half of c if they are equal, else 0
   squared_error_slope,
   absolute_error_slope,
@@ -53,19 +54,19 @@ constexpr int operands_of(Pointwise op) {
   return op <= Pointwise::clamp ? 1 : op < Pointwise::pow_base_slope ? 2 : 3;
 }
 
-/// The two numbers of a formula, rounded to the type computed in.
+/// The numbers p and q of a formula. They are rounded to the type that the formula is computed in.
 struct Numbers {
   double p = 0, q = 0;
 };
 void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out);
 
 enum class Compare { eq, ne, lt, le, gt, ge };
-/// Writes out (uint8) = 1 where a op b holds, else 0. If `b` is undefined, compares with `number`.
+/// Writes out (uint8) = 1 where the comparison `a op b` holds, else 0. If `b` is undefined, a is compared with `number`.
 void compare(Compare op, const Tensor& a, const Tensor& b, double number, const Tensor& out);
 
-/// Writes out = a where the mask (uint8 or bool) is not 0, else b.
+/// Writes out = a where the element of `mask` (uint8 or bool) is not 0, else b.
 void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& out);
-/// Writes out = `value` where the mask is nonzero (if not `set`: where it is zero), else x.
+/// Writes out = `value` where the element of `mask` is not 0, else x. If `set` is false, writes `value` where the element is 0.
 void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, const Tensor& out);
 
 namespace cuda {

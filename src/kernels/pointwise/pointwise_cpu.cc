@@ -12,7 +12,7 @@ namespace {
 
 constexpr i64 kGrain = 1 << 14;
 
-// An operand: its first element, and the distance of its elements along each axis, padded with leading axes.
+// An operand: its first element, and the distance between its elements along each axis. Axes that a view lacks are added in front.
 template <class T>
 struct Operand {
   const T* at;
@@ -31,7 +31,7 @@ Operand<T> operand(const Tensor& view, const Shape& wanted) {
   return {reinterpret_cast<const T*>(view.raw()), padded(stretched_strides(view, wanted), 0)};
 }
 
-// Computes out[i] = f(operands[i]...), row by row of the last axis.
+// Computes out[i] = f(operands[i]...) for each element, one row of the last axis after the other.
 template <class To, class F, class... From>
 void map_views(const Tensor& out, F f, const Operand<From>&... from) {
   To* to = out.data<To>();
@@ -74,7 +74,7 @@ void check_mask(const Tensor& mask, const Tensor& out) {
   static_cast<void>(stretched_strides(mask, out.shape()));
 }
 
-// Returns whether there is nothing to compute: no elements, or no memory behind them.
+// Returns whether there is nothing to compute, because the result has no elements or lies on the meta device.
 bool is_void(const Tensor& out) { return out.device().is_meta() || out.elems() == 0; }
 
 }  // namespace
@@ -86,7 +86,7 @@ Shape stretched_strides(const Tensor& view, const Shape& wanted) {
 }
 
 void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out) {
-  require(static_cast<int>(operands.size()) == operands_of(op), "[pointwise] expected the number of operands that the formula takes");
+  require(static_cast<int>(operands.size()) == operands_of(op), "[pointwise] expected as many operands as the formula takes");
   check("pointwise", out.dtype(), operands, out);
   if (is_void(out)) return;
   if constexpr (kHasCuda) {
@@ -106,7 +106,7 @@ void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers num
 }
 
 void compare(Compare op, const Tensor& a, const Tensor& b, double number, const Tensor& out) {
-  require(out.dtype() == DType::uint8, "[compare] expected a result of uint8");
+  require(out.dtype() == DType::uint8, "[compare] expected a result in uint8");
   b.defined() ? check("compare", a.dtype(), {a, b}, out) : check("compare", a.dtype(), {a}, out);
   if (is_void(out)) return;
   if constexpr (kHasCuda) {
