@@ -43,7 +43,7 @@ HWY_ATTR void int8_block(const u8* code, float scale, T* to) {
   }
 }
 
-// The 16 levels are held in as many vectors as they need.
+// Lanes of a table vector, and how many such vectors hold the 16 levels of nf4.
 constexpr i64 kNf4Lanes = std::min<i64>(HWY_LANES(float), 16), kNf4Tables = 16 / kNf4Lanes;
 
 HWY_INLINE Floats looked_up(const Floats (&tables)[kNf4Tables], hn::Vec<hn::Rebind<u32, FloatTag>> code) {
@@ -116,13 +116,13 @@ SPILLWAY_EXPORT_TYPES(units);
 void dequantize(WeightFormat format, const Tensor& stored, const Tensor& out) {
   require(format != WeightFormat::plain && stored.is_contiguous() && out.is_contiguous() &&
               stored.bytes() == quantized_bytes(format, out.elems()),
-          "[dequantize] expected contiguous quantized units that contain the requested values");
+          "[dequantize] expected contiguous tensors, and exactly as many quantized bytes as the result's elements take");
   if (out.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::dequantize(format, stored, out);
   }
   for_dtype("dequantize", out.dtype(), [&]<class T>(T) {
-    constexpr i64 kGrain = 64;  // units of one task
+    constexpr i64 kGrain = 64;  // units in a task
     const auto* from = reinterpret_cast<const u8*>(stored.raw());
     T* const to = out.data<T>();
     const i64 whole = out.elems() / kUnitValues, rest = out.elems() % kUnitValues, each = unit_bytes(format);

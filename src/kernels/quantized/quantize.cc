@@ -29,7 +29,7 @@ const std::array<float, 16> kNf4Levels = {
 
 namespace {
 
-// The midpoints between adjacent levels.
+// The midpoints between adjacent levels of nf4.
 const std::array<float, 15> kNf4Limits = [] {
   std::array<float, 15> limits;
   for (size_t i = 0; i < limits.size(); ++i) limits[i] = (kNf4Levels[i] + kNf4Levels[i + 1]) / 2;
@@ -38,7 +38,7 @@ const std::array<float, 15> kNf4Limits = [] {
 
 using Block = std::span<const float>;
 
-// Returns the largest magnitude, or NaN if a value is not finite.
+// Returns the largest magnitude in a block, or NaN if a value is not finite.
 float largest(Block values) {
   float most = 0;
   for (const float x : values) {
@@ -48,7 +48,7 @@ float largest(Block values) {
   return most;
 }
 
-// Returns the code of x. In a block that is NaN any code except zero's will do, since NaN times it is NaN.
+// Returns the int8 code of x. If the scale of the block is NaN, returns 1, so that the value becomes NaN.
 u8 int8_code(float x, float scale) {
   if (std::isnan(scale)) return 1;
   if (scale == 0) return 0;
