@@ -1,4 +1,4 @@
-// Element-wise sums and copies of gradients: f32, f64, bf16 or f16, contiguous views of equal shape, one rounding per element.
+// Element-wise sums and copies of gradients. All are contiguous f32, f64, bf16 or f16 views of equal shape. Each element is rounded once.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -8,9 +8,9 @@ namespace spillway::kernels {
 void accumulate(const Tensor& to, const Tensor& from);
 /// Computes out[i] = a[i] + b[i]; out may be a or b.
 void add(const Tensor& a, const Tensor& b, const Tensor& out);
-/// Copies `from` to `to`: any dtype unchanged, or bf16 widened to f32.
+/// Copies `from` to `to`. Both have the same dtype, of any kind, or `from` is bf16 and is widened to an f32 `to`.
 void copy(const Tensor& from, const Tensor& to);
-/// Rounds f32 to bf16 or f16.
+/// Rounds each f32 element of `from` to the dtype of `to`, bf16 or f16.
 void rounded_copy(const Tensor& from, const Tensor& to);
 
 namespace cuda {

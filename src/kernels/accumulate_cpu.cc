@@ -21,8 +21,8 @@ void convert(const Tensor& from, const Tensor& to) {
 }  // namespace
 
 void add(const Tensor& a, const Tensor& b, const Tensor& out) {
-  require(a.shape() == b.shape() && a.shape() == out.shape(), "[add] expected equal shapes");
-  require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[add] expected contiguous views");
+  require(a.shape() == b.shape() && a.shape() == out.shape(), "[add] expected operands and result of equal shape");
+  require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[add] expected contiguous operands and a contiguous result");
   if (out.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::add(a, b, out);
@@ -37,8 +37,8 @@ void add(const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 void copy(const Tensor& from, const Tensor& to) {
-  require(from.shape() == to.shape(), "[copy] expected equal shapes");
-  require(from.is_contiguous() && to.is_contiguous(), "[copy] expected contiguous views");
+  require(from.shape() == to.shape(), "[copy] expected source and destination of equal shape");
+  require(from.is_contiguous() && to.is_contiguous(), "[copy] expected a contiguous source and destination");
   if (to.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::copy(from, to);
@@ -53,7 +53,7 @@ void copy(const Tensor& from, const Tensor& to) {
 
 void rounded_copy(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape() && from.is_contiguous() && to.is_contiguous() && from.dtype() == DType::f32 && is_half(to.dtype()),
-          "[rounded_copy] expected contiguous views of the same shape, one of f32 and one of bf16 or f16");
+          "[rounded_copy] expected a contiguous source in f32, and a contiguous destination of its shape in bf16 or f16");
   if (to.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::rounded_copy(from, to);

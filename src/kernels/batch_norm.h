@@ -1,28 +1,32 @@
-// Batch and group normalisation of images x[N, C, ...]: f32, f64, bf16 and f16, contiguous. x, gamma, beta, y, dy and dx have one dtype;
-// statistics, running statistics, dgamma and dbeta have wide_dtype of it. One task computes a whole channel, or one image's group of
-// channels; it adds fp32 sums of parts of the planes in fp64, in an order that depends on the shape alone. Ioffe and Szegedy,
-// arXiv:1502.03167; Wu and He, arXiv:1803.08494; PyTorch's formulas.
+// Batch and group normalisation of contiguous images x[N, C, ...] in f32, f64, bf16 and f16, with PyTorch's formulas (Ioffe and Szegedy,
+// arXiv:1502.03167; Wu and He, arXiv:1803.08494). x, gamma, beta, y, dy and dx have one dtype. Statistics, running statistics, dgamma and
+// dbeta are in wide_dtype of it. One task computes a whole channel, or one image's group of channels. It sums parts of the image planes in
+// fp32 and adds these sums in fp64. The order depends on the shape alone.
 #pragma once
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
-/// Writes statistics[C, 2], the mean and 1/sqrt(biased variance + eps) of the batch, and, if they are defined, mean[C] and the unbiased
-/// variance[C]. Throws Error(usage) if a channel has only one element.
+/// Writes two statistics of each channel to statistics[C, 2]: the mean over the batch, and 1/sqrt(variance + eps) with the biased variance.
+/// If `mean` and `variance` are defined, also writes each channel's mean to mean[C] and its unbiased variance to variance[C]. Throws
+/// Error(usage) if a channel has only one element.
 void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, const Tensor& mean = {}, const Tensor& variance = {});
-/// Writes the same two numbers per channel from the running statistics.
+/// Writes the same two statistics of each channel, computed from the running mean and variance.
 void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics);
 
-/// Computes y = (x - mean) (factor gamma) + beta, where `factor` is 1/sqrt(variance + eps) from the statistics.
+/// Computes y = (x - mean) (factor gamma) + beta for each channel. mean and factor are its two statistics.
 void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y);
-/// Writes the gradients; undefined ones are not wanted. `of_batch`: the statistics depend on x, as in training.
+/// Writes the gradients of batch_norm(). Gradients that are undefined tensors are not computed. `of_batch` says that the statistics were
+/// computed from x, as in training, and so depend on it.
 void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, bool of_batch, const Tensor& dx,
                          const Tensor& dgamma, const Tensor& dbeta);
 
-/// Computes y = (x - mean) (factor gamma) + beta with gamma[C] and beta[C] and the statistics[N G, 2] of each of an image's G groups of
-/// adjacent channels. batch_statistics() computes these from x seen as [1, N G, ...].
+/// Computes y = (x - mean) (factor gamma) + beta with gamma[C] and beta[C]. mean and factor are the two statistics of a group of adjacent
+/// channels of an image, from statistics[N G, 2], where G is the number of groups. batch_statistics() computes these when x is passed as
+/// [1, N G, ...].
 void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y);
-/// Writes the gradients; undefined ones are not wanted. dgamma and dbeta are separate for each image: [N, C].
+/// Writes the gradients of group_norm(). Gradients that are undefined tensors are not computed. dgamma[N, C] and dbeta[N, C] are separate
+/// for each image; the caller adds them up.
 void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& dy, const Tensor& dx,
                          const Tensor& dgamma, const Tensor& dbeta);
 

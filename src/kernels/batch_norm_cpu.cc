@@ -19,22 +19,23 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_BATCH_NORM_CHANNEL
 #define SPILLWAY_BATCH_NORM_CHANNEL
-constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most 32 elements are copied together into lines of 1024 elements
-// One channel: a plane in each image, with `stride` elements between planes.
+constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most kShortPlane elements are gathered into lines of kGathered
+// One channel: a plane in each of the images. The planes are `stride` elements apart.
 template <class T>
 struct NormChannel {
   const T *x, *dy;
-  T* out;  // y in forward, dx in backward
+  T* out;  // forward: y; backward: dx
   i64 images, stride, plane;
 };
 struct Moments {
   double mean, variance;  // the variance is biased
 };
-// The sums over a channel of dy, and of dy (x - mean) factor.
+// Two sums over a channel: of dy, and of dy (x - mean) factor.
 struct GradientSums {
   double dy, dy_x;
 };
-// Coefficients of out = (x - mean) scale + shift (forward), or of (gain dy - shift - (x - mean) slope) scale (gradient).
+// The coefficients with which an element is computed. Forward: out = (x - mean) scale + shift. Gradient: out = (gain dy - shift - (x -
+// mean) slope) scale.
 template <class W>
 struct Line {
   W mean, scale, shift, slope, gain = 1;
@@ -65,7 +66,7 @@ struct GradientOnLine {
   }
 };
 
-// Copies the planes of several images one after the other to `to`, or back.
+// Copies the planes of several images. Successive planes are from_stride apart in `from` and to_stride apart in `to`.
 template <class S>
 HWY_INLINE void copy_planes(const S* from, i64 from_stride, S* to, i64 to_stride, i64 planes, i64 plane) {
   const auto each = [&](auto size) HWY_ATTR {
@@ -77,8 +78,8 @@ HWY_INLINE void copy_planes(const S* from, i64 from_stride, S* to, i64 to_stride
   each(plane);
 }
 
-// Calls f(x, dy, out, n) for each plane of the channel. Short planes are joined up to kGathered elements, because a line of few elements
-// costs as much as one of many.
+// Calls f(x, dy, out, n) for each plane of the channel, where n is the number of elements. Several short planes are gathered into one call
+// of up to kGathered elements, because a call costs as much for few elements as for many.
 template <class S, class F>
 HWY_INLINE void for_lines(const NormChannel<S>& c, F f) {
   if (c.plane > kShortPlane) {
@@ -194,17 +195,17 @@ i64 channels_of(const Tensor& x) { return x.size(1); }
 i64 plane_of(const Tensor& x) { return x.elems() / (x.size(0) * x.size(1)); }
 
 void check(const Tensor& x, const Tensor& statistics) {
-  require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0, "[batch_norm] expected x[N, C, ...], contiguous");
+  require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0, "[batch_norm] expected a contiguous x[N, C, ...] with at least one element");
   require(statistics.shape() == (Shape{x.size(1), 2}) && statistics.dtype() == wide_dtype(x.dtype()),
-          "[batch_norm] expected two statistics for each channel");
+          "[batch_norm] expected statistics [C, 2] in f32 (f64 if x is f64)");
 }
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other) {
   check(x, statistics);
   require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(),
-          "[batch_norm] expected a gain with one element for each channel");
+          "[batch_norm] expected a gamma with one element for each channel, of x's dtype");
   require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(),
-          "[batch_norm] expected views of the same shape");
+          "[batch_norm] expected a contiguous y, or gradient of y, of x's shape and dtype");
 }
 
 template <class T>
@@ -213,7 +214,7 @@ NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
   return {x.data<T>() + at, dy ? dy + at : nullptr, out ? out + at : nullptr, x.size(0), channels_of(x) * plane, plane};
 }
 
-// Calls body(channel) for all channels. A task has several: whole cache lines, and enough work.
+// Calls body(channel) for all channels. A task computes several channels: enough that their planes fill whole cache lines, and enough work.
 template <class Body>
 void for_channels(const Tensor& x, Body body) {
   constexpr i64 elements = 1 << 12, line = 64;
@@ -258,7 +259,7 @@ void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, con
 
 void running_statistics(const Tensor& running_mean, const Tensor& running_variance, double eps, const Tensor& statistics) {
   require(statistics.elems() == 2 * running_mean.elems() && running_mean.shape() == running_variance.shape(),
-          "[batch_norm] expected two statistics for each channel");
+          "[batch_norm] expected two statistics, a running mean and a running variance for each channel");
   if (statistics.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (statistics.device().is_cuda()) return cuda::running_statistics(running_mean, running_variance, eps, statistics);
@@ -275,8 +276,7 @@ void running_statistics(const Tensor& running_mean, const Tensor& running_varian
 
 void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
   check(x, gamma, statistics, y);
-  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(),
-          "[batch_norm] expected a bias with the shape and type of the gain");
+  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[batch_norm] expected a beta with the shape and dtype of gamma");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::batch_norm(x, gamma, beta, statistics, y);
@@ -308,8 +308,8 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const GradientSums sums = sums_of(one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
-      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do not depend on x, the means are
-      // left out.
+      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do not depend on x, both means
+      // are left out.
       Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
       if (of_batch) {
         line.shift = static_cast<W>(sums.dy / count);
@@ -322,31 +322,30 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
 
 namespace {
 
-// The groups of a group norm. number: groups of all images together; width: channels of one group.
+// The groups of a group norm. `number` counts the groups of all images together; `width` is the number of channels in a group.
 struct Groups {
   i64 number, width;
   Groups(const Tensor& x, const Tensor& gamma, const Tensor& statistics, const Tensor& other)
       : number(statistics.size(0)), width(x.size(0) * x.size(1) / std::max<i64>(1, number)) {
     require(x.rank() >= 2 && x.is_contiguous() && x.elems() > 0 && number % x.size(0) == 0 && number * width == x.size(0) * x.size(1),
-            "[group_norm] expected a contiguous x[N, C, ...] and a number of groups that divides its channels");
+            "[group_norm] expected a contiguous x[N, C, ...] and a number of groups that divides the number of channels");
     require(statistics.shape() == (Shape{number, 2}) && statistics.dtype() == wide_dtype(x.dtype()),
-            "[group_norm] expected two statistics for each group of an image");
+            "[group_norm] expected two statistics for each group of each image, in f32 (f64 if x is f64)");
     require(gamma.shape() == Shape{x.size(1)} && gamma.dtype() == x.dtype(),
-            "[group_norm] expected a gain with one element for each channel");
+            "[group_norm] expected a gamma with one element for each channel, of x's dtype");
     require(other.shape() == x.shape() && other.is_contiguous() && other.dtype() == x.dtype(),
-            "[group_norm] expected views of the same shape");
+            "[group_norm] expected a contiguous y, or gradient of y, of x's shape and dtype");
   }
 };
 
-// Returns x[N, C, ...] seen as [1, N C, plane].
+// Returns a view of x[N, C, ...] as a single image with N C channels: [1, N C, plane].
 Tensor as_one_image(const Tensor& x) { return x.reshape({1, x.size(0) * x.size(1), plane_of(x)}); }
 
 }  // namespace
 
 void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& statistics, const Tensor& y) {
   const Groups groups(x, gamma, statistics, y);
-  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(),
-          "[group_norm] expected a bias with the shape and type of the gain");
+  require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[group_norm] expected a beta with the shape and dtype of gamma");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::group_norm(x, gamma, beta, statistics, y);

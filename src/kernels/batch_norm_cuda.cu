@@ -1,6 +1,6 @@
-// Batch and group normalisation on a GPU. One block sums a channel: fp32 sums of kQuad adjacent elements are added in fp64. Which groups of
-// four and which images a thread takes depends on the shape alone, and the threads' sums are folded as a tree. Mean and variance are
-// computed relative to the channel's first element, in one pass.
+// Batch and group normalisation on a GPU. One thread block sums a channel: it sums kQuad adjacent elements in fp32 and adds these sums in
+// fp64. Which groups of four elements and which images a thread sums depends on the shape alone. The threads' sums are then added as a
+// tree. Mean and variance are computed in one pass, relative to the channel's first element.
 #include <bit>
 #include <cmath>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr int kQuad = 4, kThreads = 512;
 using Block = BlockRows<kThreads>;
 
-// x[N, C, plane] as a block sees it: `lanes` adjacent threads, a power of two, share a plane.
+// x[N, C, plane] as a thread block processes it: `lanes` adjacent threads, a power of two, share a plane.
 struct Images {
   i64 images, channels, plane;
   int lanes;
@@ -25,8 +25,9 @@ struct Images {
   }
   double count() const { return static_cast<double>(images * plane); }
 
-  // Calls f(index of an element, elements of the plane left from it on) for this thread's groups of four in channel c, in the images first,
-  // first + step, ...
+  // Calls f(index, left) for each group of four elements of channel c that this thread processes. `index` is that of the group's first
+  // element in x, and `left` is how many elements the plane has from there on. Images first, first + step, ... are processed, several at a
+  // time.
   template <class F>
   __device__ void for_quads(i64 c, i64 first, i64 step, F f) const {
     const int thread = static_cast<int>(threadIdx.x), abreast = kThreads / lanes;
@@ -41,7 +42,7 @@ template <class S>
 struct Statistics {
   Images images;
   const S* x;
-  Wide<S>*statistics, *mean, *variance;  // mean and variance are null if not wanted
+  Wide<S>*statistics, *mean, *variance;  // mean and variance may be null
   double eps, count;
   bool aligned;
 };
@@ -84,11 +85,11 @@ struct Forward {
   const S *x, *gamma, *beta;
   const Wide<S>* statistics;
   S* y;
-  i64 width, gains;  // width: adjacent channels that share statistics; gains: channels after which the gains repeat
+  i64 width, gains;  // width: channels that share statistics; gains: number of gains, which repeat after so many channels
   bool aligned;
 };
 
-// In a block (x, y), x is the channel and y the block's share of the images.
+// Thread block (x, y) computes channels x, x + gridDim.x, and so on; y selects its share of the images.
 template <class S>
 __global__ void normalise(Forward<S> r) {
   using T = Wide<S>;
@@ -109,13 +110,13 @@ struct Gradient {
   const S *x, *gamma, *dy;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*dgamma, *dbeta;  // a gradient that is null is not wanted
+  Wide<S>*dgamma, *dbeta;  // a gradient that is null is not computed
   double count;
   bool of_batch, aligned;
 };
 
-// As on the CPU, with h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)); without the means if the statistics do not
-// depend on x.
+// Computes the same formula as the CPU. With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do
+// not depend on x, both means are left out.
 template <class S>
 __global__ void channel_gradient(Gradient<S> r) {
   using T = Wide<S>;
@@ -143,8 +144,8 @@ __global__ void channel_gradient(Gradient<S> r) {
   }
 }
 
-// One block computes a group of `width` planes, as on the CPU: with h = (x - mean) factor and d = gamma dy, dx = factor (d - mean(d) - h
-// mean(d h)).
+// One thread block computes a group of `width` planes, with the CPU's formula. With h = (x - mean) factor and d = gamma dy: dx = factor (d
+// - mean(d) - h mean(d h)).
 template <class S>
 __global__ void group_gradient(Gradient<S> r, i64 width, i64 gains) {
   using T = Wide<S>;
@@ -187,7 +188,7 @@ T* data_or_null(const Tensor& t) {
 unsigned blocks_for_each(i64 channels) { return static_cast<unsigned>(std::min<i64>(channels, 1 << 16)); }
 unsigned blocks_of(const Images& images) { return blocks_for_each(images.channels); }
 
-// Returns x with all planes as channels of one image.
+// Describes x as one image that has all planes of x as its channels.
 Images planes_of(const Tensor& x) { return {1, x.size(0) * x.size(1), x.elems() / (x.size(0) * x.size(1))}; }
 
 void launch_normalise(const char* name, const Images& images, i64 width, const Tensor& x, const Tensor& gamma, const Tensor& beta,

@@ -29,7 +29,7 @@ struct ExpMinus {
 };
 template <class T>
 struct ScaledExpMinus {
-  T shift, factor, slope;  // slope: 1 / cap; 0 without a cap
+  T shift, factor, slope;  // slope: 1 / cap; 0 if there is no soft cap
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const V share = hn::Mul(exp(d, hn::Sub(x, hn::Set(d, shift))), hn::Set(d, factor));
@@ -39,7 +39,7 @@ struct ScaledExpMinus {
   }
 };
 
-// Writes the largest element and the sum of exp(x - largest). Lanes that pad the last vector add nothing.
+// Writes two numbers: the largest element of x, and the sum of exp(x - largest). Lanes that pad the last vector are -inf and add nothing.
 template <class S>
 HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   using T = Wide<S>;
@@ -47,8 +47,8 @@ HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   statistics[1] = sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{statistics[0]});
 }
 
-// dx may be of a narrower type and overwrite x: every element is read before its memory is written, and the target's element is read first.
-// A negative `target` means that it is not among these columns.
+// Writes the gradient of one row. dx may be of a narrower type and overwrite x: the target's element is read first, and every other element
+// is read before something is written to its memory. A negative `target` means that the target is not among these columns.
 template <class S, class Out>
 HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Wide<S> slope, Out* dx) {
   const ScaledExpMinus<Wide<S>> share{largest, factor / sum, slope};
@@ -97,12 +97,12 @@ SPILLWAY_EXPORT_TYPES(gradient_row);
 HWY_EXPORT(gradient_row_f32_bf16);
 HWY_EXPORT(gradient_row_f32_f16);
 
-// Returns the rows of one task: about 16 Ki elements.
+// Returns how many rows a task has: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
 
 void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets) {
   require(logits.rank() == 2 && (logits.size(1) == 1 || logits.stride(1) == 1) && 0 <= first && first + logits.size(1) <= vocabulary,
-          "[cross_entropy] expected logits of shape [N, V], or a part of their columns, with contiguous rows");
+          "[cross_entropy] expected logits [N, V], or some of their columns, whose rows are contiguous");
   if (targets.elems() != logits.size(0) || !targets.is_contiguous() || targets.dtype() != DType::int32) {
     throw Error(ErrorCode::bug, "[cross_entropy] expected one int32 target for each row of " + to_string(logits.shape()) + ", got " +
                                     to_string(targets.shape()) + " of " + std::string(to_string(targets.dtype())));
@@ -116,7 +116,7 @@ void check_target(i32 target, i64 row, i64 columns) {
                                    ": check that the tokenizer belongs to the model");
 }
 
-// Converts a sum of exp(x - largest) to the sum of exp(x - top).
+// Given a sum of exp(x - largest), returns the sum of exp(x - top).
 template <class W>
 W moved_to(W top, W largest, W sum) {
   if (largest == top) return sum;
@@ -130,7 +130,9 @@ void join(const W* part, W* statistics) {
   statistics[0] = top;
 }
 
-// For the pieces on a GPU. More columns per piece mean fewer passes over the input's gradient, which each piece reads and writes once.
+// Widths of pieces on a GPU, in columns. A piece has at least kFewestColumns columns, in multiples of kTile. Columns beyond a multiple of
+// kAligned are a piece of their own. Each piece reads and writes the whole gradient of the head's input once, so fewer and wider pieces are
+// faster.
 constexpr i64 kAligned = 64, kFewestColumns = 4096, kTile = 256;
 
 }  // namespace
@@ -213,7 +215,7 @@ void cross_entropy_part_gradient(const Tensor& logits, i64 first, i64 vocabulary
   check(logits, first, vocabulary, targets);
   require(dlogits.rank() == 2 && dlogits.size(0) == logits.size(0) && dlogits.size(1) >= logits.size(1) &&
               (dlogits.size(1) == 1 || dlogits.stride(1) == 1),
-          "[cross_entropy] expected a gradient with contiguous rows, as many rows as the logits and at least as many columns");
+          "[cross_entropy] expected a gradient whose rows are contiguous, with as many rows as the logits and at least as many columns");
   if (logits.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (logits.device().is_cuda())
@@ -228,7 +230,8 @@ void cross_entropy_part_gradient(const Tensor& logits, i64 first, i64 vocabulary
 }
 
 void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
-  require(total.elems() == 1 && total.dtype() == DType::f64 && x.is_contiguous(), "[sum_in_order] expected a contiguous view and one f64");
+  require(total.elems() == 1 && total.dtype() == DType::f64 && x.is_contiguous(),
+          "[sum_in_order] expected a contiguous x and a total of one f64");
   if (total.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (total.device().is_cuda()) return cuda::sum_in_order(x, factor, total);
@@ -247,7 +250,7 @@ i64 counted_targets(const Tensor& targets) {
   const i64 counted = std::count_if(all.begin(), all.end(), [](i32 target) { return target >= 0; });
   if (counted == 0)
     throw Error(ErrorCode::data,
-                "[cross_entropy] expected at least one target that counts, got none: the mean of zero losses is undefined");
+                "[cross_entropy] expected a target that contributes to the loss, got none: the mean of zero losses is undefined");
   return counted;
 }
 

@@ -1,5 +1,6 @@
-// Cross entropy on a GPU. A row is read once for its statistics (largest and sum are updated online; Milakov and Gimelshein,
-// arXiv:1805.02867) and once for its gradient. A warp computes rows of up to kWarpColumns columns, a block wider ones.
+// Cross entropy on a GPU. Each row is read twice. The first time gives its statistics: the largest logit and the sum are updated online
+// (Milakov and Gimelshein, arXiv:1805.02867). The second time gives its gradient. A warp computes rows of up to kWarpColumns columns, a
+// thread block wider rows.
 #include <cmath>
 #include <limits>
 
@@ -12,9 +13,9 @@ namespace spillway::kernels::cuda {
 namespace {
 
 constexpr i64 kWarpColumns = 1024;
-constexpr int kThreads = 512;  // many threads, because a vocabulary is wide and a piece of the head has few rows
+constexpr int kThreads = 512;  // many, because a vocabulary is wide and a piece of the logits may have few rows
 
-// The largest element so far, and the sum of exp(x - largest).
+// The largest of the elements so far, and the sum of exp(x - largest) over them.
 template <class T>
 struct Running {
   T largest = -std::numeric_limits<T>::infinity(), sum = 0;
@@ -27,7 +28,7 @@ struct Running {
       sum *= std::exp(largest - top);
       largest = top;
     }
-    // Elements that are -inf add nothing, even if all elements so far were -inf.
+    // Elements that are -inf add nothing. They are excluded because -inf minus a `largest` of -inf would be NaN.
     for (int i = 0; i < kCount; ++i) sum += is_lowest(x.at[i]) ? T(0) : std::exp(x.at[i] - largest);
   }
   __device__ static bool is_lowest(T x) { return x == -std::numeric_limits<T>::infinity(); }
@@ -46,7 +47,7 @@ __device__ Running<Wide<S>> row_statistics(const S* x, i64 columns, bool aligned
   return {largest, Rows::fold(sum, Plus())};
 }
 
-// The columns [first, first + columns) of rows of `vocabulary` logits; rows are `pitch` elements apart.
+// The columns [first, first + columns) of logits whose rows have `vocabulary` columns in all. Rows are `pitch` elements apart.
 template <class S>
 struct Part {
   const S* x;
@@ -66,7 +67,7 @@ struct Losses {
   bool aligned;
 };
 
-// Converts a sum of exp(x - largest) to the sum of exp(x - top).
+// Given a sum of exp(x - r.largest), returns the sum of exp(x - top).
 template <class T>
 __device__ T moved_to(T top, const Running<T>& r) {
   if (r.largest == top) return r.sum;
@@ -100,13 +101,14 @@ struct Gradients {
   Part<S> part;
   const i32* targets;
   const Wide<S>* statistics;
-  Wide<S> factor, slope;  // slope: 1 / cap; 0 without a cap
+  Wide<S> factor, slope;  // slope: 1 / cap; 0 if there is no soft cap
   Out* dx;
-  i64 width, stride;  // columns of dx, and elements from one row of dx to the next
+  i64 width, stride;  // columns of dx, and distance between its rows in elements
   bool aligned;
 };
 
-// If dx is narrower and overwrites x, a step writes only where it or an earlier step has read; all threads read before one writes.
+// Writes the gradients of rows. dx may be narrower than x and overwrite it. That is safe because a step writes only to memory that it or an
+// earlier step has read, and within a step all threads read before any thread writes.
 template <class Rows, class S, class Out>
 __global__ void gradients_of_rows(Gradients<S, Out> r) {
   using T = Wide<S>;
@@ -155,7 +157,7 @@ void gradient(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& tar
   });
 }
 
-// A single block: all its threads load the values, and one thread adds them up.
+// Threads of the only thread block that adds in order. All of them load values; one thread adds them up.
 constexpr int kSummed = 1024;
 
 template <class S>

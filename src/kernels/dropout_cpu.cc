@@ -23,11 +23,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D64 = hn::ScalableTag<u64>;
 using V64 = hn::Vec<D64>;
 
-constexpr int kAbreast = 2;  // vectors computed at once, to hide the latency of the products
+constexpr int kAbreast = 2;  // vectors computed at once; their products overlap, which hides latency
 
-// Returns the 53-bit draws of kAbreast vectors of consecutive elements, one in each 64-bit lane: Philox 4x32-10 (philox and uniform in
-// base/random.h). Each 32-bit word is in the lower half of a lane. The upper halves hold garbage that is never used, because the products
-// read only the lower ones.
+// Computes the 53-bit draws for kAbreast vectors of consecutive elements, one draw in each 64-bit lane, with Philox 4x32-10 (philox and
+// uniform in base/random.h). Each 32-bit word of the generator is in the lower half of a lane. The upper halves hold garbage, which has no
+// effect because the products read only lower halves.
 HWY_INLINE void draws(u64 key, u64 sample, u64 first, V64* out) {
   const D64 d;
   const hn::Repartition<u32, D64> d32;
@@ -62,11 +62,11 @@ HWY_INLINE void draws(u64 key, u64 sample, u64 first, V64* out) {
 template <class T>
 HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, Wide<T> keep, T* x) {
   const D64 d;
-  const hn::RebindToSigned<D64> signed_d;  // signed comparisons suffice, because the draws have only 53 bits
+  const hn::RebindToSigned<D64> signed_d;  // draws have only 53 bits, so signed comparisons give the right answer
   const auto last_dropped = hn::Set(signed_d, static_cast<i64>(limit) - 1);
   using Bits = std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
   constexpr i64 block = kAbreast * static_cast<i64>(HWY_LANES(u64));
-  HWY_ALIGN u64 kept[block];  // all ones or zero; a branch on a random bit would often be mispredicted
+  HWY_ALIGN u64 kept[block];  // masks of all ones or zero; a branch on a random bit would often be mispredicted
   for (i64 at = 0; at < n; at += block) {
     V64 draw[kAbreast];
     draws(key, sample, first + static_cast<u64>(at), draw);

@@ -1,5 +1,5 @@
-// Element-wise work on a GPU. Each thread handles 16 bytes of the widest operand at a time if all operands are aligned for it, else one
-// element. Included only by kernels/*_cuda.cu.
+// Element-wise kernels on a GPU. If all operands are aligned well enough, a thread processes several elements at a time, which take 16
+// bytes in the widest operand. Otherwise it processes single elements. Included only by kernels/*_cuda.cu.
 #pragma once
 #include <bit>
 
@@ -8,19 +8,19 @@
 
 namespace spillway::kernels {
 
-/// kCount elements that are loaded and stored with one instruction.
+/// kCount adjacent elements, which are loaded or stored with one instruction.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
-// The compiler merges a load of one word only; a struct of bf16 it loads element by element. So packs are loaded as a Word.
+// An integer type of kBytes bytes. Packs are loaded as a Word, because the compiler would load a struct of bf16 element by element.
 template <size_t kBytes>
 using Word = std::conditional_t<
     kBytes == 16, uint4,
     std::conditional_t<kBytes == 8, u64, std::conditional_t<kBytes == 4, u32, std::conditional_t<kBytes == 2, u16, u8>>>>;
 
-/// Load and store the pack at an address that is a multiple of the pack's size.
+/// Load and store a pack. The address must be a multiple of the pack's size.
 template <int kCount, class T>
 __device__ Pack<T, kCount> load_pack(const T* from) {
   return std::bit_cast<Pack<T, kCount>>(*reinterpret_cast<const Word<sizeof(T) * kCount>*>(from));
@@ -43,12 +43,12 @@ __global__ void map_elements(i64 packs, F f, To* to, const From*... from) {
   }
 }
 
-/// Returns a grid for kernels whose blocks loop over [0, tasks) with the grid size as stride.
+/// Returns a grid for kernels whose thread blocks loop over the tasks: block b does tasks b, b + grid size, and so on.
 inline dim3 blocks_for_tasks(i64 tasks) { return dim3(static_cast<unsigned>(std::clamp<i64>(tasks, 1, 1 << 14))); }
 
 inline bool is_aligned(const void* at, i64 bytes) { return reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(bytes) == 0; }
 
-/// Computes to[i] = f(from[i]...) in Wide types, rounded once. `to` may be one of `from`.
+/// Computes to[i] = f(from[i]...) for n elements, in Wide types, rounded once. `to` may be one of the arrays in `from`.
 template <class F, class To, class... From>
 void map_on_gpu(const char* name, i64 n, F f, To* to, const From*... from) {
   if (n == 0) return;

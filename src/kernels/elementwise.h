@@ -1,6 +1,7 @@
-// Element-wise kernels for f32, f64, bf16 and f16 (computed in f32, rounded once when stored). Tensors are contiguous unless stated
-// otherwise, and an element's bits do not depend on its place. The fast paths (Highway, per instruction set) are within 4 ulp of the plain
-// std:: loop; a GPU computes the same formulas with CUDA's functions, each within 2 ulp.
+// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when they are stored. Tensors are
+// contiguous unless stated otherwise. The bits of an element do not depend on its position. On the CPU the fast paths (Highway, one per
+// instruction set) are within 4 ulp of a plain loop with std:: functions. A GPU computes the same formulas with CUDA's functions, each
+// within 2 ulp.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -8,24 +9,24 @@ namespace spillway::kernels {
 
 enum class Unary { exp, log, sqrt, rsqrt, tanh, sigmoid, relu, silu, gelu_tanh, gelu_erf };
 
-/// Returns whether the gradient is computed from the op's output (else from its input).
+/// Returns whether the op's gradient is computed from its output. If not, it is computed from its input.
 constexpr bool gradient_wants_output(Unary op) {
   return op == Unary::exp || op == Unary::sqrt || op == Unary::rsqrt || op == Unary::tanh || op == Unary::sigmoid;
 }
 
 void unary(Unary op, const Tensor& x, const Tensor& y);
-/// Computes dx = dy * op'(kept), where kept is the op's output or input as gradient_wants_output() says. dx may be dy.
+/// Computes dx = dy * op'(kept). `kept` is the op's output if gradient_wants_output(op), else its input. dx may be dy.
 void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx);
 
-/// Computes y = x * factor, with the factor rounded to the type computed in; y may be x.
+/// Computes y = x * factor. The factor is first rounded to the type of the arithmetic. y may be x.
 void scale(const Tensor& x, double factor, const Tensor& y);
 
-/// Computes y = cap * tanh(x / cap), cap > 0 (Gemma 2's soft cap, arXiv:2408.00118); y may be x.
+/// Computes y = cap * tanh(x / cap) with cap > 0, which is Gemma 2's soft cap (arXiv:2408.00118). y may be x.
 void softcap(const Tensor& x, double cap, const Tensor& y);
 
 /// The activation that a gated linear unit applies to its gate (Shazeer, arXiv:2002.05202).
 enum class Glu { silu, gelu_tanh };
-/// Compute y = activation(gate) * up and its gradients; an undefined gradient is not wanted.
+/// glu() computes y = activation(gate) * up. glu_gradient() computes dgate and dup; a gradient that is an undefined tensor is not computed.
 void glu(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& y);
 void glu_gradient(Glu activation, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup);
 

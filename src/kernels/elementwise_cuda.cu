@@ -6,12 +6,12 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// The formulas are those of the CPU, with fused multiply-adds in the same places.
+// The formulas in this file are those of the CPU, with fused multiply-adds in the same places.
 template <class T>
 __device__ T sigmoid(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
-// Returns 0.5 (1 + tanh u) as sigmoid(2u).
+// Returns 0.5 (1 + tanh u), computed as sigmoid(2u), where u is the polynomial of x in gelu's tanh approximation.
 template <class T>
 __device__ T gelu_sigmoid(T x) {
   return sigmoid(T(1.5957691216057308) * x * std::fma(T(0.044715), x * x, T(1)));
@@ -43,7 +43,7 @@ struct Value {
   }
 };
 
-// The gradient, computed from the op's output or input as gradient_wants_output() says.
+// Computes dx from dy and the op's output or input, whichever gradient_wants_output() says.
 template <Unary kOp>
 struct Gradient {
   template <class T>
@@ -100,7 +100,7 @@ void for_activation(Glu activation, F f) {
   f(Gated<Unary::gelu_tanh>());
 }
 
-// Computes dup = dy f(gate) and dgate = dy up f'(gate); either may be null.
+// Computes dup = dy f(gate) and dgate = dy up f'(gate), where f is the activation. Either of the two may be null.
 template <class Activation, int kCount, class T>
 __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
   using Packed = Pack<T, kCount>;
@@ -127,7 +127,7 @@ __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy
   }
 }
 
-// Calls f(Which<op>()), which turns the run-time op into a template argument.
+// A type for each op. Code that chooses at run time passes a Which<op>() to f, so that the op becomes a template argument.
 template <Unary kOp>
 struct Which {
   static constexpr Unary op = kOp;

@@ -4,12 +4,12 @@
 
 namespace spillway::kernels {
 
-/// Copies out[n] = table[ids[n]] for int32 ids. Throws Error(data) on an id outside [0, V); on a GPU, which is not waited for, the row of
+/// Copies out[n] = table[ids[n]], with int32 ids. Throws Error(data) if an id is outside [0, V). A GPU is not waited for; there the row of
 /// such an id becomes NaN.
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out);
 
-/// Writes the whole of dtable[V, C], in wide_dtype of dout: the sum of dout's rows for each id, in ascending n, and zeros in row
-/// `padding_row` unless that is negative.
+/// Overwrites dtable[V, C], which is in wide_dtype of dout. The row of an id becomes the sum of those rows of dout that belong to the id,
+/// in ascending n. Row `padding_row` becomes zero, unless `padding_row` is negative.
 void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, const Tensor& dtable);
 
 namespace cuda {

@@ -9,12 +9,12 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTableTasks = 64;  // each task searches all ids for those in its rows of the table
+constexpr i64 kTableTasks = 64;  // each task has some rows of the table, and searches all ids for those rows
 
 void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
   require(ids.dtype() == DType::int32 && ids.is_contiguous(), "[embedding] expected contiguous int32 ids");
   require(table.rank() == 2 && table.is_contiguous() && rows.is_contiguous() && rows.elems() == ids.elems() * table.size(1),
-          "[embedding] expected a contiguous table [V, C] and one row for each id");
+          "[embedding] expected a contiguous table [V, C], and contiguous rows of C elements, one for each id");
 }
 
 }  // namespace
@@ -44,8 +44,9 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
 void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, const Tensor& dtable) {
   check(ids, dtable, dout);
   if (dtable.device().is_meta()) return;
-  require(padding_row < dtable.size(0), "[embedding_gradient] expected a padding row inside the table, or -1 for none");
-  require(dtable.dtype() == wide_dtype(dout.dtype()), "[embedding_gradient] expected a gradient in f32 (f64 for f64)");
+  require(padding_row < dtable.size(0), "[embedding_gradient] expected the index of a padding row inside the table, or -1 for none");
+  require(dtable.dtype() == wide_dtype(dout.dtype()),
+          "[embedding_gradient] expected a gradient of the table in f32 (f64 if the gradient of the output is f64)");
   if constexpr (kHasCuda) {
     if (dtable.device().is_cuda()) return cuda::embedding_gradient(ids, dout, padding_row, dtable);
   }

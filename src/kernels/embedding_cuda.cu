@@ -8,10 +8,10 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // threads of a block, each for its own columns of a row
-constexpr int kTableRows = 32;  // rows of the table that a block sums at a time
-constexpr int kChunk = 1024;    // tokens that a block searches at a time
-constexpr int kAbreast = 8;     // token rows that are loaded at once
+constexpr int kThreads = 128;   // threads of a thread block; each computes its own columns of a row
+constexpr int kTableRows = 32;  // rows of the table that a thread block sums at a time
+constexpr int kChunk = 1024;    // tokens that a thread block searches at a time
+constexpr int kAbreast = 8;     // tokens whose rows a thread loads at once
 
 template <int kCount, class T>
 __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out) {
@@ -30,8 +30,9 @@ __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocab
   }
 }
 
-// Sorts the tokens of a chunk that fall on a block's rows, by row and then by token, and returns how many there are. The keys row * kChunk
-// + token are collected in any order; then each is stored at the index that equals the number of smaller keys.
+// Finds the tokens of a chunk whose ids are rows of this thread block, sorts them by row and then by token, and returns how many there are.
+// Each token gets the key row * kChunk + token. The keys are collected in any order; then each key is stored at the index that equals the
+// number of smaller keys.
 __device__ int sort_tokens(const i32* id, int tokens, i64 first_row, i64 rows, int* sorted) {
   __shared__ int found, keys[kChunk];
   const int thread = static_cast<int>(threadIdx.x);
@@ -52,7 +53,7 @@ __device__ int sort_tokens(const i32* id, int tokens, i64 first_row, i64 rows, i
   return count;
 }
 
-// Load and store kCount sums with the widest possible accesses.
+// How many sums one access loads or stores: as many as kCount and 16 bytes allow. load_sums() and store_sums() access kCount sums this way.
 template <int kCount, class Sum>
 constexpr int kOfAccess = std::min(kCount, static_cast<int>(16 / sizeof(Sum)));
 template <int kCount, class Sum>
@@ -71,7 +72,7 @@ __device__ void store_sums(const Sum (&sums)[kCount], Sum* to) {
   }
 }
 
-// Adds rows of tokens; all are loaded before the first is added.
+// Adds the rows of kRows tokens to the sums. All rows are loaded before the first is added, so that the loads overlap.
 template <int kRows, class T, class Sum, int kCount>
 __device__ void add_rows(const T* from, i64 columns, const int* tokens, Sum (&sums)[kCount]) {
   Pack<T, kCount> packs[kRows];
@@ -81,8 +82,9 @@ __device__ void add_rows(const T* from, i64 columns, const int* tokens, Sum (&su
   }
 }
 
-// A block handles kTableRows rows of the table and kThreads * kCount of their columns, and goes through all tokens. A sum starts with the
-// zero in memory, and is read and written once for each chunk of tokens that contributes to it.
+// Computes the gradient of the table. A thread block computes kTableRows rows of the table and kThreads * kCount of their columns, and goes
+// through all tokens in chunks. Each sum starts as the zero in memory. It is read and written once for each chunk of tokens that
+// contributes to it.
 template <int kCount, class T>
 __global__ void __launch_bounds__(kThreads)
     sum_rows(const i32* id, i64 tokens, const T* dout, i64 vocabulary, i64 columns, Wide<T>* dtable) {

@@ -1,5 +1,5 @@
-// Whether this build contains GPU kernels. Each has the same name as its CPU kernel, inside the namespace `cuda`; the CPU kernel's function
-// calls it if the tensors are a GPU's. Included only by kernels/*.cc.
+// Whether this build contains GPU kernels. Each GPU kernel has the same name as the CPU kernel, inside the namespace `cuda`. The CPU
+// kernel's function calls it if the tensors are on a GPU. Included only by kernels/*.cc.
 #pragma once
 
 namespace spillway::kernels {

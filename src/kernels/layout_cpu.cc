@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-// The extents and strides of both views, padded with leading axes to six axes.
+// The extents and strides of the two views that a copy reads and writes. Axes of extent 1 are added in front until there are six.
 struct Axes {
   std::array<i64, Shape::kMaxRank> extent, from, to;
 };
@@ -56,7 +56,7 @@ void copy_rows(const Axes& axes, const T* from, T* to, i64 begin, i64 end) {
 }  // namespace
 
 void copy_view(const Tensor& from, const Tensor& to) {
-  require(from.shape() == to.shape() && from.dtype() == to.dtype(), "[copy_view] expected equal shapes and types");
+  require(from.shape() == to.shape() && from.dtype() == to.dtype(), "[copy_view] expected source and destination of equal shape and dtype");
   if (to.device().is_meta() || to.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::copy_view(from, to);
@@ -84,7 +84,7 @@ void fill_zero(const Tensor& to) {
 
 void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y) {
   require(x.rank() >= 2 && x.shape() == y.shape() && x.dtype() == y.dtype() && x.is_contiguous() && y.is_contiguous(),
-          "[triangle] expected contiguous matrices of the same shape and type");
+          "[triangle] expected source and destination as contiguous matrices of the same shape and dtype");
   if (y.device().is_meta() || y.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (y.device().is_cuda()) return cuda::triangle(x, lower, diagonal, y);

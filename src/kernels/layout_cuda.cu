@@ -8,14 +8,15 @@ namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
 
-// A matrix whose rows are contiguous in `from` and whose columns are contiguous in `to`, repeated for every element of `others`.
+// A matrix that a copy transposes: its rows are contiguous in `from`, and its columns are contiguous in `to`. `others` are the remaining
+// axes; there is one such matrix for each of their elements.
 struct Turned {
   i64 rows, columns;
-  i64 from_row, to_column;  // elements between rows of `from`, and between columns of `to`
-  Axes<2> others;           // the remaining axes of `to` and `from`
+  i64 from_row, to_column;  // distance in elements of rows in `from`, and of columns in `to`
+  Axes<2> others;           // view 0: `to`; view 1: `from`
 };
 
-// A block transposes one tile at a time in shared memory, so that it accesses both views in memory order.
+// A thread block transposes one tile at a time through shared memory, so that it accesses both views in memory order.
 template <class T>
 __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   __shared__ T tile[kTile][kTile + 1];
@@ -38,7 +39,8 @@ __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   }
 }
 
-// Returns the axis along which `from` is contiguous, if `to` is contiguous along another one and both are long enough for tiles; else -1.
+// Returns the axis along which `from` is contiguous, if `to` is contiguous along another axis and both axes are long enough for tiles.
+// Returns -1 otherwise.
 int turned_axis(const Axes<2>& axes) {
   const int last = axes.rank - 1;
   if (axes.rank < 2 || axes.stride[0][last] != 1 || axes.stride[1][last] == 1 || axes.extent[last] < kTileRows) return -1;

@@ -1,6 +1,6 @@
 // Tensor core instructions for GPUs from compute capability 8.0 on: matrix products of a warp's fragments in bf16 or f16, loads of
-// fragments from shared memory, and asynchronous copies into shared memory. PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async". Shared
-// memory is addressed by its 32-bit address in the shared window, so that an address takes one register. Included only by
+// fragments from shared memory, and asynchronous copies to shared memory (PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async"). Shared
+// memory is addressed by a 32-bit address within the shared window, so that an address takes only one register. Included only by
 // kernels/*_cuda.cu.
 #pragma once
 #include <cuda_runtime.h>
@@ -18,7 +18,7 @@
 
 namespace spillway::kernels::mma {
 
-/// Returns the address of the block's dynamic shared memory, a multiple of 256.
+/// Returns the address of the thread block's dynamic shared memory, a multiple of 256.
 __device__ inline u32 shared_begin() {
 #ifdef __CUDA_EMULATED__
   return 0;
@@ -28,8 +28,8 @@ __device__ inline u32 shared_begin() {
 #endif
 }
 
-/// Returns x in a way that the compiler cannot see through. Values that depend on it are then computed after a loop instead of being held
-/// in registers through it.
+/// Returns x, but hides from the compiler that it is x. The compiler then computes values that depend on it after a loop, instead of
+/// computing them before and holding them in registers throughout the loop.
 __device__ inline int again(int x) {
 #ifndef __CUDA_EMULATED__
   asm volatile("" : "+r"(x));
@@ -37,8 +37,8 @@ __device__ inline int again(int x) {
   return x;
 }
 
-/// Begins a copy of 16 bytes to shared memory, or of zeros unless `there`. Both addresses are multiples of 16. For this thread the copy is
-/// complete after wait_for_copies().
+/// Begins to copy 16 bytes to shared memory, or to write 16 zero bytes there if `there` is false. Both addresses are multiples of 16. This
+/// thread may read the bytes after wait_for_copies().
 __device__ inline void copy_word(u32 to, const void* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 16, there ? 16 : 0);
@@ -47,7 +47,7 @@ __device__ inline void copy_word(u32 to, const void* from, bool there) {
                : "memory");
 #endif
 }
-/// Begins a copy of one float to shared memory, or of zero unless `there`.
+/// Begins to copy one float to shared memory, or to write a zero there if `there` is false.
 __device__ inline void copy_float(u32 to, const float* from, bool there) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async(to, from, 4, there ? 4 : 0);
@@ -56,7 +56,7 @@ __device__ inline void copy_float(u32 to, const float* from, bool there) {
                : "memory");
 #endif
 }
-/// Waits for all copies that this thread began. Other threads see them after the block has synchronised.
+/// Waits for all copies that this thread began. Other threads may read the bytes after the thread block has then been synchronised.
 __device__ inline void wait_for_copies() {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::cp_async_commit();
@@ -83,8 +83,8 @@ __device__ void store_shared(u32 at, T x) {
 #endif
 }
 
-/// Loads four matrices of 8 x 8 halves. Lane l passes the address of row l % 8 of matrix l / 8, and gets the elements 2 (l % 4) and 2 (l %
-/// 4) + 1 of row l / 4 of each matrix.
+/// Loads four matrices of 8 x 8 elements of 16 bits. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it gets
+/// elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
 __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, false, to);
@@ -94,7 +94,7 @@ __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
                : "r"(at));
 #endif
 }
-/// Loads the transposes of four such matrices.
+/// Loads the transposes of four such matrices; lanes pass the same addresses as for load_matrices().
 __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, true, to);
@@ -105,8 +105,8 @@ __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #endif
 }
 
-/// Computes c[16, 8] += a[16, 16] b[16, 8] with a and b of type H and c in f32. Lane l holds the columns 2 (l % 4) and 2 (l % 4) + 1 of c:
-/// in row l / 4 as c[0] and c[1], in row l / 4 + 8 as c[2] and c[3].
+/// Computes c[16, 8] += a[16, 16] b[16, 8], where a and b are of type H and c is f32. Lane l holds columns 2 (l % 4) and 2 (l % 4) + 1 of
+/// c: of row l / 4 in c[0] and c[1], of row l / 4 + 8 in c[2] and c[3].
 template <class H>
 __device__ void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   constexpr bool kF16 = std::is_same_v<H, Float16>;
@@ -125,7 +125,7 @@ __device__ void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #endif
 }
 
-/// Returns two numbers rounded to H, with `first` in the lower half.
+/// Rounds two numbers to H and returns them as one word, with `first` in the lower half.
 template <class H>
 __device__ u32 pack_halves(float first, float second) {
 #ifdef __CUDA_EMULATED__
@@ -140,7 +140,7 @@ __device__ u32 pack_halves(float first, float second) {
 #endif
 }
 
-/// Returns 2^x within 2 ulp, or 0 if the result is below the normal numbers.
+/// Returns 2^x with an error of at most 2 ulp. Returns 0 if the result would be below the normal numbers.
 __device__ inline float exp2_fast(float x) {
 #ifdef __CUDA_EMULATED__
   return emulated_cuda::ex2_approx(x);

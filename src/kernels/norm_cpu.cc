@@ -18,7 +18,7 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_NORM_ROWS
 #define SPILLWAY_NORM_ROWS
-// The arguments for one chunk of rows. A null `beta` means RMS norm.
+// The arguments of the forward pass for one chunk of rows. If `beta` is null it computes RMS norm.
 template <class T>
 struct NormRows {
   const T *x, *gamma, *beta;
@@ -32,7 +32,7 @@ struct NormGradientRows {
   const T *x, *gamma, *dy;  // gamma is read only for dx; dx may be null
   const Wide<T>* statistics;
   T* dx;
-  Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, written whole; null: not wanted
+  Wide<T>*gamma_sums, *beta_sums;  // sums of this chunk, which are overwritten; null: not computed
   i64 rows, columns;
   bool centred;
   Wide<T> gain_offset;
@@ -44,7 +44,7 @@ HWY_BEFORE_NAMESPACE();
 namespace spillway::kernels {
 namespace HWY_NAMESPACE {
 
-// Computes y[i] = (x[i] - mean) * factor * (gamma[i] + offset) (+ beta[i]).
+// Computes y[i] = (x[i] - mean) * factor * (gamma[i] + offset) (+ beta[i]) for one row.
 template <class S, class T = Wide<S>>
 HWY_ATTR void normalise(const NormRows<S>& r, const S* x, T mean, T factor, S* y) {
   const hn::ScalableTag<T> d;
@@ -76,7 +76,7 @@ HWY_ATTR void norm_rows(const NormRows<S>& r) {
   }
 }
 
-// With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)). RMS norm, which is not centred,
+// Computes dx of one row. With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)). RMS norm
 // leaves out mean(g).
 template <class S>
 HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
@@ -97,7 +97,7 @@ HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
       sum_g = hn::Add(sum_g, g);
       sum_gh = hn::MulAdd(g, h, sum_gh);
     }
-    // The chunk's sums are padded to whole vectors, so they can be written beyond the last column.
+    // The sums are padded to whole vectors, so a vector may be written beyond the last column.
     if (r.gamma_sums) hn::StoreU(hn::MulAdd(gradient, h, hn::LoadU(d, r.gamma_sums + i)), d, r.gamma_sums + i);
     if (r.beta_sums) hn::StoreU(hn::Add(gradient, hn::LoadU(d, r.beta_sums + i)), d, r.beta_sums + i);
   }
@@ -148,13 +148,13 @@ i64 rows_of(const Tensor& x) { return x.elems() / x.size(-1); }
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& y) {
   require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
-          "[norm] expected contiguous views of the same shape");
+          "[norm] expected a contiguous x and y of the same shape");
   require(gamma.rank() == 1 && gamma.size(0) == x.size(-1) && gamma.dtype() == x.dtype(),
-          "[norm] expected a gain with one element for each column");
-  require(y.dtype() == x.dtype(), "[norm] expected tensors of the same dtype");
+          "[norm] expected a gamma with one element for each column, of x's dtype");
+  require(y.dtype() == x.dtype(), "[norm] expected x and y of the same dtype");
 }
 
-// Computes to[c] = the sum over chunks of partial[chunk][c], in order.
+// Computes sums[c], the sum over the chunks of partial[chunk][c], in order. `stride` is the distance between chunks in `partial`.
 template <class T>
 void add_chunks(const T* partial, i64 chunks, i64 columns, i64 stride, const Tensor& sums) {
   T* to = sums.data<T>();

@@ -1,5 +1,5 @@
-// Layer and RMS norm on a GPU. A warp computes rows of up to kWarpColumns columns, a block wider ones; the second and third pass over a row
-// read from the caches.
+// Layer and RMS norm on a GPU. A warp computes rows of up to kWarpColumns columns, a thread block wider rows. A row is read from memory
+// once; its second and third pass read it from the caches.
 #include <cmath>
 
 #include "kernels/dispatch.h"
@@ -12,14 +12,15 @@ namespace {
 
 constexpr i64 kWarpColumns = 1024;
 
-// Calls f(column, elements left from it on) for the packs of a row that belong to this thread.
+// Calls f(column, left) for the packs of a row that this thread computes. `column` is that of the pack's first element, and `left` is how
+// many elements the row has from there on.
 template <class Rows, class S, class F>
 __device__ void for_packs(i64 columns, F f) {
   constexpr i64 kCount = kPackOf<S>;
   for (i64 c = Rows::rank() * kCount; c < columns; c += Rows::kThreads * kCount) f(c, columns - c);
 }
 
-// The arguments of the forward kernels. A null `beta` means RMS norm.
+// The arguments of the forward kernels. If `beta` is null they compute RMS norm.
 template <class S>
 struct Forward {
   const S *x, *gamma, *beta;
@@ -72,13 +73,14 @@ struct Gradient {
   const S *x, *gamma, *dy, *others;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null: not wanted
+  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null: not computed
   i64 rows, columns, step, stride;
   bool centred, aligned;
   Wide<S> gain_offset;
 };
 
-// As on the CPU, with h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)).
+// Computes dx of one row, with the CPU's formula. With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) -
+// h * mean(g h)). RMS norm leaves out mean(g).
 template <class Rows, class S>
 __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   using T = Wide<S>;
@@ -86,7 +88,7 @@ __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   const S *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
   S* dx = r.dx + row * r.columns;
   const T mean = r.statistics[2 * row], factor = r.statistics[2 * row + 1];
-  // Calls f(c, left, h, g) for the packs of this thread; elements that pad a pack are zero in g.
+  // Calls f(c, left, h, g) for the packs of this thread. Elements beyond the end of the row are zero in g.
   const auto for_terms = [&](auto f) {
     for_packs<Rows, S>(r.columns, [&](i64 c, i64 left) {
       auto h = load_pack<kCount>(x + c, left, r.aligned), g = load_pack<kCount>(dy + c, left, r.aligned);
@@ -116,8 +118,8 @@ __global__ void gradient_rows(Gradient<S> r) {
   for (i64 row = Rows::first(); row < r.rows; row += Rows::step()) gradient_row<Rows>(r, row);
 }
 
-// Sums over a chunk's rows. Each lane of a block handles a pack of columns; its line y handles the rows y, y + kLines, ..., and the lines
-// are then added in order.
+// The threads of a block in chunk_sums() and add_chunks() form kLines lines of kWarpThreads. In chunk_sums() a thread sums a pack of
+// columns over the rows y, y + kLines, ... of a chunk, where y is its line. The sums of the lines are then added in order.
 constexpr int kLines = 8;
 
 template <class S>
@@ -150,7 +152,7 @@ __global__ void chunk_sums(Gradient<S> r) {
   }
 }
 
-// The arguments for one or two wanted gradients; blockIdx.y selects one of them.
+// The arguments of add_chunks() for one or two gradients. blockIdx.y selects the gradient.
 template <class T>
 struct ChunkSums {
   const T* sums[2];
@@ -158,7 +160,8 @@ struct ChunkSums {
   i64 chunks, columns, stride;
 };
 
-// Each lane handles a column and line y the chunks y, y + kLines, ...; the lines are then added in order.
+// Adds the sums of all chunks. A thread adds one column over the chunks y, y + kLines, ..., where y is its line. The sums of the lines are
+// then added in order.
 template <class T>
 __global__ void add_chunks(ChunkSums<T> r) {
   __shared__ T lines[kLines][kWarpThreads];

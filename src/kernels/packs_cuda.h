@@ -1,5 +1,6 @@
-// Loads and stores of several adjacent elements of a matrix row on a GPU, with one access if the alignment allows it, else one by one.
-// Which thread gets which elements does not depend on the alignment, so no sum depends on where a tensor lies. Included only by *_cuda.cu.
+// Loads and stores of several adjacent elements of a matrix row on a GPU. They take one access if the alignment allows that, and one access
+// per element otherwise. Which elements a thread gets does not depend on the alignment. So no sum depends on where a tensor lies in memory.
+// Included only by *_cuda.cu.
 #pragma once
 #include "kernels/elements_cuda.h"
 
@@ -9,14 +10,14 @@ namespace spillway::kernels {
 template <class T>
 constexpr int kPackOf = static_cast<int>(16 / sizeof(T));
 
-/// Returns whether packs of kCount elements are aligned in every row. A null pointer counts as aligned.
+/// Returns whether packs of kCount elements are aligned in every row of a matrix. A null pointer counts as aligned.
 template <int kCount, class T>
 bool rows_aligned(const T* first, i64 stride) {
   return first == nullptr || (stride % kCount == 0 && is_aligned(first, kCount * static_cast<i64>(sizeof(T))));
 }
 
-/// Loads elements [0, kCount) from `from`. Only the first `left` of them (any number, also none) belong to the row; the others become
-/// `pad`.
+/// Loads kCount elements from `from`. Only the first `left` of them belong to the row, which may be any number, also none; the others
+/// become `pad`.
 template <int kCount, class T>
 __device__ Pack<Wide<T>, kCount> load_pack(const T* from, i64 left, bool aligned, Wide<T> pad = 0) {
   Pack<Wide<T>, kCount> to;

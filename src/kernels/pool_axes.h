@@ -1,4 +1,5 @@
-// One axis of a pooling: which elements a window covers, and which windows cover an element. Value types, used on CPU and GPU.
+// One axis (rows or columns) of a pooling: which elements a window covers, and which windows cover an element. These are value types, used
+// on CPU and GPU.
 #pragma once
 #include <algorithm>
 
@@ -10,10 +11,10 @@ struct Range {
   i64 begin, end;
 };
 
-/// One axis with a sliding window, or, if `kernel` is 0, an extent divided as evenly as possible.
+/// One axis of a pooling with a sliding window. If `kernel` is 0, the extent is divided into windows as evenly as possible instead.
 struct PoolAxis {
   i64 extent, positions, kernel = 0, stride = 1, padding = 0;
-  bool counts_padding = true;  // padding counts among a window's elements
+  bool counts_padding = true;  // whether the padding is included among a window's elements
 
   constexpr Range covered(i64 at) const {
     if (kernel == 0) return {at * extent / positions, ceil_div((at + 1) * extent, positions)};
@@ -28,7 +29,7 @@ struct PoolAxis {
   constexpr i64 counted(i64 at) const {
     if (kernel == 0 || !counts_padding) return covered(at).end - covered(at).begin;
     const i64 first = at * stride - padding;
-    return std::min(first + kernel, extent + padding) - first;  // elements beyond the padding do not count
+    return std::min(first + kernel, extent + padding) - first;  // elements beyond the padding are excluded
   }
 };
 

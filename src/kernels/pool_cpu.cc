@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // elements of a task
+constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
 
 void check(const Tensor& x, const Tensor& y) {
   require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
@@ -22,12 +22,12 @@ void check(const Tensor& x, const Window& window, const Tensor& y) {
   check(x, y);
   require(window.dilation == Pair(1), "[pool] expected no dilation");
   require(window.padding.h * 2 <= window.kernel.h && window.padding.w * 2 <= window.kernel.w,
-          "[pool] expected padding of at most half the kernel, so that each window overlaps the image");
+          "[pool] expected a padding of at most half the kernel, so that each window overlaps the image");
   require(positions_of("pool", window, {x.size(2), x.size(3)}) == Pair(y.size(2), y.size(3)),
-          "[pool] expected a result shape that matches the window");
+          "[pool] expected a y with as many rows and columns as the window has positions over x");
 }
 
-// Calls body(plane number) for each image and channel.
+// Calls body(index of the plane) for the plane of each image and channel.
 void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   const i64 plane = x.size(2) * x.size(3);
   Stream::current().for_ranges(x.elems() / plane, std::max<i64>(1, kGrain / plane), [&](i64 begin, i64 end) {
@@ -35,8 +35,9 @@ void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   });
 }
 
-// Applies one tap to the windows at columns [begin, end): the window at column 0 reads element `from` of the plane, the next one `stride`
-// further. It has no branch, because both outcomes are equally likely.
+// Compares one element of each window at columns [begin, end) with the largest so far. The window at column 0 reads element `from` of the
+// plane, and each further window an element `stride` further. There is no branch, because both outcomes of the comparison are equally
+// likely and a branch would often be mispredicted.
 template <class T>
 inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 from, i64 stride, i64 begin, i64 end, T* __restrict y,
                                                     i32* __restrict index) {
@@ -49,7 +50,8 @@ inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 f
   }
 }
 
-// Handles windows of 2 x 2 with stride 2, from x on. The choice and its order are those of take_tap().
+// Computes n adjacent windows of 2 x 2 elements with stride 2. The first window begins at element `from` of the plane, whose rows have
+// `extent` elements. Elements are compared as in take_tap(), in the same order.
 template <class T>
 inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64 from, i64 extent, i64 n, T* __restrict y,
                                                       i32* __restrict index) {
@@ -70,7 +72,7 @@ inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64
   }
 }
 
-// Computes a row of sliding windows, one tap after the other for all of them.
+// Computes a row of sliding windows, for all windows at once: one element of each window after the other.
 template <class T>
 void max_row(const T* x, Range rows, const PoolAxis& w, T* y, i32* index) {
   if (w.kernel == 2 && w.stride == 2 && w.padding == 0 && rows.end - rows.begin == 2) {
@@ -105,7 +107,7 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
       for (i64 row = rows.begin; row < rows.end; ++row) {
         for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) {
           const Wide<T> value = widen(x[at]);
-          const bool better = (value > most) | (value != value);  // no branch, because both outcomes are equally likely
+          const bool better = (value > most) | (value != value);  // no branch, since both outcomes are equally likely
           most = better ? value : most;
           best = better ? at : best;
         }
@@ -116,7 +118,8 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
   }
 }
 
-// Sums in a narrow dtype would be rounded at each window. So here each element searches the windows that cover it.
+// Computes dx for a narrow dtype. If each window added to dx, the sum would be rounded each time. So each element of dx searches the
+// windows that cover it, and its sum is rounded once.
 template <class T>
 void gather_maxima(const T* dy, const i32* index, const PoolAxis& h, const PoolAxis& w, T* dx) {
   for (i64 row = 0; row < h.extent; ++row) {
@@ -184,7 +187,7 @@ PoolAxes even_axes(const Tensor& x, const Tensor& y) { return {{x.size(2), x.siz
 
 void check_index(const Tensor& x, const Tensor& y, const Tensor& index) {
   require(index.shape() == y.shape() && index.is_contiguous() && x.size(2) * x.size(3) <= INT32_MAX,
-          "[max_pool] expected an index of the shape of y");
+          "[max_pool] expected a contiguous index of y's shape, and image planes of fewer than 2^31 elements");
 }
 
 void maxima(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor& index) {

@@ -9,9 +9,9 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kColumns = 64;      // columns of one task, summed side by side
+constexpr i64 kColumns = 64;      // most columns that a task sums side by side
 constexpr i64 kChunk = 1 << 14;   // elements of a long row that one task sums
-constexpr i64 kMaxChunks = 1024;  // most chunks of a long row, whose sums are on the stack
+constexpr i64 kMaxChunks = 1024;  // most chunks of a long row; their sums are kept on the stack
 
 // Sums the columns [begin, end) of one [n, inner] matrix.
 template <class T, class Out>
@@ -25,7 +25,7 @@ void sum_columns(const T* from, i64 n, i64 inner, i64 begin, i64 end, double fac
   for (i64 c = 0; c < columns; ++c) to[begin + c] = narrow<Out>(static_cast<Wide<Out>>(sums[c] * factor));
 }
 
-// Sums with eight running sums, which are then folded pairwise.
+// Sums n elements with eight running sums, which are then added pairwise.
 template <class T>
 double sum_run(const T* from, i64 n) {
   double lanes[8] = {};
@@ -97,7 +97,8 @@ void binary_rows(const Tensor& a, const Tensor& b, const Tensor& out, F f) {
 
 void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, const Tensor& to) {
   require(from.is_contiguous() && to.is_contiguous(), "[sum] expected contiguous views");
-  require(from.elems() == outer * n * inner && to.elems() == outer * inner, "[sum] expected extents that match the views");
+  require(from.elems() == outer * n * inner && to.elems() == outer * inner,
+          "[sum] expected views of outer x n x inner and of outer x inner elements");
   if (to.device().is_meta() || to.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::sum_axis(from, outer, n, inner, factor, to);

@@ -1,5 +1,5 @@
-// Rotary position embedding in the rotate-half form, for contiguous x[B, T, H, D] in f32, f64, bf16 or f16. P frequencies (at most D/2 and
-// 512) rotate the pairs (i, i + P); the elements of a head from 2 P on stay unchanged.
+// Rotary position embedding in the rotate-half form, for contiguous x[B, T, H, D] in f32, f64, bf16 or f16. There are P frequencies, at
+// most D/2 and at most 512. Frequency i rotates the pair of elements (i, i + P) of each head. Elements from 2 P on stay unchanged.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -7,8 +7,8 @@ namespace spillway::kernels {
 
 constexpr i64 kMaxRopePairs = 512;
 
-/// Computes y = x rotated by position * frequency, times `scaling`; `back` rotates the other way, which gives the gradient. y may be x.
-/// positions[B, T] are int32. The angle is a product in wide_dtype of x.
+/// Rotates each pair of x by the angle position * frequency, multiplies it by `scaling` and writes it to y. If `back`, rotates in the
+/// opposite direction, which gives the gradient. y may be x. positions[B, T] are int32. The angle is computed in wide_dtype of x.
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> inverse_frequencies, double scaling, bool back,
           const Tensor& y);
 

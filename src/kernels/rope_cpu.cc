@@ -36,11 +36,12 @@ void turn_head(const Turn<Wide<T>>& turn, i64 pairs, i64 width, const T* x, T* y
 }  // namespace
 
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> frequencies, double scaling, bool back, const Tensor& y) {
-  require(x.rank() == 4 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(), "[rope] expected contiguous x[B, T, H, D]");
+  require(x.rank() == 4 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
+          "[rope] expected contiguous x and y [B, T, H, D]");
   const i64 pairs = static_cast<i64>(frequencies.size()), heads = x.size(2), width = x.size(3);
-  require(pairs <= kMaxRopePairs && width >= 2 * pairs, "[rope] expected at most D/2 inverse frequencies and 512");
+  require(pairs <= kMaxRopePairs && width >= 2 * pairs, "[rope] expected at most D/2 and at most 512 inverse frequencies");
   require(positions.dtype() == DType::int32 && positions.is_contiguous() && positions.elems() == x.size(0) * x.size(1),
-          "[rope] expected one int32 position for each of [B, T]");
+          "[rope] expected contiguous int32 positions [B, T]");
   if (y.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (y.device().is_cuda()) return cuda::rope(x, positions, frequencies, scaling, back, y);

@@ -11,7 +11,7 @@ struct Frequencies {
   W of[kMaxRopePairs];
 };
 
-// A block rotates all heads of one position at a time, with cosines and sines that are computed once.
+// A thread block rotates all heads of one position at a time. It computes the cosines and sines of a position once for all heads.
 template <int kCount, class T>
 __global__ void turn_heads(i64 rows, i64 heads, int width, int pairs, const i32* position, Frequencies<Wide<T>> frequency, Wide<T> scaling,
                            bool back, const T* x, T* y) {

@@ -1,7 +1,7 @@
-// Vector loads and stores that convert between storage and compute types, compiled once per instruction set (included after hwy/highway.h,
-// never by a header). A kernel for a storage type T computes in vectors of Wide<T>. f32 and f64 stay as they are. bf16 and f16 are widened
-// when loaded and rounded when stored, as in tensor/dtype.h: bf16 with integer operations on every instruction set, f16 with F16C where
-// there is AVX2.
+// Vector loads and stores that convert between the type in which elements are stored and the type in which they are computed. Compiled once
+// per instruction set (included after hwy/highway.h, never by a header). A kernel whose elements are stored as T computes in vectors of
+// Wide<T>. f32 and f64 are not converted. bf16 and f16 are widened when they are loaded and rounded when they are stored, as in
+// tensor/dtype.h. bf16 is converted with integer operations on every instruction set, f16 with F16C where there is AVX2.
 #if defined(SPILLWAY_STORAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_STORAGE_INL_H
 #undef SPILLWAY_STORAGE_INL_H
@@ -76,7 +76,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Float16* to) {
 #endif
 }
 
-/// Loads the first `n` elements, fewer than a vector has, and sets the other lanes to `pad`.
+/// Loads the first n elements, where n is smaller than a vector, and sets the other lanes to `pad`.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_rest(D d, const T* from, i64 n, Wide<T> pad) {
   HWY_ALIGN Wide<T> lanes[HWY_LANES(Wide<T>)];

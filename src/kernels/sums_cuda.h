@@ -1,5 +1,6 @@
-// Sums and maxima over the GPU threads that share a row: by shuffles within a warp, then over the warps of a block. Both form trees whose
-// shape depends only on the number of threads. Every thread gets the result, and all must take part. Included only by *_cuda.cu.
+// Sums and maxima over the GPU threads that share a row. They are computed by shuffles within a warp, and then over the warps of a thread
+// block. Both steps form a tree whose shape depends only on the number of threads. All threads must take part, and every thread gets the
+// result. Included only by *_cuda.cu.
 #pragma once
 #include "device/launch_cuda.h"
 
@@ -13,7 +14,7 @@ struct Plus {
     return a + b;
   }
 };
-/// Returns the larger operand. If b is NaN it returns a.
+/// Returns the larger operand, or a if one of them is NaN.
 struct Larger {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -21,14 +22,15 @@ struct Larger {
   }
 };
 
-/// Reduces x over groups of `threads` adjacent lanes (a power of two); `op` must commute.
+/// Combines x with `op` over groups of `threads` adjacent lanes, a power of two. Every lane gets the result of its group. `op` must be
+/// commutative.
 template <class T, class Op>
 __device__ T fold_lanes(T x, Op op, int threads = kWarpThreads) {
   for (int mask = threads / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, mask));
   return x;
 }
 
-/// Distributes the rows of a matrix over warps, in blocks of kBlockThreads threads.
+/// Distributes the rows of a matrix over warps. Thread blocks have kBlockThreads threads.
 struct WarpRows {
   static constexpr int kThreads = kWarpThreads, kRowsOfBlock = kBlockThreads / kWarpThreads;
   __device__ static int rank() { return static_cast<int>(threadIdx.x % kWarpThreads); }
@@ -41,7 +43,7 @@ struct WarpRows {
   }
 };
 
-/// Distributes the rows of a matrix over blocks of this many threads.
+/// Distributes the rows of a matrix over thread blocks of kOfBlock threads.
 template <int kOfBlock>
 struct BlockRows {
   static constexpr int kThreads = kOfBlock, kRowsOfBlock = 1;
@@ -61,8 +63,8 @@ struct BlockRows {
   }
 };
 
-/// Calls launch(WarpRows, blocks, threads) if a row has at most `widest_of_warp` columns, else launch(BlockRows<kThreads>, blocks,
-/// threads). The choice depends on the shape alone.
+/// Calls launch(WarpRows, blocks, threads) if rows have at most `widest_of_warp` columns, else launch(BlockRows<kThreads>, blocks,
+/// threads), where `blocks` is the size of the grid. The choice depends on the shape alone.
 template <int kThreads, class F>
 void for_rows(i64 rows, i64 columns, i64 widest_of_warp, F launch) {
   constexpr i64 kMostBlocks = 1 << 16;

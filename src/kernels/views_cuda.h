@@ -1,6 +1,6 @@
-// Element-wise work on a GPU over views of any strides. Axes are sorted by the first view's memory order and merged where all views allow
-// it, so that contiguous memory becomes one long axis. Along the innermost axis each thread handles 16 bytes at a time if alignment allows
-// it and the computation is short. Included only by kernels/*_cuda.cu.
+// Element-wise kernels on a GPU over views of any strides. Axes are sorted by the first view's order in memory, and adjacent axes are
+// merged where all views allow it, so contiguous memory becomes one long axis. Along the innermost axis a thread processes 16 bytes at a
+// time, if the alignment allows it and the computation is short. Included only by kernels/*_cuda.cu.
 #pragma once
 #include <utility>
 
@@ -35,7 +35,8 @@ inline Shape strides_of(const Tensor& t) {
   return strides;
 }
 
-/// Returns the merged axes of views of one shape (stride 0: broadcast), ordered from the first view's outermost axis to its innermost.
+/// Returns the merged axes of several views of one shape, from the outermost axis of the first view to its innermost. A stride of 0 means
+/// that a view is broadcast along the axis.
 template <int kViews>
 Axes<kViews> merged_axes(const Shape& extents, const Shape (&strides)[kViews]) {
   int order[Shape::kMaxRank], count = 0;
@@ -55,7 +56,8 @@ Axes<kViews> merged_axes(const Shape& extents, const Shape (&strides)[kViews]) {
   return axes;
 }
 
-/// Finds the offset of element `at` in each view. A 32-bit Index divides several times faster than a 64-bit one.
+/// Computes the offset of element `at` in each view. Index may be 32 bits wide, since 32-bit divisions are several times faster than 64-bit
+/// ones.
 template <class Index, int kViews>
 __device__ void find(const Axes<kViews>& axes, Index at, i64 (&offsets)[kViews]) {
   for (int v = 0; v < kViews; ++v) offsets[v] = 0;
@@ -76,7 +78,8 @@ __device__ Pack<T, kCount> load_or_repeat(const T* from, bool repeat) {
   return all;
 }
 
-// The innermost axis counts packs; a view that is broadcast along it repeats one element for a whole pack.
+// Computes to = f(from...) pack by pack. The extent of the innermost axis is given in packs. A view that is broadcast along this axis
+// repeats one element for the whole pack.
 template <int kCount, class Index, class F, class To, class... From>
 __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
   const Index step = gridDim.x * blockDim.x;
@@ -96,7 +99,8 @@ __global__ void map_views(Index packs, Axes<1 + sizeof...(From)> axes, F f, To* 
   }
 }
 
-/// Returns whether packs of kCount along the innermost axis are aligned in view v, or are a single repeated element there.
+/// Returns whether view v can be accessed in packs of kCount along the innermost axis: its packs are aligned, or (if it is not `to`) it is
+/// broadcast along that axis.
 template <int kCount, int kViews, class T>
 bool has_packs(const Axes<kViews>& axes, int v, const T* first) {
   const int last = axes.rank - 1;
@@ -117,15 +121,15 @@ void launch_map_views(const char* name, const Axes<1 + sizeof...(From)>& axes, F
   }
 }
 
-/// A functor derived from OneAtATime<true> gets no code for packs, because unrolling it over a pack would make the code several times
-/// longer.
+/// A functor f that derives from OneAtATime<true> is compiled for single elements only, not for packs. Unrolling a long formula over a pack
+/// would make the code several times longer.
 template <bool>
 struct OneAtATime {};
 template <class F>
 constexpr bool kOneAtATime = std::is_base_of_v<OneAtATime<true>, F>;
 
-/// Computes to = f(from...) in Wide types, rounded once. No two elements of `to` may share memory. `to` may be one of `from` that has its
-/// axes.
+/// Computes to = f(from...) in Wide types, rounded once. No two elements of `to` may share memory. `to` may be one of the views in `from`,
+/// if that has the same axes.
 template <class F, class To, class... From>
 void map_views_on_gpu(const char* name, Axes<1 + sizeof...(From)> axes, F f, To* to, const From*... from) {
   constexpr int kCount = kOneAtATime<F> ? 1 : static_cast<int>(16 / std::max({sizeof(To), sizeof(From)...}));
