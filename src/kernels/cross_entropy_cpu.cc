@@ -112,7 +112,7 @@ void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& target
 void check_target(i32 target, i64 row, i64 columns) {
   if (target < columns) return;
   throw Error(ErrorCode::data, "[cross_entropy] target " + std::to_string(target) + " of row " + std::to_string(row) +
-                                   " is not below the vocabulary size " + std::to_string(columns) +
+                                   " (rows are counted from 0) is not below the vocabulary size " + std::to_string(columns) +
                                    ": check that the tokenizer belongs to the model");
 }
 

@@ -115,7 +115,7 @@ template void drop(RandomKey, i64, i64, i64, double, Float16*);
 
 void dropout(const Tensor& x, double p, RandomKey key, i64 first_sample, const Tensor& y) {
   require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
-          "[dropout] expected contiguous views of the same shape");
+          "[dropout] expected contiguous x and y of the same shape");
   if (y.device().is_meta() || y.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (y.device().is_cuda()) return cuda::dropout(x, p, key, first_sample, y);

@@ -33,7 +33,7 @@ void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
     for (i64 n = begin; n < end; ++n) {
       if (id[n] < 0 || id[n] >= vocabulary) {
         throw Error(ErrorCode::data, "[embedding] id " + std::to_string(id[n]) + " at position " + std::to_string(n) +
-                                         " is outside the table of " + std::to_string(vocabulary) +
+                                         " (positions are counted from 0) is outside the table of " + std::to_string(vocabulary) +
                                          " rows: check that the tokenizer belongs to the model");
       }
       std::memcpy(to + n * row_bytes, from + id[n] * row_bytes, static_cast<size_t>(row_bytes));

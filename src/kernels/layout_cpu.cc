@@ -72,7 +72,7 @@ void copy_view(const Tensor& from, const Tensor& to) {
 }
 
 void fill_zero(const Tensor& to) {
-  require(to.is_contiguous(), "[fill_zero] expected a contiguous view");
+  require(to.is_contiguous(), "[fill_zero] expected a contiguous tensor");
   if (to.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (to.device().is_cuda()) return cuda::fill_zero(to);

@@ -205,7 +205,8 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
   const i64 rows = rows_of(x), columns = x.size(-1), step = norm_chunk_rows(rows), chunks = norm_chunks(rows),
             stride = norm_sums_stride(columns);
   require(rows > 0, "[norm] expected at least one row");
-  require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()), "[norm] the workspace is too small");
+  require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()),
+          "[norm] expected a workspace of at least norm_gradient_workspace_bytes()");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda())

@@ -15,12 +15,12 @@ constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
 void check(const Tensor& x, const Tensor& y) {
   require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
           "[pool] expected x[N, C, H, W] and y[N, C, Ho, Wo]");
-  require(x.is_contiguous() && y.is_contiguous() && x.dtype() == y.dtype(), "[pool] expected contiguous views of the same dtype");
+  require(x.is_contiguous() && y.is_contiguous() && x.dtype() == y.dtype(), "[pool] expected contiguous x and y of the same dtype");
 }
 
 void check(const Tensor& x, const Window& window, const Tensor& y) {
   check(x, y);
-  require(window.dilation == Pair(1), "[pool] expected no dilation");
+  require(window.dilation == Pair(1), "[pool] expected a window without dilation, that is, a dilation of 1");
   require(window.padding.h * 2 <= window.kernel.h && window.padding.w * 2 <= window.kernel.w,
           "[pool] expected a padding of at most half the kernel, so that each window overlaps the image");
   require(positions_of("pool", window, {x.size(2), x.size(3)}) == Pair(y.size(2), y.size(3)),

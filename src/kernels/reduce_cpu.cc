@@ -96,7 +96,7 @@ void binary_rows(const Tensor& a, const Tensor& b, const Tensor& out, F f) {
 }  // namespace
 
 void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, const Tensor& to) {
-  require(from.is_contiguous() && to.is_contiguous(), "[sum] expected contiguous views");
+  require(from.is_contiguous() && to.is_contiguous(), "[sum] expected a contiguous source and destination");
   require(from.elems() == outer * n * inner && to.elems() == outer * inner,
           "[sum] expected views of outer x n x inner and of outer x inner elements");
   if (to.device().is_meta() || to.elems() == 0) return;
@@ -151,8 +151,8 @@ Shape broadcast_strides(const Shape& shape, const Shape& wanted) {
 }
 
 void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[binary] expected contiguous views");
-  require(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "[binary] expected tensors of the same dtype");
+  require(a.is_contiguous() && b.is_contiguous() && out.is_contiguous(), "[binary] expected contiguous operands and a contiguous result");
+  require(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "[binary] expected operands and result of the same dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::binary(op, a, b, out);
@@ -172,7 +172,8 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 void broadcast(const Tensor& x, const Tensor& out) {
-  require(x.is_contiguous() && out.is_contiguous() && x.dtype() == out.dtype(), "[broadcast] expected contiguous views of the same dtype");
+  require(x.is_contiguous() && out.is_contiguous() && x.dtype() == out.dtype(),
+          "[broadcast] expected a contiguous source and destination of the same dtype");
   if (out.device().is_meta() || out.elems() == 0) return;
   if constexpr (kHasCuda) {
     if (out.device().is_cuda()) return cuda::broadcast(x, out);

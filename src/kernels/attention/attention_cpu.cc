@@ -212,7 +212,7 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: the capped scores of one row
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: scores of a row after the soft cap
   };
 
   // The matrix [keys, width] in which dk or dv of a head is summed. It is dk or dv itself, or a buffer that is rounded into it at the end.
@@ -363,7 +363,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   const Extents extents = extents_of(q.shape(), k.shape());
   check(mask, q, k, v, {q, k, v, out});
   require(workspace.bytes() >= attention_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library),
-          "[attention] the workspace is too small");
+          "[attention] expected a workspace of at least attention_workspace_bytes()");
   count_flops(4 * multiplied_pairs(extents, mask));
   if (out.device().is_meta()) return;
   if constexpr (kHasCuda) {
@@ -379,7 +379,7 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
   const Extents extents = extents_of(q.shape(), k.shape());
   check(mask, q, k, v, {q, k, v, out, dout, dq, dk, dv});
   require(workspace.bytes() >= attention_gradient_workspace_bytes(q.shape(), k.shape(), q.dtype(), mask.library),
-          "[attention] the workspace is too small");
+          "[attention] expected a workspace of at least attention_gradient_workspace_bytes()");
   count_flops(10 * multiplied_pairs(extents, mask));
   if (dout.device().is_meta()) return;
   if constexpr (kHasCuda) {

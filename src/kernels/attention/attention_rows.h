@@ -1,11 +1,11 @@
-// Arithmetic of attention on single rows, one thread, compiled per instruction set (attention_rows_cpu.cc). T is float or double; S may
-// also be bf16 or f16.
+// Arithmetic of attention on the CPU, for single rows of n elements in the calling thread. It is compiled once per instruction set
+// (attention_rows_cpu.cc). T is float or double; S may also be bf16 or f16.
 #pragma once
 #include "tensor/dtype.h"
 
 namespace spillway::kernels::rows {
 
-/// Computes x = softmax(scale * x) in place, with scale > 0, and returns the log of the sum of exponentials of scale * x.
+/// Computes x = softmax(scale * x) in place, with scale > 0. Returns the logarithm of the sum of exp(scale * x).
 template <class T>
 T softmax(T* x, i64 n, T scale);
 
@@ -13,7 +13,7 @@ T softmax(T* x, i64 n, T scale);
 template <class T>
 void cap(T* x, i64 n, T scale, T cap);
 
-/// Computes dx *= 1 - (x / cap)^2, where x are the capped scores.
+/// Computes dx *= 1 - (x / cap)^2, where x are the scores after the soft cap.
 template <class T>
 void cap_gradient(const T* x, T* dx, i64 n, T cap);
 

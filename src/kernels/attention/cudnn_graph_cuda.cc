@@ -263,7 +263,7 @@ std::vector<Engine> Graph::engines() const {
   std::vector<Engine> all;
   for (const Descriptor& config : heuristics.descriptors(Attribute::heuristics_results, Kind::engine_config, kMostEngines)) {
     const std::vector<Descriptor> engine = config.descriptors(Attribute::config_engine, Kind::engine, 1);
-    require(engine.size() == 1, "[cudnn] expected a configuration of exactly one engine");
+    require(engine.size() == 1, "[cudnn] expected each of cuDNN's engine configurations to have exactly one engine");
     Engine& one = all.emplace_back(Engine{engine[0].number(Attribute::engine_index), {}});
     for (const Descriptor& knob : config.descriptors(Attribute::config_knob_choices, Kind::knob_choice, kMostKnobs))
       one.knobs.emplace_back(knob.enumerator(Attribute::knob_type, Type::knob_type), knob.number(Attribute::knob_value));

@@ -44,7 +44,7 @@ void class_loss(const Tensor& x, const Tensor& targets, const Tensor& weights, c
       if (!rows.counts(row)) return;
       if (target >= rows.columns) {
         throw Error(ErrorCode::data, "[class_loss] target " + std::to_string(target) + " of row " + std::to_string(row) +
-                                         " is not below the number of classes, " + std::to_string(rows.columns));
+                                         " (rows are counted from 0) is not below the number of classes, " + std::to_string(rows.columns));
       }
       weight[row] = rows.weight(target);
       loss[row] = rows.own * weight[row] * rows.minus_log(row, target);

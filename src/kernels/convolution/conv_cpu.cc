@@ -69,7 +69,7 @@ struct Product {
   Place place;
   i64 groups, rows;                 // rows: output channels of one group
   i64 source_group, weights_group;  // distance between groups in the source, and in the weights
-  P* packed;                        // the workspace, which holds the packed weights
+  P* packed;                        // the workspace, which begins with the packed weights
 
   // Returns how many rows one task computes: few enough that there are tasks for several threads even if there are few columns, and at most
   // kMaxRows, for which a task has memory for sums.
@@ -222,7 +222,7 @@ i64 conv2d_workspace_bytes(const ConvShape& s, DType dtype) {
 void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y, const Tensor& workspace) {
   check(s, x, w, y);
   check_bias(bias, s.outputs, x.dtype());
-  require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
+  require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] expected a workspace of at least conv2d_workspace_bytes()");
   count_flops(conv_flops(s));
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
@@ -264,7 +264,8 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
                            const Tensor& workspace) {
   check(s, dx, w, dy);
   check_bias(bias, s.inputs, dx.dtype());
-  require(workspace.bytes() >= conv2d_input_gradient_workspace_bytes(s, dx.dtype()), "[conv2d] the workspace is too small");
+  require(workspace.bytes() >= conv2d_input_gradient_workspace_bytes(s, dx.dtype()),
+          "[conv2d] expected a workspace of at least conv2d_input_gradient_workspace_bytes()");
   count_flops(conv_flops(s));
   if (dx.device().is_meta()) return;
   if constexpr (kHasCuda) {
@@ -295,7 +296,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
 
 void sum_channels(const Tensor& x, const Tensor& to) {
   require(x.rank() >= 2 && x.is_contiguous() && to.is_contiguous() && to.elems() == x.size(1) && x.elems() > 0,
-          "[sum_channels] expected x[N, C, ...] and one sum for each channel");
+          "[sum_channels] expected a contiguous x[N, C, ...] with elements, and a contiguous result with one sum for each channel");
   if (x.device().is_meta()) return;
   if constexpr (kHasCuda) {
     if (x.device().is_cuda()) return cuda::sum_channels(x, to);

@@ -1,4 +1,4 @@
-// The number of floating-point operations of a convolution, for its FlopCount.
+// The number of floating-point operations of a convolution, which its op reports.
 #pragma once
 #include "kernels/convolution/conv.h"
 

@@ -237,7 +237,8 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
   require(x.elems() == s.images * s.inputs * s.extent.h * s.extent.w && dy.elems() == s.images * s.outputs * at.h * at.w &&
               dw.elems() == s.outputs * s.inputs_of_group() * s.window.kernel.h * s.window.kernel.w,
           "[conv2d] expected x, dy and dw to have the sizes that the shape of the convolution implies");
-  require(workspace.bytes() >= conv2d_weight_gradient_workspace_bytes(s, x.dtype()), "[conv2d] the workspace is too small");
+  require(workspace.bytes() >= conv2d_weight_gradient_workspace_bytes(s, x.dtype()),
+          "[conv2d] expected a workspace of at least conv2d_weight_gradient_workspace_bytes()");
   count_flops(conv_flops(s));
   if (dw.device().is_meta()) return;
   if constexpr (kHasCuda) {

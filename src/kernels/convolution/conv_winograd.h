@@ -56,8 +56,7 @@ class WinogradGradient {
 
   ConvShape shape_;
   Columns columns_;
-  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_: tiles of all images; row_: elements in a channel's row of sums, at least one per
-                                                // output
+  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_: of all images; row_: elements of sums for a channel, at least one per output
 };
 
 }  // namespace spillway::kernels

@@ -346,7 +346,7 @@ Pairs pairs_by() {
 
 void pin_pairs_for_test(Pairs pairs) {
   require(pairs == Pairs::best || std::ranges::count(available_pairs(), pairs) > 0,
-          "[gemm] expected an instruction for 16-bit pairs that this processor has");
+          "[gemm] expected a way to multiply bf16 pairs that this processor supports");
   pinned_for_test = pairs;
 }
 

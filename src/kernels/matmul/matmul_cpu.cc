@@ -185,7 +185,7 @@ void check(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& o
   require(!bias.defined() || (bias.elems() == out.size(1) && bias.is_contiguous() && bias.dtype() == a.dtype()),
           "[matmul] expected a contiguous bias of the operands' dtype, with one element for each column of the result");
   require(workspace.bytes() >= matmul_workspace_bytes(out.size(0), out.size(1), a.size(1), a.dtype(), out.dtype()),
-          "[matmul] the workspace is too small");
+          "[matmul] expected a workspace of at least matmul_workspace_bytes()");
 }
 
 template <class T, class TB, class P, class Out>

@@ -22,7 +22,7 @@ enum class Pointwise {
   clamp,             // a limited to [p, q]
   absolute_slope,    // b sign(a)
   power_slope,       // b p a^(p - 1)
-  leaky_relu_slope,  // this op and the next four compute b times the derivative at a
+  leaky_relu_slope,  // b times the derivative of leaky_relu at a; the next four ops likewise
   elu_slope,
   softplus_slope,
   hardswish_slope,
@@ -37,7 +37,7 @@ enum class Pointwise {
   logistic_error,      // -b log(s) - (1 - b) log(1 - s), s = sigmoid(a)
   divergence,          // b (log(b) - a), or 0 if b is 0
   divergence_of_logs,  // exp(b) (b - a)
-  // The following are c times the derivative of one of these formulas by a, unless another operand is named.
+  // The following ops are c times the derivative of one of the formulas above by a, unless another operand is named.
   pow_base_slope,
   pow_exponent_slope,  // c times the derivative by b
   larger_slope,        // c if a > b, half of c if they are equal, else 0

@@ -69,7 +69,7 @@ u8 nf4_code(float x, float scale) {
 
 void quantize(WeightFormat format, std::span<const float> values, std::byte* unit) {
   require(values.size() <= static_cast<size_t>(kUnitValues) && format != WeightFormat::plain,
-          "[quantize] expected the values of exactly one unit");
+          "[quantize] expected at most the values of one unit, and a format other than plain");
   std::array<float, kUnitValues> all{};
   std::ranges::copy(values, all.begin());
   if (format == WeightFormat::bf16) {

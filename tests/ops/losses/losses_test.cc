@@ -161,7 +161,8 @@ TEST(Losses, RefusesAndSaysWhatCame) {
               ops::cross_entropy(x, classes, {Reduction::sum, random({2}, 1)});
             }),
             "[cross_entropy] expected a weight for each class in f64, got f64 [2, 3] and f64 [2]");
-  EXPECT_EQ(test::refusal([&] { ops::cross_entropy(x, classes); }), "[class_loss] target 3 of row 1 is not below the number of classes, 3");
+  EXPECT_EQ(test::refusal([&] { ops::cross_entropy(x, classes); }),
+            "[class_loss] target 3 of row 1 (rows are counted from 0) is not below the number of classes, 3");
   EXPECT_EQ(test::refusal([&] {
               ops::cross_entropy(x, test::ints({-100, -1}, {2}));
             }),
