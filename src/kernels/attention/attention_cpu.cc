@@ -89,10 +89,12 @@ struct Tile {
   const AttentionMask& mask;
   i64 b, h, begin, rows;
   const i32* positions;  // positions of the keys within their documents; may be null
-  // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns how many any row of the tile sees.
+  // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns the largest such number among the rows of
+  // the tile.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
   i64 visible() const { return seen(rows - 1); }
-  // first(t) returns the index of the first key that row t of the tile sees. first() returns the first that any row of the tile sees.
+  // first(t) returns the index of the first key that row t of the tile sees. first() returns the smallest such index among the rows of the
+  // tile.
   i64 first(i64 t) const {
     const i64 of_window = mask.window > 0 ? position(t) + 1 - mask.window : 0;
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});

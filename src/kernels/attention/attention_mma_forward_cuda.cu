@@ -48,7 +48,7 @@ struct Softmax {
       grew |= top[m][second] != most;
       top[m][second] = most;
     });
-    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; if false, all decay factors are 1
+    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; if no largest score grew, all decay factors are 1
       for_rows([&](int m, int second) {
         total[m][second] *= decay[m][second];
         SPILLWAY_UNROLL

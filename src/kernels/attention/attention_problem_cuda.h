@@ -96,7 +96,7 @@ template <class S>
 struct Backward : Problem<S> {
   View<const S> out, dout;
   const Wide<S>* lse;
-  Wide<S>* delta;  // delta[B, H, Tq] = out . dout for each row
+  Wide<S>* delta;  // [B, H, Tq]: the scalar product of each row of out and dout
   View<S> dq, dk, dv;
 };
 

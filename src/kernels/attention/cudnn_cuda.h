@@ -158,7 +158,7 @@ std::string version_text(i64 version);
 const Library& library();
 /// Opens the first of these libraries that exists. Throws Error(usage) like library().
 Library open(const std::vector<std::string>& names);
-/// Returns an empty string, or if the library is older than kLeastVersion one line that also says what to do.
+/// Returns an empty string if the library is new enough. If it is older than kLeastVersion, returns one line that also says what to do.
 std::string too_old(const Library& found);
 /// Returns the names that library() tries, in the order of trying.
 std::vector<std::string> library_names();

@@ -27,7 +27,7 @@ bool is_every_position(const AxisTaps& axis) {
 }
 
 // If the kernel is a single element that visits every position, treats an image as one long row, since its rows follow each other in
-// memory. Longer rows are faster to gather.
+// memory.
 Columns joined(Columns columns) {
   if (!is_every_position(columns.h) || !is_every_position(columns.w)) return columns;
   columns.w.source = columns.w.positions = columns.h.source * columns.w.source;
@@ -35,8 +35,8 @@ Columns joined(Columns columns) {
   return columns;
 }
 
-// Copies n elements, 16 bytes at a time. The last two copies may overlap, so that no shorter copies are needed. Fast if successive calls
-// have the same small n.
+// Copies n elements, 16 bytes at a time. The last two copies may overlap, so that no shorter copies are needed. It is called for many
+// short runs of equal length.
 template <class T>
 void copy_run(const T* from, T* to, i64 n) {
   constexpr i64 lanes = 16 / static_cast<i64>(sizeof(T));

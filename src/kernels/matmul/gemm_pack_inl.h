@@ -21,8 +21,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using kernels::HWY_NAMESPACE::load;
 
-// The micro-kernel keeps kRows x kVectors vectors of sums, kVectors vectors of B and one of A in registers. These numbers are as large as
-// the registers allow.
+// The micro-kernel keeps kRows x kVectors vectors of sums, kVectors vectors of B and one of A in registers.
 constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 constexpr int kVectors = 3;
 

@@ -5,7 +5,7 @@
 
 namespace spillway::kernels {
 
-/// Returns an empty string, or if a library that training needs is missing one line that also says what to do.
+/// Returns an empty string if no library is missing that training needs. Otherwise returns one line that also says what to do.
 std::string missing_gpu_library();
 
 }  // namespace spillway::kernels
