@@ -41,7 +41,8 @@ Shape without_axis(const Shape& shape, int axis) {
   return shape_of(extents);
 }
 
-// Merges the reduced axes of an input into one and calls reduce(y, axis), which returns its result without that axis.
+// Merges the axes to reduce into one and calls reduce(y, axis), where `axis` is the merged axis of y. reduce() returns its result without
+// this axis.
 using Reduce = std::function<Variable(const Variable& y, int axis)>;
 Variable over_axes(const char* op, const Variable& in, const AxisList& axes, bool keep, const Reduce& reduce) {
   const Variable x = dense(in);
@@ -75,7 +76,7 @@ Variable over_axes(const char* op, const Variable& in, const AxisList& axes, boo
 TopK best_of(const char* op, Best which, const Variable& x, int axis, i64 k) {
   const Axis along = kernels::axis_of(x.shape(), axis);
   const Shape shape = with_extent(x.shape(), axis, k);
-  const Tensor values = empty(shape, x.dtype(), "largest"), index = empty(shape, DType::int32, "places of the largest");
+  const Tensor values = empty(shape, x.dtype(), "largest"), index = empty(shape, DType::int32, "positions of the largest");
   kernels::best(which, x.value, along, k, values, index);
   Recorder r({x}, op);
   const auto kept = r.save(index);
@@ -98,7 +99,7 @@ Tensor place_of(const char* op, Best which, const Variable& x, int axis, bool ke
   return keep ? index : index.reshape(without_axis(x.shape(), at));
 }
 
-// Returns the two softmax statistics of each lane, the elements along the axis.
+// Returns the two softmax statistics of each lane. A lane is the elements along the axis at one position of all other axes.
 Tensor statistics_of(const Tensor& x, const Axis& axis) {
   const Tensor kept = empty({axis.outer, 2, axis.inner}, wide_dtype(x.dtype()), "softmax statistics");
   kernels::softmax_statistics(x, axis, kept);

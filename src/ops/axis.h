@@ -1,7 +1,7 @@
 // Reductions, softmax, running sums and top-k along axes, for f32, f64, bf16 and f16 inputs of any strides. Axes count from the front,
 // negative ones from the end; an empty list means all axes. `keep` leaves each reduced axis in the shape with extent 1. How a sum is split
-// and in which order it is added depends on the shape alone (partial sums are fp64). All throw Error(bug) on an axis that the tensor does
-// not have, and the reductions on one without elements.
+// and in which order it is added depends on the shape alone (partial sums are fp64). Every op throws Error(bug) if the tensor does not have
+// the axis. Every op but cumsum() also throws it if the axis has no elements.
 #pragma once
 #include <vector>
 
@@ -12,7 +12,8 @@ namespace spillway::ops {
 using autograd::Variable;
 using AxisList = std::vector<int>;
 
-/// Return the largest and the smallest element, or NaN if there is one. The gradient goes to the first of several equal elements.
+/// Return the largest and the smallest element. If any element is NaN, they return NaN. The gradient goes to the first of several equal
+/// elements.
 Variable max(const Variable& x, const AxisList& axes = {}, bool keep = false);
 Variable min(const Variable& x, const AxisList& axes = {}, bool keep = false);
 /// Return the position along the axis (int32) of the largest and of the smallest element: the first of several equal ones. NaN ranks before
@@ -26,7 +27,8 @@ Variable var(const Variable& x, const AxisList& axes = {}, double correction = 1
 /// Returns log(sum(exp(x))), computed without overflow.
 Variable logsumexp(const Variable& x, const AxisList& axes, bool keep = false);
 
-/// Both work on x - max(x), so that large inputs lose no digits. Backward recomputes the probabilities from x in wide_dtype.
+/// Return exp(x) / sum(exp(x)) along the axis, and its logarithm. Both compute with x - max(x), so that large inputs lose no digits.
+/// Backward recomputes the probabilities from x in wide_dtype.
 Variable softmax(const Variable& x, int axis);
 Variable log_softmax(const Variable& x, int axis);
 /// Returns y[j] = x[0] + ... + x[j].

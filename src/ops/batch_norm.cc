@@ -82,7 +82,7 @@ Variable of_groups(const char* op, const Variable& in, i64 groups, const Variabl
   const auto kept_x = r.save(x), kept_gamma = r.save(gamma), kept_statistics = r.save(statistics);
   return r.output(y, [=](Backward& b) {
     const auto each_image = [&](int input) {
-      return b.needs(input) ? empty({images, channels}, wide_dtype(b.gradient().dtype()), "gradient of each image") : Tensor();
+      return b.needs(input) ? empty({images, channels}, wide_dtype(b.gradient().dtype()), "parameter gradient of each image") : Tensor();
     };
     const Tensor dgamma = each_image(1), dbeta = each_image(2);
     kernels::group_norm_gradient(b.saved(kept_x), b.saved(kept_gamma), b.saved(kept_statistics), b.gradient(), b.target_if_needed(0),

@@ -1,6 +1,6 @@
 // Normalisation of images per channel or group of channels, by PyTorch's formulas: f32, f64, bf16 and f16 (statistics in f32), inputs of
-// any strides. Forward saves x and two numbers per channel or group. For bf16 and f16, gamma and beta must be parameters of the tape or
-// constants. Throws Error(bug), with the shapes and dtypes it got, on those that do not match.
+// any strides. Forward saves x and two statistics per channel or group. For bf16 and f16, gamma and beta must be parameters of the tape or
+// constants, because their gradients are f32. Throws Error(bug), which lists the shapes and dtypes, if they do not match.
 #pragma once
 #include "autograd/tape.h"
 
@@ -13,14 +13,14 @@ struct BatchNormOptions {
   bool training = true;  // true: normalise by this batch's statistics; false: by the running statistics
 };
 /// Returns (x - mean) / sqrt(variance + eps) * gamma + beta per channel, for x[N, C, ...], gamma[C] and beta[C] (Ioffe and Szegedy,
-/// arXiv:1502.03167). Training does not read running_mean[C] and running_variance[C]. Their "gradients" are this batch's mean and unbiased
-/// variance, by which the optimizer step updates them. (The batch itself is normalised by its biased variance.) Outside training they get
-/// no gradient.
+/// arXiv:1502.03167). Training does not read running_mean[C] and running_variance[C]. Instead, backward gives them "gradients": this
+/// batch's mean and unbiased variance, with which the optimizer step updates them. (The batch itself is normalised by its biased variance.)
+/// Outside training the running statistics get no gradient.
 Variable batch_norm2d(const Variable& x, const Variable& gamma, const Variable& beta, const Variable& running_mean,
                       const Variable& running_variance, const BatchNormOptions& options);
 
-/// Normalises each image by the mean and the biased variance of each of its `groups` groups of adjacent channels (Wu and He,
-/// arXiv:1803.08494). A group must have more than one element.
+/// Divides the channels of each image into `groups` groups of adjacent channels, and normalises each group by its own mean and biased
+/// variance (Wu and He, arXiv:1803.08494). A group must have more than one element.
 Variable group_norm(const Variable& x, i64 groups, const Variable& gamma, const Variable& beta, double eps = 1e-5);
 /// Normalises each channel of each image by its own mean and variance (Ulyanov et al., arXiv:1607.08022).
 Variable instance_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps = 1e-5);

@@ -54,7 +54,7 @@ Variable convolved(const ConvShape& s, const Shape& shape, const Variable& in, c
   });
 }
 
-// Computes the transposed convolution y of shape `shape`. `s` is the convolution that takes y to x.
+// Computes the transposed convolution y of shape `shape`. `s` describes the convolution that y would be the input and x the output of.
 Variable transposed(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added,
                     const char* op = __builtin_FUNCTION()) {
   const Variable x = dense(in), w = dense(weight), bias = dense(added);

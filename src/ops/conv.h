@@ -1,6 +1,6 @@
 // One- and two-dimensional convolution, in fact cross-correlation as in PyTorch: f32, f64, bf16 and f16 (summed in f32, rounded once),
 // inputs of any strides. Legend: N images, C and O input and output channels, H and W rows and columns, L elements of a one-dimensional
-// row. Filters have at most 64 rows and columns. Throws Error(bug), with the shapes and dtypes it got, on those that do not match.
+// row. Filters have at most 64 rows and columns. Throws Error(bug), which lists the shapes and dtypes, if they do not match.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/window.h"

@@ -1,5 +1,5 @@
-// Makes strided views contiguous, because kernels and saved tensors need contiguous memory. The copy is not an op on the tape: a gradient
-// is contiguous and has the view's shape, whatever its strides, so the copy's gradient serves as the view's.
+// Makes strided views contiguous, because kernels and saved tensors need contiguous memory. The copy is not recorded on the tape. Gradients
+// are contiguous whatever the strides of the tensor, so the gradient of the copy is also the gradient of the view.
 #pragma once
 #include "autograd/tape.h"
 #include "kernels/layout.h"

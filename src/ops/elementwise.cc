@@ -15,7 +15,8 @@ using autograd::SavedTensor;
 using kernels::Binary;
 using kernels::Unary;
 
-// Lets `write` write input i's gradient in `dtype`; the gradient of a bf16 or f16 parameter is then widened to its target.
+// Calls `write` with memory of type `dtype` for the gradient of input i. If the gradient is of a wider type (that of a bf16 or f16
+// parameter), `write` gets a temporary tensor, which is widened afterwards.
 template <class Write>
 void give_written(Backward& b, int i, DType dtype, const Write& write) {
   const Tensor to = b.target(i);
@@ -25,7 +26,8 @@ void give_written(Backward& b, int i, DType dtype, const Write& write) {
   kernels::copy(narrow, to);
 }
 
-// Gives input `i`, of shape `shape`, the gradient `left op right`, which has the output's shape and is summed if the input was broadcast.
+// Computes `left op right`, of the output's shape, as the gradient of input `i`. If the input, of shape `shape`, was broadcast, the
+// gradient is summed to that shape.
 void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left, const Tensor& right) {
   if (shape == b.gradient().shape())
     return give_written(b, i, left.dtype(), [&](const Tensor& to) { kernels::binary(op, left, right, to); });

@@ -14,7 +14,7 @@ Variable sub(const Variable& a, const Variable& b);
 Variable mul(const Variable& a, const Variable& b);
 Variable div(const Variable& a, const Variable& b);
 
-/// Returns x times the factor, which is first rounded to the type computed in.
+/// Returns x times the factor, which is first rounded to the type of the computation (f32, or f64 for f64).
 Variable scale(const Variable& x, double factor);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);

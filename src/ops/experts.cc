@@ -15,7 +15,7 @@ using autograd::SavedTensor;
 
 Routed router(const Variable& in, i64 chosen, bool normalised, const RouterLoad& load) {
   if (in.shape().rank() != 2 || chosen < 1 || chosen > in.shape()[1])
-    refuse("router", "logits [N, E] and a choice of 1 to E of them, not " + std::to_string(chosen), {in.value});
+    refuse("router", "logits [N, E] and a choice of 1 to E experts, not " + std::to_string(chosen), {in.value});
   const Variable logits = dense(in);
   const DType wide = wide_dtype(logits.dtype());
   const Tensor probabilities = empty(logits.shape(), wide, "router"), weights = empty({logits.shape()[0], chosen}, wide, "router"),
@@ -55,7 +55,8 @@ Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tens
 // Op input 0 is x; the weights of the experts follow.
 constexpr int kFirstWeight = 1;
 
-// Returns whether the expert has no rows, so that its weight need not be dequantized. Only host memory can be asked without waiting.
+// Returns whether the expert has no rows, so that its weight need not be dequantized. If `begins` is on a GPU, it returns false, because
+// reading it would wait for the GPU.
 bool has_no_rows(const Tensor& begins, size_t expert) {
   if (begins.device().is_meta() || begins.device().is_cuda()) return false;
   const i32* begin = begins.data<i32>() + expert;
@@ -100,7 +101,7 @@ Variable expert_linear(const Variable& in, const std::vector<Weight>& stored, co
   require(fit && x.shape()[0] == rows.choice_of_row.elems(),
           "[expert_linear] expected one row for each choice, and weights that all have the same shape [O, I] and the type of the rows");
   const i64 M = x.shape()[0], I = x.shape()[1], O = w[0].shape[0];
-  const Tensor y = empty({M, O}, x.dtype(), "rows of experts");
+  const Tensor y = empty({M, O}, x.dtype(), "output rows of experts");
   {
     const Tensor scratch = workspace_or_none(kernels::expert_rows_workspace_bytes(M, O, I, x.dtype()));
     for (size_t e = 0; e < w.size(); ++e) {
@@ -125,7 +126,7 @@ Variable from_experts(const Variable& in, const Variable& shares, const ExpertRo
   if (in.shape().rank() != 2 || !(shares.shape() == rows.row_of_choice_NK.shape()))
     refuse("from_experts", "rows [M, C] and one weight for each choice", {in.value, shares.value});
   const Variable x = dense(in), weights = dense(shares);
-  const Tensor y = empty({weights.shape()[0], x.shape()[1]}, x.dtype(), "of experts");
+  const Tensor y = empty({weights.shape()[0], x.shape()[1]}, x.dtype(), "sum over experts");
   kernels::sum_rows(x.value, rows.row_of_choice_NK, weights.value, y);
   Recorder r({x, weights});
   const SavedTensor kept_x = weights.needs_gradient() ? r.save(x) : SavedTensor(),

@@ -8,7 +8,7 @@ using autograd::Variable;
 
 /// Returns silu(gate) * up. Both have the same shape and any strides.
 Variable swiglu(const Variable& gate, const Variable& up);
-/// Returns gelu_tanh(gate) * up, under the same conditions.
+/// Returns gelu_tanh(gate) * up. Both have the same shape and any strides.
 Variable geglu(const Variable& gate, const Variable& up);
 
 }  // namespace spillway::ops

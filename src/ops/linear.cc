@@ -23,7 +23,7 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor
   kernels::matmul(a, b, bias, out, workspace_of(a, out));
 }
 
-// Computes y = x w (+ bias), plus `others` if it is defined.
+// Computes out = a b (+ bias), plus `others` if `others` is defined.
 void multiply_onto(const Tensor& others, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
   if (!others.defined()) return multiply(a, b, bias, out);
   kernels::matmul_onto(as_rows(others), a, b, bias, out, workspace_of(a, out));
@@ -51,7 +51,8 @@ Tensor empty_product(const Variable& x, const LinearWeights& weights) {
   return empty(shape, x.dtype(), "linear");
 }
 
-// Computes the gradients of a product's weight and bias from the gradient dy of its result. `kept_rows` are the rows that were multiplied.
+// Computes the gradients of the weight and the bias of a product from the gradient dy of its result. `kept_rows` are the saved rows that
+// were multiplied by the weight.
 void weight_gradients(Backward& b, SavedTensor kept_rows, bool in_out, int weight, int bias) {
   const Tensor dy = as_rows(b.gradient());
   if (b.needs(weight)) {

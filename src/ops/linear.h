@@ -11,7 +11,8 @@ using autograd::Variable;
 enum class WeightLayout { out_in, in_out };
 
 /// Returns y[..., O] = (residual[..., O] +) x[..., I] w (+ bias[O]). A `bias` or `residual` without a value is left out. A GPU adds the
-/// residual within the product and rounds once (kernels::matmul_onto); backward does the same when x has gradients from other uses too.
+/// residual within the matrix product, so that the sum is rounded once (kernels::matmul_onto). If x already has a gradient from other uses,
+/// backward adds it within a product in the same way.
 Variable linear(const Variable& x, const Variable& w, const Variable& bias, WeightLayout layout, const Variable& residual = {});
 
 struct LinearWeights {
@@ -21,7 +22,7 @@ struct LinearWeights {
 };
 Variable linear(const Variable& x, const LinearWeights& weights, const Variable& residual = {});
 
-/// Computes linear(gelu_tanh(linear(x, up)), down, residual), with gelu and its gradient fused into the products (kernels::matmul_gelu).
+/// Computes linear(gelu_tanh(linear(x, up)), down, residual). The matrix products compute gelu and its gradient too (kernels::matmul_gelu).
 /// Saves x, gelu's input and gelu's output.
 Variable gelu_mlp(const Variable& x, const LinearWeights& up, const LinearWeights& down, const Variable& residual = {});
 

@@ -1,6 +1,6 @@
 // Layer norm and RMS norm over the last axis, for inputs of any strides. Statistics are in wide_dtype of x (PyTorch's formulas). Parameter
-// gradients are sums over rows, split in a way that depends on the shape alone; they are f32 for bf16 and f16, whose gamma and beta must be
-// parameters of the tape or constants. Saves x and the row statistics, never the normalised values.
+// gradients are sums over rows; how a sum is split depends on the shape alone. For bf16 and f16 these gradients are f32, so gamma and beta
+// must be parameters of the tape or constants. Forward saves x and the row statistics, never the normalised values.
 #pragma once
 #include "autograd/tape.h"
 

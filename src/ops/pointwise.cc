@@ -24,7 +24,7 @@ Tensor map(Pointwise op, std::initializer_list<Tensor> operands, const Shape& sh
   return out;
 }
 
-// Computes f(x); its gradient is slope(x, dy).
+// Computes f(x). The gradient of x is slope(x, dy).
 Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = {}, const char* op = __builtin_FUNCTION()) {
   const Tensor y = map(f, {x.value}, x.shape(), numbers);
   Recorder r({x}, op);
@@ -32,7 +32,8 @@ Variable one(Pointwise f, Pointwise slope, const Variable& x, Numbers numbers = 
   return r.output(y, [=](Backward& b) { b.pass(0, map(slope, {b.saved(kept), b.gradient()}, b.gradient().shape(), numbers)); });
 }
 
-// Computes f(a, b). A slope is called as slope(a, b, dy), or as slope(b, a, dy) if it is to be turned (`turn_first`, `turn_second`).
+// Computes f(x, y). The gradient of x is of_first(x, y, dy), or of_first(y, x, dy) if `turn_first` is set. The gradient of y is
+// of_second(x, y, dy), or of_second(y, x, dy) if `turn_second` is set.
 Variable two(const char* op, Pointwise f, Pointwise of_first, Pointwise of_second, bool turn_first, bool turn_second, const Variable& x,
              const Variable& y) {
   const Tensor out = map(f, {x.value, y.value}, stretched_shape(op, {x.value, y.value}));

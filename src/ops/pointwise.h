@@ -1,6 +1,6 @@
 // Further element-wise ops under PyTorch's names: f32, f64, bf16 and f16 (computed in f32, rounded once), inputs of any strides, broadcast
 // as numpy does. The gradient of a broadcast input is the sum over the axes along which it was broadcast, in ascending order. No element's
-// value depends on its place in the tensor. Throws Error(bug), with the shapes and dtypes it got, on those that do not match.
+// value depends on its place in the tensor. Throws Error(bug), which lists the shapes and dtypes, if they do not match.
 #pragma once
 #include <limits>
 
@@ -13,7 +13,7 @@ using autograd::Variable;
 /// Returns |x|. The gradient at 0 is 0.
 Variable abs(const Variable& x);
 Variable neg(const Variable& x);
-/// Returns x^exponent; the exponent is rounded to the type computed in. The gradient of x^0 is 0 everywhere.
+/// Returns x^exponent; the exponent is rounded to the type of the computation. The gradient of x^0 is 0 everywhere.
 Variable pow(const Variable& x, double exponent);
 /// Returns base^exponent. For a base of 0 and an exponent of at least 0, the exponent's gradient is 0.
 Variable pow(const Variable& base, const Variable& exponent);
@@ -44,7 +44,7 @@ Tensor lt(const Variable& a, const Variable& b);
 Tensor le(const Variable& a, const Variable& b);
 Tensor gt(const Variable& a, const Variable& b);
 Tensor ge(const Variable& a, const Variable& b);
-/// Compare each element with a number, which is rounded to the type computed in.
+/// Compare each element with a number, which is rounded to the type of the computation.
 Tensor eq(const Variable& a, double b);
 Tensor ne(const Variable& a, double b);
 Tensor lt(const Variable& a, double b);

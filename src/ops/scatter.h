@@ -1,11 +1,11 @@
-// Builds a tensor of zeros to which elements are added at given indices along one axis: the gradient of ops that pick elements.
+// Builds a tensor of zeros to which elements are added at given indices along one axis. That is the gradient of ops that pick elements.
 #pragma once
 #include "kernels/accumulate.h"
 #include "kernels/axis/pick.h"
 
 namespace spillway::ops {
 
-/// Returns `sums`, which are in wide_dtype of `dtype`, rounded to `dtype`.
+/// Returns `sums` rounded to `dtype`. `sums` are in wide_dtype of `dtype`.
 inline Tensor rounded(const Tensor& sums, DType dtype) {
   if (!is_half(dtype)) return sums;
   const Tensor narrow = empty(sums.shape(), dtype, "rounded sums");
@@ -13,7 +13,8 @@ inline Tensor rounded(const Tensor& sums, DType dtype) {
   return narrow;
 }
 
-/// Returns a tensor of shape `shape` and of from's dtype: zeros plus from's elements at `index`, added in ascending order and rounded once.
+/// Returns a tensor of shape `shape` and of the dtype of `from`: zeros, to which the elements of `from` are added at `index`, in ascending
+/// order. Each sum is rounded once.
 inline Tensor scattered(const Tensor& from, const kernels::Axis& axis, const Tensor& index, const kernels::Picks& picks,
                         const Shape& shape) {
   const Tensor sums = zeros(shape, wide_dtype(from.dtype()), "scattered sums");

@@ -43,7 +43,7 @@ Tensor permuted(const Tensor& x, const Axes& axes) {
   }
 }
 
-// Returns the axes counted from the front, and the permutation that undoes them.
+// Returns the axes counted from the front, and the inverse permutation.
 std::pair<Axes, Axes> axes_of(const Shape& shape, const std::vector<int>& axes) {
   Axes there, back;
   there.rank = back.rank = shape.rank();

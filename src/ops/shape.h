@@ -23,10 +23,10 @@ Variable slice(const Variable& x, int axis, i64 begin, i64 end, i64 step = 1);
 struct Range {
   i64 begin = 0, end = std::numeric_limits<i64>::max(), step = 1;
 };
-/// Returns x[places[0], places[1], ...], one place for each of the first axes. A number takes one element and removes its axis, counting
-/// from the end if it is negative; a Range takes a part of the axis, and `Range{}` all of it.
+/// Returns x[places[0], places[1], ...]; each place belongs to one of the first axes. A number takes one element and removes its axis; a
+/// negative number counts from the end. A Range takes a part of its axis, and `Range{}` all of it.
 Variable index(const Variable& x, const std::vector<std::variant<i64, Range>>& places);
-/// Joins at least one part along `axis`. Their other extents must be equal.
+/// Joins at least one part along `axis`. The extents of the parts along all other axes must be equal.
 Variable concat(const std::vector<Variable>& parts, int axis);
 
 /// Returns x with the axes a and b swapped.
@@ -39,10 +39,10 @@ Variable stack(const std::vector<Variable>& parts, int axis);
 struct Padding {
   i64 before = 0, behind = 0;
 };
-/// Surrounds x with `value`. `paddings` has one entry for each of the last axes, the last axis's entry last.
+/// Surrounds x with `value`. `paddings` has one entry for each of the last axes of x; its last entry belongs to the last axis.
 Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value = 0);
-/// Return x with zeros in each matrix of the last two axes except on and below (tril) or on and above (triu) the diagonal. Diagonal 0 is
-/// the main one and 1 the one above it.
+/// Return x with some elements of each matrix of the last two axes set to zero: those above the diagonal (tril) or those below it (triu).
+/// Diagonal 0 is the main one, and 1 the one above it.
 Variable tril(const Variable& x, i64 diagonal = 0);
 Variable triu(const Variable& x, i64 diagonal = 0);
 

@@ -6,10 +6,11 @@
 
 namespace spillway::ops {
 
-/// Returns the shape to which all inputs broadcast. Throws Error(bug) in the name of `op` if there is none or the dtypes differ.
+/// Returns the shape to which all inputs broadcast. If there is no such shape or the dtypes differ, it throws Error(bug), which names `op`.
 Shape stretched_shape(const char* op, std::initializer_list<Tensor> inputs);
 
-/// Returns the gradient of an input of shape `wanted` that was broadcast: the sum over its broadcast axes, first axis first.
+/// Returns the gradient of an input of shape `wanted` that was broadcast: the sum of `gradient` over the broadcast axes, one axis after the
+/// other from the first on.
 Tensor sum_to(Tensor gradient, const Shape& wanted);
 
 }  // namespace spillway::ops

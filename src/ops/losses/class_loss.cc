@@ -38,7 +38,7 @@ double one_over(const char* op, const Tensor& counted) {
   return 1 / sum;
 }
 
-// Computes a classification loss. `logits`: x holds logits; otherwise log-probabilities.
+// Computes a classification loss. `in` holds logits if `logits` is set, otherwise log-probabilities.
 Variable of_classes(const char* op, bool logits, const Variable& in, const Tensor& classes, const ClassLossOptions& options) {
   check(op, in.value, classes, options);
   const Variable x = dense(in);

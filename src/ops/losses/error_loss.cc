@@ -22,7 +22,8 @@ Variable reduced(const Variable& losses, Reduction reduction) {
   return reduction == Reduction::none ? losses : reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
-// Computes f(x, y) with the gradient slope(x, y, dy) for x. A loss that is symmetric in x and y has the gradient slope(y, x, dy) for y.
+// Computes the loss f(x, y) of each element. The gradient of x is slope(x, y, dy). If y needs a gradient, the loss must be symmetric in x
+// and y; the gradient of y is then slope(y, x, dy).
 Variable loss(const char* op, Pointwise f, Pointwise slope, const Variable& in, const Variable& other, Reduction reduction, double p = 0) {
   if (!(in.shape() == other.shape()) || in.dtype() != other.dtype())
     refuse(op, "two tensors of the same shape and dtype", {in.value, other.value});

@@ -13,7 +13,7 @@ namespace {
 using autograd::Backward;
 using autograd::Recorder;
 
-// Returns the losses with 0 in the rows that do not count.
+// Returns the losses with zeros in the rows whose mask is 0.
 Variable counted(const Variable& losses, const Tensor& mask_B) {
   if (!mask_B.defined()) return losses;
   const Shape& shape = losses.shape();

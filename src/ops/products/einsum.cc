@@ -14,7 +14,8 @@ namespace {
 bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
 bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
 
-// Stands for "..." among the letters. Later it is replaced by one digit for each axis that "..." covers in a tensor; '0' is the last axis.
+// Stands for "..." among the letters of an input. Later it is replaced by one digit for each axis that "..." covers; the digit '0' means
+// the last of these axes.
 constexpr char kOthers = '.';
 
 struct Equation {
@@ -25,7 +26,7 @@ struct Equation {
     if (next() != ',') refuse_here("a comma and a second input");
     ++at_;
     b = letters("b");
-    if (next() == ',') refuse_here("two inputs");
+    if (next() == ',') refuse_here("exactly two inputs, not a third one,");
     next() == '\0' ? imply_result() : read_result();
   }
 
@@ -35,7 +36,7 @@ struct Equation {
                                     "\"; two inputs are written as in \"bij,bjk->bik\"");
   }
 
-  // Skips spaces and returns the current character, 0 at the end.
+  // Skips spaces and returns the current character; 0 at the end of the text.
   char next() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -109,7 +110,7 @@ struct Named {
   }
 };
 
-// Replaces kOthers by `others` digits in the letters of an input or of the result.
+// Replaces kOthers in the letters of an input or of the result by `others` digits.
 void spell_out(std::string& letters, i64 others) {
   const size_t at = letters.find(kOthers);
   if (at == std::string::npos || others < 0) return;
@@ -121,7 +122,7 @@ void spell_out(std::string& letters, i64 others) {
 // Returns the number of axes that "..." covers.
 i64 others_of(const std::string& letters, const Tensor& x) { return has(letters, kOthers) ? x.rank() - std::ssize(letters) + 1 : 0; }
 
-// Drops axes of extent 1 that are longer in b: the broadcast axis then belongs to b alone.
+// Drops the axes of "..." that have extent 1 in `a` and a larger extent in `b`. Such a broadcast axis then belongs to b alone.
 void drop_stretched(Named& a, const Named& b) {
   std::vector<i64> extents;
   std::string kept;

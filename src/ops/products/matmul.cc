@@ -29,7 +29,7 @@ Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
 // A contiguous operand [..., R, C] whose batch of matrices is broadcast to the batch of the product.
 struct Matrices {
   Tensor all;
-  Shape batch, step;  // batch: the product's batch extents; step: matrices to skip along each of its axes
+  Shape batch, step;  // batch: the product's batch extents; step: distance in matrices between neighbours along each of these axes
   bool flipped;       // each matrix is used transposed
 
   Matrices(const Tensor& x, bool flip, const Shape& stretched)
@@ -46,7 +46,8 @@ struct Matrices {
   }
 };
 
-// Computes out[p] = a[p] b[p] for each p of the batch; flip_a and flip_b transpose the operands.
+// Computes the product of a matrix of `a` and a matrix of `b` for each position of the batch. flip_a and flip_b transpose the matrices of
+// an operand.
 void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, const Tensor& out) {
   const Shape batch = batch_of(out.shape());
   const Matrices left(a, flip_a, batch), right(b, flip_b, batch), results(out, false, batch);
@@ -57,8 +58,8 @@ void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, c
   }
 }
 
-// The operands as batches of matrices. A vector becomes a matrix of one row or column; if b is a single matrix, all rows of a form one
-// matrix.
+// Describes the operands as batches of matrices. A vector becomes a matrix of one row or one column. If b is a single matrix, all rows of a
+// form one matrix.
 struct Product {
   Shape a, b, whole;  // shapes of both operands and of the result, of rank 2 at least
   Shape result;       // the result's shape without the axes of vectors
@@ -77,8 +78,8 @@ struct Product {
   }
 };
 
-// Computes the batched product a b as the gradient of input `input`, of shape `shape`. `wanted` is the shape of that input's matrices
-// before they were broadcast.
+// Computes the gradient of input `input`, of shape `shape`, as the batched product of a and b. `wanted` is the shape of that input's
+// matrices before they were broadcast.
 void give(Backward& step, int input, const Shape& shape, const Shape& wanted, const Shape& batch, const Tensor& a, bool flip_a,
           const Tensor& b, bool flip_b) {
   const Shape whole = with_matrix(batch, wanted[-2], wanted[-1]);

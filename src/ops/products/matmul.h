@@ -7,9 +7,10 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Computes torch.matmul: a[..., M, K] b[..., K, N] -> [..., M, N], with the batch extents broadcast as in numpy. An a of rank 1 is a row,
-/// a b of rank 1 a column, and the result lacks that axis. The gradient of a broadcast input is the sum over its broadcast axes; each
-/// product is rounded before it is added. Throws Error(bug), with the shapes and dtypes it got, on those that do not match.
+/// Computes torch.matmul: a[..., M, K] b[..., K, N] -> [..., M, N], with the batch extents broadcast as in numpy. If a has rank 1, it is
+/// treated as a matrix of one row; if b has rank 1, as a matrix of one column. The result lacks these axes of extent 1. The gradient of a
+/// broadcast input is the sum of one product for each position along its broadcast axes; each product is rounded before it is added. Throws
+/// Error(bug), which lists the shapes and dtypes, if they do not match.
 Variable matmul(const Variable& a, const Variable& b);
 
 }  // namespace spillway::ops

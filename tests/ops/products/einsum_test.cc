@@ -82,7 +82,7 @@ TEST(Einsum, RefusesAndSaysWhere) {
   const auto refusal = [&](const char* equation) { return test::refusal([&] { ops::einsum(equation, a, b); }); };
   const std::string hint = "; two inputs are written as in \"bij,bjk->bik\"";
   EXPECT_EQ(refusal("ij->ji"), "[einsum] expected a comma and a second input at position 2 of \"ij->ji\"" + hint);
-  EXPECT_EQ(refusal("ij,jk,kl->il"), "[einsum] expected two inputs at position 5 of \"ij,jk,kl->il\"" + hint);
+  EXPECT_EQ(refusal("ij,jk,kl->il"), "[einsum] expected exactly two inputs, not a third one, at position 5 of \"ij,jk,kl->il\"" + hint);
   EXPECT_EQ(refusal("ii,ij->j"), "[einsum] expected each letter of a once, not 'i' again, at position 1 of \"ii,ij->j\"" + hint);
   EXPECT_EQ(refusal("ij,jk->ii"), "[einsum] expected each letter of the result once, not 'i' again, at position 8 of \"ij,jk->ii\"" + hint);
   EXPECT_EQ(refusal("ij,jk->iz"), "[einsum] expected letters of the inputs, not 'z', at position 8 of \"ij,jk->iz\"" + hint);
