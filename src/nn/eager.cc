@@ -11,7 +11,7 @@ EagerParameters::EagerParameters(std::vector<std::shared_ptr<Parameter>> paramet
   const bool fresh = std::ranges::all_of(parameters_, [](const auto& p) { return p->id == 0; });
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = *parameters_[i];
-    require(!parameter.storage->resident(), "[eager] expected a parameter without memory");
+    require(!parameter.storage->resident(), "[eager] expected parameters without memory, got one that is already in memory");
     if (fresh) parameter.id = static_cast<u32>(i);
     require(parameter.id == i,
             "[eager] expected either all parameters of a model in the order of their ids, or parameters that belong to no model");
@@ -27,7 +27,7 @@ EagerParameters::~EagerParameters() {
 const std::shared_ptr<Parameter>& EagerParameters::parameter(const std::string& name) const {
   const auto found = std::ranges::find_if(parameters_, [&](const auto& p) { return p->name == name; });
   if (found != parameters_.end()) return *found;
-  const std::string first = parameters_.empty() ? "" : "; the first is " + parameters_.front()->name;
+  const std::string first = parameters_.empty() ? "" : "; the first is named " + parameters_.front()->name;
   throw Error(ErrorCode::usage, "[eager] expected the name of a parameter, got " + name + ": the number of parameters is " +
                                     std::to_string(parameters_.size()) + first);
 }
@@ -74,7 +74,7 @@ Tensor EagerParameters::gradient(u32 parameter, u8 use) const {
 
 Tensor EagerParameters::gradient(u32 parameter) const {
   Tensor sum;
-  bool own = false;  // false while `sum` is a stored gradient, which must not be written
+  bool own = false;  // false while `sum` is a stored gradient, which must not be written to
   for (auto entry = gradients_.lower_bound({parameter, 0}); entry != gradients_.end() && entry->first.first == parameter; ++entry) {
     if (!sum.defined()) {
       sum = entry->second;
@@ -115,7 +115,7 @@ Tensor EagerParameters::target(u32 parameter, u8 use, const Shape& shape, DType 
 
 void EagerParameters::done(u32 parameter, u8 use) {
   auto node = unfinished_.extract({parameter, use});
-  require(!node.empty(), "[eager] expected a finished gradient to have been requested before");
+  require(!node.empty(), "[eager] expected the gradient to be requested by target() before done() reports it");
   if (hook_) hook_(*parameters_.at(parameter), node.mapped());
   ++passes_[node.key()];
   const auto [kept, first] = gradients_.try_emplace(node.key(), node.mapped());

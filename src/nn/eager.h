@@ -5,7 +5,7 @@
 //   Tape tape(&weights);  context.tape = &tape;
 //   run(model, context).backward();
 //   weights.gradient(id) …            (eager/optimizer.h updates weights with them)
-// Not thread-safe. Invariant: while it lives, the storage of every parameter of the model is resident.
+// Not thread-safe. Invariant: while an EagerParameters object lives, the storage of every parameter of the model is resident.
 #pragma once
 #include <map>
 
@@ -15,7 +15,7 @@ namespace spillway::nn {
 
 class EagerParameters final : public autograd::GradientSink {
  public:
-  /// Allocates zeroed memory for every parameter of the model from the current stream. The parameters' storages must be vacant.
+  /// Allocates zeroed memory for every parameter of the model, from the current stream. The parameters' storages must not have memory yet.
   explicit EagerParameters(const Sequential& model) : EagerParameters(model.parameters) {}
   /// Allocates memory for parameters that belong to no model. Their ids become their positions in the list, so `tape.parameter(p->value(),
   /// p->id)` gives a variable.
@@ -24,18 +24,19 @@ class EagerParameters final : public autograd::GradientSink {
   EagerParameters(const EagerParameters&) = delete;
   EagerParameters& operator=(const EagerParameters&) = delete;
 
-  /// Returns the gradient accumulated since the last forget(). Backward passes are added in the order in which they ran, then the uses of a
-  /// shared parameter in block order. It is f32 for a bf16 parameter, and undefined if no gradient reached the parameter.
+  /// Returns the gradient accumulated since the last forget(). For each use of the parameter, the gradients of all backward passes are
+  /// added in the order in which the passes ran; then the sums of all uses are added in block order. The gradient is f32 for a bf16
+  /// parameter, and undefined if no gradient reached the parameter.
   Tensor gradient(u32 parameter) const;
-  /// Returns the gradient of one use alone.
+  /// Returns the gradient of one use of the parameter alone.
   Tensor gradient(u32 parameter, u8 use) const;
-  /// Returns the number of backward passes summed in the gradient.
+  /// Returns the number of backward passes whose gradients gradient() sums.
   i64 passes(u32 parameter) const;
-  /// Drops all gradients (zero_grad) or those of one parameter, including unfinished ones of a backward pass that threw.
+  /// Drop all gradients (zero_grad), or those of one parameter. That includes unfinished gradients of a backward pass that threw.
   void forget();
   void forget(u32 parameter);
-  /// Sets a hook that is called with each gradient when a backward pass has finished it, once for each use, before it is added to earlier
-  /// ones. The hook may write into the gradient. An empty hook turns this off.
+  /// Sets a hook that is called with each gradient when a backward pass has finished it, once for each use, before the gradient is added to
+  /// those of earlier passes. The hook may write into the gradient. An empty hook turns this off.
   using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
   void on_gradient(Hook hook) { hook_ = std::move(hook); }
 
@@ -45,13 +46,14 @@ class EagerParameters final : public autograd::GradientSink {
   /// and of the parameter's shape, type and device; otherwise throws Error(usage).
   void adopt(u32 parameter, const Tensor& memory);
 
-  /// Returns all parameters by id. Frozen ones correspond to PyTorch's buffers or to parameters without requires_grad.
+  /// Returns all parameters, each at the index that is its id. Frozen ones correspond to PyTorch's buffers or to parameters without
+  /// requires_grad.
   const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }
   /// Returns the parameter of this name. Throws Error(usage) if there is none.
   const std::shared_ptr<Parameter>& parameter(const std::string& name) const;
 
-  /// Move all values to the GPU of the current stream, or from that GPU to the host. If memory runs out they throw and nothing has moved.
-  /// Gradients are dropped.
+  /// Move all values to the GPU of the current stream, or from that GPU to the host. If memory runs out, they throw, and all values stay
+  /// where they were. Gradients are dropped.
   void to_current_device();
   void to_host();
 
@@ -65,7 +67,7 @@ class EagerParameters final : public autograd::GradientSink {
   std::vector<Tensor> memory_;  // by parameter id
   Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
-  std::map<Key, i64> passes_;  // number of passes summed in each entry of gradients_
+  std::map<Key, i64> passes_;  // number of backward passes summed in each entry of gradients_
 };
 
 /// Runs all blocks in order and returns the sum of the token losses, or the logits with Mode::generate.

@@ -14,7 +14,7 @@ using ForwardHook = std::function<Variable(const Variable& input, const Variable
 
 /// Returns the block with `hook` called after its forward. If several hooks are added, the last one added is called last:
 ///   model.blocks[1] = nn::with_hook(std::move(model.blocks[1]), hook);
-/// Its forward throws Error(bug) when the hook returns another shape or dtype.
+/// The forward of the returned block throws Error(bug) when the hook returns another shape or dtype.
 std::unique_ptr<Module> with_hook(std::unique_ptr<Module> block, ForwardHook hook);
 
 }  // namespace spillway::nn

@@ -13,10 +13,11 @@ std::shared_ptr<Parameter> statistic(const std::string& name, i64 channels, DTyp
   return parameter;
 }
 
-// Returns the input channels of one group. It is a function of its own so that the check comes before the parameters are created.
+// Returns the number of input channels of one group. It is a separate function, so that the constructor's initializer list checks the
+// numbers before it creates the parameters.
 i64 inputs_of_group(i64 inputs, i64 outputs, i64 groups) {
   require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0,
-          "[conv2d] expected numbers of channels that are multiples of the number of groups");
+          "[conv2d] expected the numbers of input and output channels to be multiples of the number of groups");
   return inputs / groups;
 }
 

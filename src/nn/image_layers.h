@@ -9,14 +9,15 @@ namespace spillway::nn {
 
 using ops::Pair;
 
-/// A 2-D convolution. Weight and bias start uniform within 1/sqrt(C / groups kh kw) of zero, unless Options say otherwise.
+/// A 2-D convolution. Weight and bias are initialised uniformly in [-b, b] with b = 1/sqrt(inputs / groups * kh * kw), where kh x kw is the
+/// kernel, unless Options say otherwise.
 class Conv2d {
  public:
   struct Options {
     Pair stride = 1, padding = 0, dilation = 1;
     i64 groups = 1;
     bool bias = true;
-    double std = 0;     // above 0: weights start normal with this deviation, the bias at zero
+    double std = 0;     // above 0: the weight is initialised from a normal distribution with this standard deviation, the bias with zeros
     i64 positions = 1;  // number of output pixels (Parameter::positions)
   };
   Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& options);
@@ -28,8 +29,9 @@ class Conv2d {
   ops::ConvOptions options_;
 };
 
-/// Batch normalization. Mode::train uses the statistics of the micro-batch and updates the running ones (Parameter::statistic) towards
-/// them. Other modes, and frozen statistics, use the running ones.
+/// Batch normalization. In Mode::train it normalizes by the statistics of the micro-batch, and the running statistics
+/// (Parameter::statistic) move towards these. In other modes, or if the running statistics are frozen, it normalizes by the running
+/// statistics.
 class BatchNorm2d {
  public:
   static constexpr double kEps = 1e-5;

@@ -21,14 +21,14 @@ void pass(const Tensor& from, const Tensor& to, i64 begin, i64 end) {
 }  // namespace
 
 void KeyValueCache::seek(i64 begin) {
-  require(begin >= 0 && begin <= positions_, "[key/value cache] expected a start position inside the cache");
+  require(begin >= 0 && begin <= positions_, "[key/value cache] expected a start position from 0 to the cache's number of positions");
   begin_ = begin;
 }
 
 KeyValueCache::Both KeyValueCache::extend(u16 block, const Tensor& k, const Tensor& v) {
   const i64 end = begin_ + k.size(1);
   require(k.size(0) == rows_ && k.shape() == v.shape() && end <= positions_,
-          "[key/value cache] expected the number of rows of the cache, and positions inside the cache");
+          "[key/value cache] expected as many rows as the cache has, and no more positions than fit into the cache");
   Both& kept = blocks_[block];
   if (!kept.k.defined()) {
     const StreamScope scope(stream_);
@@ -40,7 +40,7 @@ KeyValueCache::Both KeyValueCache::extend(u16 block, const Tensor& k, const Tens
 
 Tensor KeyValueCache::extended(const Tensor& kept, const Tensor& fresh) const {
   const i64 end = begin_ + fresh.size(1);
-  const Tensor read = lies_ == Lies::here ? kept : empty(kept.shape(), kept.dtype(), "keys or values, passing");
+  const Tensor read = lies_ == Lies::here ? kept : empty(kept.shape(), kept.dtype(), "copy of cached keys or values");
   if (lies_ == Lies::elsewhere) pass(kept, read, 0, begin_);
   kernels::copy_view(fresh, read.slice(1, begin_, end));
   if (lies_ == Lies::elsewhere) pass(read, kept, begin_, end);

@@ -1,6 +1,6 @@
 // The key/value cache of text generation. It keeps the keys and values of all previous positions of each row, block by block, so that
-// attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta device tells the
-// bytes. Used by one thread. Shape letters: B rows, T new positions, Hkv key/value heads, D head width.
+// attention need not recompute them. A block's memory is allocated when the block first runs, so a dry run on the meta device tells how
+// many bytes the cache takes. Used by one thread. Shape letters: B rows, T new positions, Hkv key/value heads, D head width.
 #pragma once
 #include <map>
 
@@ -18,18 +18,18 @@ class KeyValueCache {
   /// The memory in which the cached keys and values are stored.
   enum class Lies : u8 {
     here,      // in the memory that attention reads
-    elsewhere  // offloaded to host memory; a block's whole cache is copied to current-stream memory during its attention
+    elsewhere  // offloaded to host memory; while a block's attention runs, the block's whole cache is copied to current-stream memory
   };
   /// Creates a cache for `rows` rows of up to `positions` positions in the memory of `stream`, which must outlive the cache.
   KeyValueCache(Stream stream, i64 rows, i64 positions, Lies lies = Lies::here)
       : stream_(stream), rows_(rows), positions_(positions), lies_(lies) {}
 
   i64 positions() const { return positions_; }
-  /// Sets the position at which the next tokens begin. Earlier positions are kept, later ones are discarded. Throws Error(bug) outside
-  /// 0..positions.
+  /// Sets the position at which the next tokens begin. Earlier positions are kept; this position and later ones are discarded. Throws
+  /// Error(bug) if `begin` lies outside 0..positions.
   void seek(i64 begin);
-  /// Appends a block's k and v [B, T, Hkv, D] and returns all keys and values including them, as views [B, begin + T, Hkv, D]. Throws
-  /// Error(bug) beyond `positions`.
+  /// Appends the new keys and values of a block, [B, T, Hkv, D]. Returns all keys and values of the block so far, the new ones included, as
+  /// views [B, begin + T, Hkv, D]. Throws Error(bug) if they take more than `positions` positions.
   Both extend(u16 block, const Tensor& k, const Tensor& v);
 
  private:
@@ -48,7 +48,8 @@ struct KeysAndValues {
   Variable k, v;
 };
 KeysAndValues with_cached(const Context& context, const Variable& k, const Variable& v);
-/// Returns the positions of all these keys within their documents, for the attention mask. Undefined if each row is one document.
+/// Returns the positions, within their documents, of all keys that with_cached() returned, for the attention mask. The result is undefined
+/// if each row is one document.
 Tensor mask_positions(const Context& context);
 
 }  // namespace spillway::nn

@@ -24,8 +24,8 @@ struct Lora {
   double scale = 1, dropout = 0;
 };
 
-/// Sets a fraction `share` of x[B, ...] to zero in Mode::train; otherwise returns x itself. `name` makes its mask differ from those of
-/// other layers.
+/// Sets a random fraction `share` of x[B, ...] to zero in Mode::train; in other modes it returns x itself. The random key includes `name`,
+/// so that each layer has a mask of its own.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
@@ -49,7 +49,7 @@ class Linear {
     bool uniform = false;  // initialises weight and bias as PyTorch does by default (uniform_by_inputs), not by std
     Lora lora;             // parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
     kernels::WeightFormat format = kernels::WeightFormat::plain;  // storage format of the weight
-    bool to_classes = false;                                      // outputs are classes, not features
+    bool to_classes = false;                                      // each output is a class or token, not a feature
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;
@@ -66,8 +66,8 @@ class Linear {
   Dropout lora_dropout_;
 };
 
-/// Looks up rows of weight[V, C] by id. A head may share the weight; its use is then number 1. `padding_row` (-1: none) gets no gradient
-/// from this layer, like padding_idx of PyTorch's nn.Embedding.
+/// Looks up rows of weight[V, C] by id. If a head shares the weight, the head's use of the parameter has number 1. `padding_row` (-1: none)
+/// gets no gradient from this layer, like padding_idx of PyTorch's nn.Embedding.
 class Embedding {
  public:
   Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std, i64 padding_row = -1);

@@ -46,9 +46,9 @@ void Sequential::push(std::unique_ptr<Module> block) {
   Names names;
   for (const auto& parameter : parameters) names.emplace(parameter->name, parameter.get());
   for (const ParameterUse& entry : uses_here) {
-    require(entry.parameter != nullptr, "[sequential] expected a parameter, got a null pointer");
+    require(entry.parameter != nullptr, "[sequential] expected every parameter that the block lists to exist, got a null pointer");
     const Parameter& parameter = *entry.parameter;
-    if (listed(uses_here, &parameter) != 1) refuse(parameter, "expected the parameter once in its block, got it twice");
+    if (listed(uses_here, &parameter) != 1) refuse(parameter, "expected the block to list the parameter once, got it twice");
     const bool known = is_known(names, parameter);
     const int expected = known ? uses(parameter.id) : 0;
     if (entry.use != expected) {

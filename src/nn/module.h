@@ -27,20 +27,23 @@ struct Context {
   const MicroBatch* batch = nullptr;
   autograd::Tape* tape = nullptr;  // null: nothing is recorded
   RandomKey random;                // the key of this run; layers derive their own by purpose and name
-  double loss_factor =
-      1;  // loss scale / targets of the step that contribute; scales the loss's gradient, not its value; rounded once to the model's type
+  // Factor of the loss's gradient, not of its value: the loss scale divided by the number of targets of the step that contribute to the
+  // loss. It is rounded once, to the model's type.
+  double loss_factor = 1;
   i64 logits_position = 0;
-  KeyValueCache* cache = nullptr;  // Mode::generate: the batch continues from its positions; null: rows begin with the batch
-  u16 block = 0;                   // number of the block that runs, for the cache
-  bool keep_logits = false;        // keep all logits from a head's forward to its backward; otherwise as ops::LogitsMemory decides
-  Tensor router_load_2E;           // Mode::train with a router loss: adds up the load of this micro-batch (ops::RouterLoad)
-  bool recomputing = false;        // forward is repeated for backward; the router's load was already counted
+  // Mode::generate: the batch continues after the positions in this cache; null: each row begins with the batch.
+  KeyValueCache* cache = nullptr;
+  u16 block = 0;             // index of the block that runs; selects the block's part of the cache
+  bool keep_logits = false;  // keep all logits from a head's forward to its backward; otherwise as ops::LogitsMemory decides
+  // Mode::train with a router loss: forward adds the experts' load of this micro-batch to it (ops::RouterLoad).
+  Tensor router_load_2E;
+  bool recomputing = false;  // forward is repeated for backward, so the router's load must not be counted again
 
-  /// Returns the parameter as a variable: a leaf of the tape, or a constant if it is frozen or there is no tape. `use` numbers the blocks
-  /// that share a parameter.
+  /// Returns the parameter as a variable: a leaf of the tape, or a constant if the parameter is frozen or there is no tape. `use` numbers
+  /// the blocks that share a parameter.
   Variable use(const Parameter& parameter, u8 use = 0) const;
-  /// Returns what the last block of a model with inputs of its own returns in modes train and evaluate: the sum of losses[B, ...] over the
-  /// rows that hold a sample, as one f64, with the gradient that Module::forward asks for.
+  /// For the last block of a model with inputs of its own, in modes train and evaluate: returns the sum of losses[B, ...] over the rows
+  /// that hold a sample, as one f64. Its gradient is the one that Module::forward() requires.
   Variable loss(const Variable& losses) const;
 };
 
@@ -52,7 +55,7 @@ struct ParameterUse {
 class Module {
  public:
   virtual ~Module() = default;
-  /// Computes the block's output. For the first block `x` is undefined; it reads the batch. In modes train and evaluate the last
+  /// Computes the block's output. The first block gets an undefined `x` and reads the batch instead. In modes train and evaluate the last
   /// block returns the sum of token losses as one f64, whose gradient is that of loss_factor times the sum.
   virtual Variable forward(const Variable& x, const Context& context) const = 0;
   /// Returns every parameter that forward() reads, in a fixed order.
@@ -72,8 +75,8 @@ class Module {
 struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
-  i64 router_loss_experts = 0;  // above 0: number of experts per layer whose load a router loss balances
-  Shape image_CHW;                 // shape of an input image in the first parameter's type; rank 0: the model reads no images
+  i64 router_loss_experts = 0;     // above 0: number of experts per layer whose load a router loss balances
+  Shape image_CHW;                 // shape of an input image, whose type is that of the first parameter; rank 0: the model reads no images
   std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty: tokens or images
 
   /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when a parameter's uses
@@ -83,15 +86,15 @@ struct Sequential {
   int uses(u32 parameter) const;
   /// Returns the number of elements of all parameters. A shared parameter counts once, running statistics do not count.
   i64 parameter_elems() const;
-  /// Returns the first block that uses a trained (not frozen) parameter; no gradient flows back beyond it. Returns the number of blocks if
-  /// there is none.
+  /// Returns the index of the first block that uses a trained (not frozen) parameter; no gradient flows back beyond it. Returns the number
+  /// of blocks if no block uses one.
   size_t first_trained_block() const;
   bool reads_images() const { return image_CHW.rank() > 0; }
   bool reads_tokens() const { return !reads_images() && inputs.empty(); }
 };
 
-/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For images and for inputs of
-/// the model's own `positions` is 1: a sample has one target.
+/// Creates an uninitialised micro-batch of `rows` rows for the model's inputs in memory of the current stream. For a model that reads
+/// images or inputs of its own, `positions` must be 1, because such a sample has one target.
 MicroBatch empty_batch(const Sequential& model, i64 rows, i64 positions);
 
 }  // namespace spillway::nn

@@ -56,7 +56,7 @@ void quantized_values(const Parameter& parameter, const ParameterValues& values,
   constexpr i64 kUnitsAtOnce = 64;  // quantized units per call of `values`; many, since a call may read a file
   const i64 each = kernels::unit_bytes(parameter.format), end = begin + static_cast<i64>(out.size());
   require(begin >= 0 && end <= parameter.stored_elems() * size_of(parameter.dtype),
-          "[quantized values] expected a range inside the parameter");
+          "[quantized values] expected a range of bytes inside the stored form of the parameter");
   std::vector<double> wide(kUnitsAtOnce * kUnitValues);
   std::vector<float> narrowed(wide.size());
   std::vector<std::byte> units(static_cast<size_t>(kUnitsAtOnce * each));

@@ -25,25 +25,27 @@ struct Parameter {
   bool statistic = false;                                       // a running statistic, updated by kStatisticMomentum (see below)
   bool of_ids = false;                                          // each row belongs to a token, position or class
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
-  double positions = 1;              // how often it is multiplied per position of the loss; once per output pixel for a convolution
-  std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguous
+  // number of multiplications with the parameter per position of the loss; for a convolution, one per output pixel.
+  double positions = 1;
+  std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguously
 
-  /// Returns a view of the whole parameter. For a quantized one it is the stored units as words of `dtype`.
+  /// Returns a view of the whole parameter. For a quantized parameter it shows the stored units as words of `dtype`.
   Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }
   i64 elems() const { return shape.elems(); }
-  /// Returns the number of elements of `dtype` that its storage takes.
+  /// Returns the number of elements of type `dtype` that the storage of the parameter takes.
   i64 stored_elems() const { return is_plain() ? elems() : kernels::quantized_bytes(format, elems()) / size_of(dtype); }
-  /// Returns whether it maps features to features. Optimizers for matrices, such as Muon, update such a parameter as one matrix.
+  /// Returns whether the parameter maps features to features. Optimizers for matrices, such as Muon, update such a parameter as one matrix.
   bool is_matrix() const { return shape.rank() == 2 && !of_ids && !statistic; }
   bool is_plain() const { return format == kernels::WeightFormat::plain; }
 };
 
-/// The momentum of running statistics, which are not trained weights. The gradient of a running statistic is the micro-batch's own value,
-/// and a step moves the statistic by this fraction (PyTorch's default momentum) towards the mean over all micro-batches of the step,
-/// whichever optimizer is used.
+/// The momentum of running statistics, which are not trained weights. In backward, a running statistic gets the micro-batch's own value as
+/// its gradient. A step then moves the statistic by this fraction (PyTorch's default momentum) towards the mean of these values over all
+/// micro-batches of the step, whichever optimizer is used.
 constexpr double kStatisticMomentum = 0.1;
 
-/// Returns PyTorch's default for weight and bias of linear and convolution layers: uniform within 1/sqrt(inputs of one output) of zero.
+/// Returns PyTorch's default for weight and bias of linear and convolution layers: uniform in [-b, b] with b = 1/sqrt(inputs), where
+/// `inputs` is the number of inputs of one output.
 Initializer uniform_by_inputs(i64 inputs);
 
 /// Creates a parameter with a vacant storage (without memory) on the device of the current stream. Its id is assigned by Sequential::push.
