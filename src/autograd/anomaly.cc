@@ -90,9 +90,9 @@ std::string described(const std::string& name, const Tensor& t) {
   const Look look = look_at(t);
   const bool any = look.lowest <= look.highest;
   if (look.first < 0) return text + (any ? fmt::format(", all finite, from {:.6g} to {:.6g}", look.lowest, look.highest) : "");
-  text +=
-      fmt::format(", {} NaN and {} infinite of {}, the first at {}", look.nans, look.infinities, t.elems(), place(t.shape(), look.first));
-  return text + (any ? fmt::format("; the finite ones from {:.6g} to {:.6g}", look.lowest, look.highest) : "");
+  text += fmt::format(", {} NaN and {} infinite of {} elements, the first at {}", look.nans, look.infinities, t.elems(),
+                      place(t.shape(), look.first));
+  return text + (any ? fmt::format("; the finite elements from {:.6g} to {:.6g}", look.lowest, look.highest) : "");
 }
 
 std::string headline(const std::string& where, const char* pass, const char* op, const std::string& layer) {
@@ -100,7 +100,7 @@ std::string headline(const std::string& where, const char* pass, const char* op,
                      layer);
 }
 
-// Returns whether the result's infinities come from a mask that the op received as input.
+// Returns whether the result is not finite only because the op received infinities as input, for example in a mask.
 bool are_of_a_mask(const Tensor& output, std::span<const Variable> inputs) {
   if (look_at(output).nans > 0) return false;
   for (const Variable& input : inputs) {
@@ -141,7 +141,7 @@ void AnomalyGuard::check_gradients(const Made& made) const {
     std::string report = headline(options_.where, "backward", made.op, made.layer);
     report += described(fmt::format("gradient of its input {}", input), gradient) + described("gradient of its output", made.gradient);
     for (size_t i = 0; i < made.saved.size(); ++i) {
-      if (made.saved[i].defined()) report += described(fmt::format("saved by forward, {}", i), made.saved[i]);
+      if (made.saved[i].defined()) report += described(fmt::format("tensor {} that forward saved", i), made.saved[i]);
     }
     throw Error(ErrorCode::numbers, report);
   }

@@ -14,9 +14,10 @@ namespace spillway::autograd {
 
 /// While a guard lives, every op that runs forward or backward on the thread that created it must produce finite numbers. Otherwise
 /// Error(numbers) reports on several lines which op failed, in forward or backward, in or after which layer, the shape of its result, the
-/// place of the first bad number in it, and the range of each input. A NaN always counts. An infinity does not count if the op read
-/// infinities other than a parameter's (those of a mask) or was told to write them. Layers are named only if the guard also lived during
-/// forward. If guards are nested, the innermost one is used. Each guard belongs to one thread.
+/// position of the first number in it that is not finite, and the range of each input. A NaN is always reported. An infinity is not
+/// reported if the op read infinities from an input that is no parameter, such as a mask, or if the op announced it
+/// (Recorder::expect_infinities). Layers are named only if the guard also lived during forward. If guards are nested, the innermost one is
+/// used. Each guard belongs to one thread.
 class AnomalyGuard {
  public:
   struct Options {
@@ -31,12 +32,12 @@ class AnomalyGuard {
 
   /// Returns the thread's innermost guard; null if there is none.
   static AnomalyGuard* current();
-  /// Records that `memory` holds the parameter of this name. An op that reads it belongs to the layer whose name is the parameter's without
-  /// ".weight".
+  /// Records that `memory` holds the parameter of this name. An op that reads it counts as part of the layer whose name is the parameter's
+  /// name without ".weight".
   void name(const Storage& memory, const std::string& parameter) { names_[&memory] = parameter; }
 
-  /// Checks an op's result and throws the report if it is not finite. Otherwise returns the layer that the op is in (" in L") or comes
-  /// after (" after L"); empty if no layer has been named.
+  /// Checks an op's result. If the result is not finite, it throws the report. Otherwise it returns the layer that the op is in (" in L")
+  /// or comes after (" after L"); empty if no layer has been named.
   std::string check_output(const char* op, const Tensor& output, std::span<const Variable> inputs, bool infinities);
   /// The results of an op's backward (gradients by input), with the output's gradient and the tensors saved by forward that it used.
   struct Made {

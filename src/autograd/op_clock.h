@@ -1,4 +1,5 @@
-// Measures how the time of a pass is spread over ops. It works on a CPU only, since a GPU's ops have not run yet when they are recorded.
+// Measures how the time of a pass is spread over ops. It works on a CPU only, since the ops of a GPU have not run yet when they are
+// recorded.
 //   OpTimes times;
 //   { OpClock clock(times); run(model, context).backward(); }
 #pragma once
@@ -19,9 +20,9 @@ struct OpTime {
 /// Times by the op's name, which is the name of the function that records it.
 using OpTimes = std::map<std::string, OpTime, std::less<>>;
 
-/// While a clock lives, the time that passes on the thread that created it is added to `times` each time an op is recorded or its backward
-/// has run. An op is recorded right after it computes, so the time before belongs to it. If clocks are nested, only the innermost counts.
-/// `times` must outlive the clock. Each clock belongs to one thread.
+/// While a clock lives, it measures the thread that created it. Each time an op is recorded or its backward has run, the time since the
+/// previous such event is added to the op's entry in `times`. An op is recorded right after it has computed, so the time before the event
+/// is its own. If clocks are nested, only the innermost counts. `times` must outlive the clock. Each clock belongs to one thread.
 class OpClock {
  public:
   explicit OpClock(OpTimes& times);

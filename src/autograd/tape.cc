@@ -58,7 +58,7 @@ Tensor Backward::target(int input) {
   return addends_.back().second;
 }
 
-// A parameter's gradient stays in the sink's memory and is added separately.
+// The gradient of a parameter is not returned: it stays in the sink's memory, and the tape adds further gradients to it.
 Tensor Backward::take_others(int input) {
   const i32 id = wanted(input);
   require(id >= 0, "[backward] expected an input that needs a gradient");
@@ -92,8 +92,8 @@ Tensor Backward::saved(SavedTensor ticket) const {
   return saved.tensor;
 }
 
-// Adds further gradients to the first one of each slot. If something else refers to the first gradient (it was passed on), it is not
-// written; the sum goes to a new tensor.
+// Adds further gradients to the first gradient of each slot. If something else refers to the first gradient because it was passed on, the
+// sum goes to a new tensor.
 void Backward::finish() {
   for (auto& [id, addend] : addends_) {
     Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
@@ -158,7 +158,7 @@ void Tape::seed(const Variable& y, Tensor dy) {
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);
 }
 
-// Only tensors that y was computed from are checked; PyTorch does not check others either.
+// Only saved tensors from which y was computed are checked; PyTorch does not check others either.
 void Tape::check_unmodified(const Variable& y) const {
   if (std::ranges::none_of(saved_, &Saved::modified)) return;
   std::vector<bool> reached(slots_.size());

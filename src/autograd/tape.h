@@ -2,13 +2,14 @@
 // parts: the gradients of the inputs, which another pipeline stage waits for, and later those of the parameters (Qi et al., Zero Bubble
 // Pipeline Parallelism, 2023). Several tapes may be alive at once (one per block and micro-batch in flight); a tape is used by one thread
 // at a time. Invariants:
-//   1. A closure holds saved-tensor tickets, scalars and shapes, never a Tensor. Whatever it needs from forward goes through save(), which
-//      is where activations may be offloaded, and is freed as soon as the op's backward has run (its last part if there are two).
+//   1. The backward closure of an op holds tickets of saved tensors, scalars and shapes, never a Tensor. Whatever it needs from forward
+//      goes through save(), where activations may be offloaded. A saved tensor is freed as soon as the op's backward has run (its last
+//      part if there are two).
 //   2. A parameter's gradient is handed to the GradientSink once it is complete, exactly once per (parameter, use), in wide_dtype of the
 //      parameter. Other gradients have the type of their tensor. Gradients of several uses are added in reverse order of use.
 //   3. A gradient tensor is written in place only while nothing else refers to it.
-//   4. Saved values that were changed since (Storage::written) are never used: backward then throws before it has handed over any gradient.
-//      Tensors behind a SavedTensorDoor are the responsibility of the door.
+//   4. Saved values that were changed after save() (Storage::written) are never used: backward then throws before it has handed over any
+//      gradient. The tape cannot check tensors behind a SavedTensorDoor; they are the responsibility of the door.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -44,8 +45,8 @@ struct Variable {
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  /// Returns contiguous memory for a gradient, of the parameter's shape and of `dtype`, which is wide_dtype of the parameter's (f32 for
-  /// bf16). The caller overwrites all of it, whatever its old contents.
+  /// Returns contiguous memory for a gradient, of the parameter's shape and of type `dtype`, which is wide_dtype of the parameter's type
+  /// (f32 for bf16). The caller overwrites all of it, whatever its old contents.
   virtual Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) = 0;
   /// Tells the sink that the target now holds the finished gradient of this tape.
   virtual void done(u32 parameter, u8 use) = 0;
@@ -67,24 +68,24 @@ struct SavedTensor {
 /// The interface that an op's backward function uses.
 class Backward {
  public:
-  /// Returns the gradient of the op's output, contiguous and of its shape.
+  /// Returns the gradient of the op's output. It is contiguous and has the output's shape.
   const Tensor& gradient() const { return gradient_; }
-  /// Returns whether input `input` needs a gradient in this part. In a backward in two parts, an op with gradients in both parts is called
-  /// once for each.
+  /// Returns whether input `input` needs a gradient in this call. In a backward in two parts, an op with gradients in both parts is called
+  /// once in each part.
   bool needs(int input) const;
-  /// Returns whether the input part has already run this op.
+  /// Returns whether this is the second call of the op's backward: the first part of a backward in two parts has already called it.
   bool again() const;
   /// Returns the memory to which the op writes the whole gradient of input `input`: contiguous, of the input's shape, in its type or, for a
   /// parameter, in wide_dtype of it. Call it only if needs(input).
   Tensor target(int input);
   /// Returns target(input) if needs(input), else an undefined tensor.
   Tensor target_if_needed(int input) { return needs(input) ? target(input) : Tensor(); }
-  /// Returns the gradient that input `input` already has from other uses, for an op that can add it while it computes. The op then writes
-  /// the sum to target(), which is another tensor. The result is undefined if there is none or if it must be added separately. Call it only
-  /// if needs(input), and before target().
+  /// For an op that can add to a gradient while it computes: returns the gradient that input `input` already has from other uses. The op
+  /// then writes the sum to target(), which is another tensor. The result is undefined if the input has no such gradient, or if the tape
+  /// adds it separately. Call it only if needs(input), and before target().
   Tensor take_others(int input);
-  /// Passes on a tensor that already is the gradient, instead of target(). It may be gradient() itself or a view of it. For a parameter, a
-  /// bf16 gradient is widened.
+  /// Gives input `input` an existing tensor as its gradient. It is called instead of target(). The tensor may be gradient() itself or a
+  /// view of it. For a parameter, a bf16 gradient is widened.
   void pass(int input, Tensor gradient);
   Tensor saved(SavedTensor ticket) const;
 
@@ -100,7 +101,7 @@ class Backward {
   const Part part_;
   const std::vector<i32>& inputs_;
   const Tensor& gradient_;
-  std::vector<std::pair<i32, Tensor>> addends_;  // slot -> another gradient to add to the one it has
+  std::vector<std::pair<i32, Tensor>> addends_;  // slot -> a further gradient, to be added to the slot's gradient
 };
 
 using BackwardFunction = std::function<void(Backward&)>;
@@ -122,19 +123,19 @@ class Tape {
   /// gradients of input() leaves stay until taken. Throws Error(bug) if y is not on this tape. As in PyTorch, it throws Error(usage), with
   /// no gradient handed over, if a tensor saved for backward has been modified in place.
   void backward(const Variable& y, Tensor dy = {});
-  /// The first of two calls that together give the same bits as backward(). It computes the gradients of the input() leaves and keeps what
-  /// the parameter gradients need: for each op with parameters its saved tensors and the gradient of its output.
+  /// Runs the first of two parts that together give the same bits as backward(). It computes the gradients of the input() leaves. It keeps
+  /// what the parameter gradients need: for each op with parameters its saved tensors and the gradient of its output.
   void backward_input(const Variable& y, Tensor dy = {});
-  /// The second call computes the parameter gradients and hands them over. It is called once, at any later time; nothing may be recorded on
-  /// the tape between the two calls.
+  /// Runs the second part, which computes the parameter gradients and hands them to the sink. Call it once after backward_input(), at any
+  /// later time; nothing may be recorded on the tape between the two calls.
   void backward_weight();
   /// Returns whether backward_weight() has something to do.
   bool has_weight_part() const { return !deferred_.empty(); }
-  /// Returns the gradient of x and removes it from the tape; undefined if no gradient reached x.
+  /// Returns the gradient of x and removes it from the tape. The result is undefined if no gradient reached x.
   Tensor take_gradient(const Variable& x);
 
-  /// Returns the bytes of saved tensors that are still needed, in memory or behind the door. Parameters are not counted; a tensor saved by
-  /// two ops counts twice.
+  /// Returns the bytes of saved tensors that are still needed, in memory or behind the door. Parameters are not counted; a tensor that two
+  /// ops saved counts twice.
   i64 saved_bytes() const { return saved_bytes_; }
 
  private:
@@ -160,7 +161,8 @@ class Tape {
   };
   struct Saved {
     Tensor tensor;
-    u64 packed = 0;  // behind the door: its ticket there; otherwise the version of the tensor's storage when it was saved
+    // if the tensor is behind the door: what pack() returned; otherwise the version of the tensor's storage when it was saved.
+    u64 packed = 0;
     bool at_door = false;
     i64 counted_bytes = 0;
     bool modified() const { return !at_door && tensor.defined() && tensor.storage()->version() != packed; }
@@ -199,7 +201,7 @@ class Recorder {
   explicit Recorder(std::span<const Variable> inputs, const char* op = __builtin_FUNCTION());
   bool recording() const { return tape_ != nullptr; }
   SavedTensor save(const Variable& v);
-  /// Says that the op was told to write infinities, so that they are no anomaly.
+  /// Declares that the op was told to write infinities, so that an AnomalyGuard does not report them.
   void expect_infinities() { infinities_ = true; }
   Variable output(Tensor value, BackwardFunction backward);
 

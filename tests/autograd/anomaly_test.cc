@@ -62,9 +62,10 @@ TEST(Anomaly, TheOpOfForwardIsNamedWithItsInputs) {
   Tape tape;
   const Variable x = tape.input(values({1, 2, 3, -4}));
   const std::string report = report_of([&] { healthy(planted(healthy(x), kNaN, 0, 2)); });
-  expect_all(report, {"[anomaly] step 7: the forward of planted is the first whose result is not finite",
-                      "\n  its result: f64 [2, 2], 1 NaN and 0 infinite of 4, the first at [1, 0]; the finite ones from -4 to 2",
-                      "\n  its input 0: f64 [2, 2], all finite, from -4 to 3"});
+  expect_all(report,
+             {"[anomaly] step 7: the forward of planted is the first whose result is not finite",
+              "\n  its result: f64 [2, 2], 1 NaN and 0 infinite of 4 elements, the first at [1, 0]; the finite elements from -4 to 2",
+              "\n  its input 0: f64 [2, 2], all finite, from -4 to 3"});
 }
 
 TEST(Anomaly, AConstantIsReadToo) {
@@ -83,10 +84,10 @@ TEST(Anomaly, TheOpOfBackwardIsNamedWithWhatItWasMadeOf) {
     const std::string report = report_of([&] {
       parts ? tape.backward_input(y, values({5, 6, 7, 8})) : tape.backward(y, values({5, 6, 7, 8}));
     });
-    expect_all(
-        report,
-        {"[anomaly] the backward of planted is", "gradient of its input 0: f64 [2, 2], 0 NaN and 1 infinite of 4, the first at [1, 1]",
-         "gradient of its output: f64 [2, 2], all finite, from 5 to 8", "saved by forward, 0: f64 [2, 2], all finite, from -4 to 3"});
+    expect_all(report, {"[anomaly] the backward of planted is",
+                        "gradient of its input 0: f64 [2, 2], 0 NaN and 1 infinite of 4 elements, the first at [1, 1]",
+                        "gradient of its output: f64 [2, 2], all finite, from 5 to 8",
+                        "tensor 0 that forward saved: f64 [2, 2], all finite, from -4 to 3"});
   }
 }
 

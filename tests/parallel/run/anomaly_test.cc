@@ -50,7 +50,7 @@ void expect_named(const RunOptions& o, const Fault& fault, const std::string& na
   EXPECT_NE(report.find("[anomaly] here, " + block), std::string::npos) << report;
   EXPECT_NE(report.find(fault.backward ? ": the backward of planted after " : ": the forward of planted after "), std::string::npos)
       << report;
-  EXPECT_NE(report.find("1 NaN and 0 infinite of 4096, the first at [0, 0, 0]"), std::string::npos) << report;
+  EXPECT_NE(report.find("1 NaN and 0 infinite of 4096 elements, the first at [0, 0, 0]"), std::string::npos) << report;
 }
 
 TEST(AnomalyOfARank, APlantedOpIsNamedBehindEachBlock) {
