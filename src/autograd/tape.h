@@ -161,7 +161,8 @@ class Tape {
   };
   struct Saved {
     Tensor tensor;
-    // if the tensor is behind the door: what pack() returned; otherwise the version of the tensor's storage when it was saved.
+    // If the tensor is behind the door, this is what pack() returned; otherwise it is the version of the tensor's storage when it was
+    // saved.
     u64 packed = 0;
     bool at_door = false;
     i64 counted_bytes = 0;

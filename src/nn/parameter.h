@@ -25,7 +25,7 @@ struct Parameter {
   bool statistic = false;                                       // a running statistic, updated by kStatisticMomentum (see below)
   bool of_ids = false;                                          // each row belongs to a token, position or class
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
-  // number of multiplications with the parameter per position of the loss; for a convolution, one per output pixel.
+  // Number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
   std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguously
 
