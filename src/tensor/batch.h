@@ -11,30 +11,31 @@ namespace spillway {
 
 /// A target that does not contribute to the loss (Hugging Face's -100). Every negative target is ignored.
 constexpr i32 kIgnoredTarget = -100;
-/// The target of a position that holds no token, that is, padding behind the documents of a row. It is ignored too, and the router loss
-/// leaves the position out.
+/// The target of a position that holds no token, that is, padding behind the documents of a row. The loss ignores it like every negative
+/// target; in addition, the router loss leaves the position out.
 constexpr i32 kPaddingTarget = -101;
 
-/// One of the tensors that a model of a program's own reads for each sample, in place of tokens or an image.
+/// One of the tensors that a model with inputs of its own reads for each sample, in place of tokens or an image.
 struct InputShape {
   std::string name;
-  Shape shape;  // of one sample; a micro-batch holds [B, ...]
+  Shape shape;  // shape for one sample; a micro-batch holds [B, ...]
   DType dtype = DType::f32;
 };
 
 struct MicroBatch {
   Tensor tokens_BT, targets_BT, positions_BT;  // i32, contiguous
-  i64 first_sample = 0;                        // number of row 0 counted over the whole run; it is part of the dropout key
+  i64 first_sample = 0;                        // index of row 0 among all rows of the run; it is part of the dropout key
   i64 counted_targets = 0;                     // number of targets that contribute to the loss
   i64 padding = 0;                             // number of positions whose target is kPaddingTarget
   i64 data_tokens = 0;                         // positions that hold a token of the data, not padding; number of images for image models
   Tensor images_NCHW;                          // input of image models, whose targets are [N]; floating, contiguous
   bool packed = false;                         // rows hold several documents, each with positions that begin at 0
-  Tensor key_positions_BT;                     // positions of all keys, for packed rows that continue from a cache; i32, contiguous
-  std::vector<Tensor> inputs;                  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
-  Tensor row_mask_B;                           // beside `inputs`: 1 for a row that holds a sample, 0 for padding; u8, contiguous
+  // For packed rows that continue from a key/value cache: positions of all keys, cached ones included; i32, contiguous.
+  Tensor key_positions_BT;
+  std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
+  Tensor row_mask_B;           // only with `inputs`: 1 for a row that holds a sample, 0 for padding; u8, contiguous
 
-  /// Returns all tensors of the micro-batch. Those that the model does not read are undefined.
+  /// Returns all tensors of the micro-batch. Tensors that the model does not read are undefined.
   std::vector<Tensor*> tensors() {
     std::vector<Tensor*> all{&tokens_BT, &targets_BT, &positions_BT, &images_NCHW, &key_positions_BT, &row_mask_B};
     for (Tensor& input : inputs) all.push_back(&input);

@@ -1,6 +1,7 @@
 // Element types and their conversions. bf16 and f16 are storage types: kernels widen what they load, compute in Wide<T> and round what they
-// store to the nearest value, ties to even, with denormals and infinities. bf16 is converted with integer arithmetic everywhere. f16 (IEEE
-// 754 binary16) uses the processor's instructions where it has them, which give the same bits, except that a GPU produces another NaN.
+// store to the nearest value, ties to even. Denormals and infinities are kept. bf16 is converted with integer arithmetic everywhere. f16
+// (IEEE 754 binary16) is converted with the processor's instructions where it has them. These give the same bits, except that a GPU
+// produces another NaN.
 #pragma once
 #include <bit>
 #include <string_view>
@@ -65,8 +66,9 @@ constexpr u16 round_f16(float x) {
   const auto sign = static_cast<u16>((bits >> 16) & 0x8000u);
   const auto with_sign = [sign](u32 half) { return static_cast<u16>(sign | half); };
   if (magnitude > 0x7f800000u) return with_sign(0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  if (magnitude >= 0x47800000u) return with_sign(0x7c00u);  // from 2^16 on: infinity; the last line rounds to it too
-  // The result is denormal: the last bit of this sum is the smallest f16 denormal.
+  // 2^16 and above become infinity. The last line also rounds values just below 2^16 to infinity.
+  if (magnitude >= 0x47800000u) return with_sign(0x7c00u);
+  // The result is denormal. The last bit of the sum below has the value of the smallest f16 denormal, so the addition rounds as needed.
   if (magnitude < 0x38800000u) return with_sign(std::bit_cast<u32>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u);
   return with_sign((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13);
 }

@@ -4,8 +4,8 @@
 
 namespace spillway {
 
-/// Counts the operations of the thread that created it for as long as it lives. Operations within a nested FlopCount count in the outer one
-/// too.
+/// Counts the operations of the thread that created it for as long as it lives. Operations within the life of a nested FlopCount count in
+/// the outer one too.
 class FlopCount {
  public:
   FlopCount();

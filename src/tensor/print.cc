@@ -48,7 +48,7 @@ class NumberText {
 
 struct Shown {
   const Shape& shape;
-  const std::vector<double>& values;  // all elements in row-major order
+  const std::vector<double>& values;  // all elements of the tensor in row-major order
   bool shortened = values.size() > static_cast<size_t>(kShownWhole);
 
   bool left_out(int axis, i64 i) const { return shortened && i >= kEdge && i < shape[axis] - kEdge; }
@@ -57,7 +57,8 @@ struct Shown {
     for (int i = axis + 1; i < shape.rank(); ++i) elems *= shape[i];
     return elems;
   }
-  // Collects the numbers that will be shown of the part that begins at element `first`, from `axis` on.
+  // Appends to `numbers` the numbers that will be shown of one part of the tensor. The part begins at element `first` and spans the axes
+  // from `axis` on.
   void collect(int axis, i64 first, std::vector<double>& numbers) const {
     if (axis == shape.rank()) return numbers.push_back(values[static_cast<size_t>(first)]);
     for (i64 i = 0; i < shape[axis]; ++i) {

@@ -16,7 +16,8 @@ Shape::Shape(std::span<const i64> extents) : rank_(static_cast<int>(extents.size
 
 size_t Shape::index(int i) const {
   const int at = i < 0 ? i + rank_ : i;
-  if (at < 0 || at >= rank_) throw Error(ErrorCode::bug, "[shape] no axis " + std::to_string(i) + " in " + to_string(*this));
+  if (at < 0 || at >= rank_)
+    throw Error(ErrorCode::bug, "[shape] there is no axis " + std::to_string(i) + " in the shape " + to_string(*this));
   return static_cast<size_t>(at);
 }
 

@@ -27,7 +27,7 @@ std::shared_ptr<Storage> Storage::owning(Device device, Allocation memory) {
 std::shared_ptr<Storage> Storage::vacant(Device device, i64 bytes) { return std::shared_ptr<Storage>(new Storage(device, bytes)); }
 
 void Storage::fill(std::byte* data) {
-  require(!resident_ && !owning_, "[storage] expected a dropped storage without memory of its own to fill");
+  require(!resident_ && !owning_, "[storage] fill() expected a storage without memory that was not created as the owner of memory");
   data_ = device_.is_meta() ? nullptr : data;
   resident_ = true;
 }
@@ -39,14 +39,14 @@ void Storage::borrow(std::shared_ptr<Storage> lender, std::byte* data) {
 }
 
 void Storage::refill(Allocation memory) {
-  require(!resident_ && owning_ && memory.bytes() == bytes_, "[storage] expected a dropped storage and memory of the same size to refill");
+  require(!resident_ && owning_ && memory.bytes() == bytes_, "[storage] refill() expected a dropped storage and memory of the same size");
   data_ = memory.data();
   memory_ = std::move(memory);
   resident_ = true;
 }
 
 void Storage::drop() {
-  require(resident_, "[storage] expected a storage with memory to drop");
+  require(resident_, "[storage] drop() expected a storage that has memory");
   memory_.reset();
   lender_.reset();
   data_ = nullptr;
@@ -54,8 +54,9 @@ void Storage::drop() {
 }
 
 std::byte* Storage::data() const {
-  require(resident_,
-          "[storage] expected the data in memory when the tensor is read, got none: a Fetch is missing or a Release came too early");
+  require(
+      resident_,
+      "[storage] expected the data in memory when the tensor is read, got none: the Program lacks a Fetch, or a Release came too early");
   return data_;
 }
 

@@ -131,7 +131,7 @@ Tensor empty(const Shape& shape, DType dtype, const char* what) {
 
 Tensor zeros(const Shape& shape, DType dtype, const char* what) {
   Tensor t = empty(shape, dtype, what);
-  // The first write to fresh host memory costs a page fault for each page, so several threads share it.
+  // The first write to fresh host memory costs a page fault for each page, so several threads share this work.
   constexpr i64 kPieceBytes = 4 * kMiB;
   const auto fill = [&](i64 begin, i64 end) { fill_zeros(t.raw() + begin, end - begin); };
   if (!t.raw()) return t;

@@ -1,5 +1,5 @@
-// A view of a Storage: offset, shape, strides and element type. It is cheap to copy and has neither mathematical operations nor a tape.
-// Strides count elements. Most kernels require contiguous views and check for them. The view functions here never copy.
+// A view of a Storage: offset, shape, strides and element type. A tensor is cheap to copy and has neither mathematical operations nor a
+// tape. Strides count elements. Most kernels require contiguous views and check for them. The view functions here never copy.
 #pragma once
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace spillway {
 class Tensor {
  public:
   Tensor() = default;  // an undefined tensor, without storage
-  /// Creates a contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if it does not fit.
+  /// Creates a contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if the view does not fit into the storage.
   Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
