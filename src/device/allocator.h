@@ -1,5 +1,5 @@
-// The interface of memory allocators for tensors: a MemoryPool (real memory under a budget) or an Arena (a slab of planned size inside
-// one).
+// The interface of memory allocators for tensors: a MemoryPool (real memory under a budget), or an Arena (which divides up one region of
+// planned size, called slab).
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -24,7 +24,7 @@ class Allocation {
   void reset();
 
   std::byte* data() const { return data_; }
-  i64 offset() const { return offset_; }  // offset within the owner's slab; 0 for a pool
+  i64 offset() const { return offset_; }  // offset within the owner's slab; 0 if the owner is a pool
   i64 bytes() const { return bytes_; }
 
  private:

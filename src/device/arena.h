@@ -1,6 +1,6 @@
-// A slab with a deterministic first-fit allocator. The same sequence of requests gives the same offsets, whether there is memory behind it
-// or not (base == nullptr: the meta device). A dry run of a block on the meta device therefore tells exactly how many bytes the real run
-// needs, fragmentation included. An arena is used by one thread at a time.
+// A deterministic first-fit allocator that divides up one contiguous region, the slab. The same sequence of requests gives the same
+// offsets, whether the slab has memory or not (base == nullptr: the meta device). A dry run of a model block on the meta device
+// therefore tells exactly how many bytes the real run needs, fragmentation included. An arena is used by one thread at a time.
 #pragma once
 #include <map>
 
@@ -15,7 +15,7 @@ class Arena final : public Allocator {
   /// Creates an arena over the memory [base, base + bytes).
   Arena(std::byte* base, i64 bytes) : base_(base), capacity_(bytes) {}
 
-  /// Throws Error(bug) when the slab is too small, since the plan computed its size beforehand.
+  /// Throws Error(bug) when the slab is too small. That is a bug, since the plan computed the slab's size beforehand.
   Allocation allocate(i64 bytes, const char* what) override;
 
   i64 used_bytes() const { return used_bytes_; }

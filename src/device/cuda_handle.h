@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// Throws Error(io) naming `call` unless `status` is success. Any call may report an error of earlier asynchronous work.
+/// Throws Error(io), which names `call`, unless `status` is success. Any call may report an error of earlier asynchronous work.
 inline void cuda_check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   throw Error(ErrorCode::io, std::string("[cuda] expected ") + call + " to succeed, got " + cudaGetErrorName(status) + " (" +
@@ -33,7 +33,7 @@ class CudaHandle {
   }
   ~CudaHandle() { reset(); }
 
-  /// Destroys the object now. The status is ignored, because whoever waits for the work sees its error there.
+  /// Destroys the object now. The status is ignored: an error of the work is reported to the code that waits for this work.
   void reset() {
     if (handle_) static_cast<void>(kDestroy(std::exchange(handle_, nullptr)));
   }

@@ -19,17 +19,18 @@ struct GpuFacts {
   i64 total_bytes = 0;
   i64 free_bytes = 0;
   int compute_capability = 0;  // major * 10 + minor: 90 for Hopper
-  std::string problem;         // why this build cannot run here; empty if it can
+  std::string problem;         // why this build cannot run on this GPU; empty if it can
   std::string unique;          // the driver's UUID in hexadecimal; each MIG slice of one GPU has its own
 };
 
 struct GpuReport {
   std::vector<GpuFacts> gpus;
-  std::string problem;  // why no GPU was found; empty if some were
+  std::string problem;  // why no GPU was found; empty if at least one was found
 };
 
-/// Opens all GPUs, or only GPU `one` (modulo their number), so that a process neither takes memory on GPUs of other ranks nor disturbs
-/// users of GPUs in exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that nobody looked.
+/// Opens all GPUs, or only the GPU with index `one` modulo the number of GPUs. With `one`, a process neither takes memory on the GPUs of
+/// other ranks nor disturbs users of GPUs in exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that they
+/// were not examined.
 GpuReport query_gpus(std::optional<int> one = {});
 
 }  // namespace spillway

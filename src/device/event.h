@@ -13,12 +13,12 @@ class Event {
   Event();
   /// Returns an event that has already happened.
   static Event done();
-  /// A completion known to something else, such as a GPU's driver, which is queried whenever the event is.
+  /// The interface to work whose completion something else knows, such as a GPU's driver. ready() and wait() of the Event call it.
   class Awaited {
    public:
     virtual ~Awaited() = default;
     virtual bool ready() const = 0;
-    /// Blocks until done and rethrows errors, as Event::wait() does.
+    /// Blocks until the work is done and rethrows its errors, as Event::wait() does.
     virtual void wait() const = 0;
   };
   /// Returns an event that forwards to `awaited`. Do not call set() or fail() on it.

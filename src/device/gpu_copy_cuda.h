@@ -11,19 +11,19 @@ struct CUstream_st;  // the struct behind cudaStream_t
 
 namespace spillway {
 
-/// The size of a locked piece. The driver takes time and memory for each piece, and refuses some that are too long.
+/// The size of a locked piece. It is a compromise: the driver takes time and memory for each piece, and refuses some that are too long.
 constexpr i64 kLockedPieceBytes = kGiB;
 
-/// Returns the number of bytes from `at` to the end of the piece that contains it.
+/// Returns the number of bytes from `at` to the end of the locked piece that contains `at`.
 inline i64 rest_of_piece(const std::byte* at) {
   return kLockedPieceBytes - static_cast<i64>(reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kLockedPieceBytes));
 }
 
-/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked, each piece counts in gpu_waits().
-/// Throws Error(io).
+/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked, the thread waits, and gpu_waits()
+/// grows by one for each piece. Throws Error(io).
 void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* queue);
 
-/// Blocks until all work on `queue` is done. Counts in gpu_waits() unless it was done already. Throws Error(io).
+/// Blocks until all work on `queue` is done. Unless the work was done already, gpu_waits() grows by one. Throws Error(io).
 void wait_for_gpu_queue(CUstream_st* queue);
 void count_gpu_wait();
 

@@ -14,7 +14,7 @@ namespace spillway {
 
 class GpuEvent;
 
-/// The priority of a queue. Thread blocks of urgent work get multiprocessors that become free before those of other queues.
+/// The priority of a queue. When multiprocessors become free, thread blocks of urgent work get them before those of other queues.
 enum class Urgency { plain, urgent };
 
 class GpuQueue {
@@ -28,7 +28,7 @@ class GpuQueue {
   CUstream_st* handle() const { return handle_; }
   /// Blocks until all work on the queue is done.
   void wait() const;
-  /// Puts a copy on the queue, between any memory of the GPU and the host. It is executed when the queue reaches it.
+  /// Puts a copy on the queue. Each region may be memory of the GPU or of the host. The copy is executed when the queue reaches it.
   void copy(std::byte* to, const std::byte* from, i64 bytes) const;
   /// Makes work that is queued from now on start only after `event` has happened.
   void wait_for(const GpuEvent& event) const;
@@ -42,7 +42,7 @@ class GpuQueue {
   struct Idle;
   const Device gpu_;
   CUstream_st* handle_ = nullptr;
-  std::shared_ptr<Idle> idle_;  // reusable events that no moment needs any more
+  std::shared_ptr<Idle> idle_;  // reusable events that no Moment needs any more
 };
 
 /// A point on a queue: the moment when all work queued before record() is done. Recording again replaces the point, but threads that wait
@@ -73,8 +73,8 @@ i64 gpu_waits();
 
 /// Makes the GPU the current one of the calling thread; does nothing for a CPU.
 void use_device(Device device);
-/// Makes a GPU current for as long as the object lives. Then it restores the previous one, as other libraries in the process expect (unless
-/// nobody has opened that one).
+/// Makes a GPU current for as long as the object lives. Then it restores the previous GPU, as other libraries in the process expect. It
+/// does not do so if this process has not opened the previous GPU.
 class CurrentDevice {
  public:
   explicit CurrentDevice(Device device);
@@ -86,8 +86,8 @@ class CurrentDevice {
   int before_ = -1;  // the GPU to restore; -1: none
 };
 
-/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work of ours
-/// and of other libraries on the same memory is thus ordered. Ranks have queues of their own. Null in a build without CUDA.
+/// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy default stream, also PyTorch's). Work on this
+/// queue is thus ordered with the work of other libraries on the same memory. Ranks have queues of their own. Null in a build without CUDA.
 CUstream_st* common_gpu_queue();
 /// Blocks until all work on all queues of the GPU is done, whichever library of this process queued it.
 void wait_for_gpu(Device gpu);

@@ -15,8 +15,8 @@ void use_device(Device device) {
 
 namespace {
 
-// Returns whether this process has opened the GPU already. If not, cudaSetDevice() must not be called to restore it: since CUDA 12 that
-// opens a GPU, which takes half a GiB of its memory ("CUDA Driver API 13.0, cuDevicePrimaryCtxGetState").
+// Returns whether this process has opened the GPU already. If it has not, cudaSetDevice() must not be called to make the GPU current again:
+// since CUDA 12 that call opens the GPU, which takes half a GiB of its memory ("CUDA Driver API 13.0, cuDevicePrimaryCtxGetState").
 bool is_open(int gpu) {
   using GetState = int (*)(int gpu, unsigned* flags, int* active);
   static const auto* const driver = new SharedLibrary({"libcuda.so.1"});
@@ -71,7 +71,7 @@ class GpuQueue::Moment final : public Event::Awaited {
 
   const GpuEvent& event() const { return *event_; }
   bool ready() const override { return event_->ready(); }
-  // Work before the event may have failed; the queue's status tells.
+  // Work before the event may have failed. The event does not tell that, but the queue's status does.
   void wait() const override {
     use_device(gpu_);
     event_->wait();

@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// Launches `kernel`; `name` names it in error messages. Launch errors are Error(io). Errors while it runs are reported to whoever waits
-/// for the queue.
+/// Launches `kernel`; error messages contain `name`. Launch errors are Error(io). Errors that occur while the kernel runs are reported to
+/// whoever waits for the queue.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 blocks, dim3 threads, Arguments&&... arguments) {
   cudaLaunchConfig_t config{};
@@ -18,8 +18,8 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
   cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
-/// Returns the number of blocks for kernels that loop over [0, n) with a stride of the whole grid. A block has 256 threads, each of which
-/// handles `each` elements at a time; there are no more blocks than fill a large GPU several times over.
+/// Returns the number of thread blocks for a kernel that loops over [0, n) with a stride of the whole grid. A thread block has 256 threads,
+/// each of which handles `each` elements at a time. There are no more thread blocks than fill a large GPU several times over.
 inline dim3 blocks_for(i64 n, i64 each = 1) {
   constexpr i64 kThreads = 256, kMostBlocks = 8192;
   return dim3(static_cast<unsigned>(std::clamp<i64>(ceil_div(n, kThreads * each), 1, kMostBlocks)));

@@ -31,7 +31,7 @@ Allocation MemoryPool::allocate(i64 bytes, const char* what) {
   std::lock_guard lock(mutex_);
   if (mapped > budget_bytes_ - used_bytes_) {
     throw Error(ErrorCode::refused,
-                fmt::format("[{} memory] {} asked for {}, but {} of the budget of {} are held:\n{}{}", name_, what, format_bytes(mapped),
+                fmt::format("[{} memory] {} asked for {}, but {} of the budget of {} are in use:\n{}{}", name_, what, format_bytes(mapped),
                             format_bytes(used_bytes_), format_bytes(budget_bytes_), table_locked(), help_));
   }
   std::byte* data = source_->take(mapped);

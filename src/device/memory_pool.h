@@ -27,7 +27,7 @@ class MemoryPool final : public Allocator {
   i64 budget_bytes() const { return budget_bytes_; }
   i64 used_bytes() const;
   i64 peak_bytes() const;
-  /// Returns one line "purpose: bytes" for each purpose, largest first.
+  /// Returns one line "purpose: bytes" for each purpose of allocated memory, largest first.
   std::string table() const;
 
   /// Returns the pool for code that was given none (tests, examples). It has no budget and lives as long as the process.

@@ -24,25 +24,25 @@ std::unique_ptr<MemorySource> system_memory();
 
 /// Options for allocating page-locked memory.
 struct Pinning {
-  int gpu = 0;  // the GPU whose context locks the memory, for all GPUs
-  // The CPU cores that touch memory first so that it lies in their NUMA node: those near the GPU. Empty: any.
+  int gpu = 0;  // the GPU through whose context memory is locked; the lock is valid for all GPUs
+  // The CPU cores that touch memory first, so that it lies in their NUMA node. They should be those near the GPU. Empty: any cores.
   std::vector<int> cores;
-  // Called on the allocating thread about memory that could not be locked. May be empty.
+  // Called on the allocating thread when memory could not be locked. May be empty.
   std::function<void(i64 bytes, const std::string& why)> refused;
-  // Reports the progress of one allocation: half of each byte counts when its page exists and half when it is locked. It is called by
-  // several threads in any order, and at the end with the full size by the allocating thread, whether locking was refused or not. May be
-  // empty.
+  // Reports the progress of one allocation. Half of each byte counts when its page exists and half when the page is locked. Several threads
+  // call it, in any order. At the end the allocating thread calls it with the full size, whether locking was refused or not. May be empty.
   std::function<void(i64 done, i64 bytes)> progress;
 };
 
-/// Returns a source of system memory that is page-locked for GPUs in pieces (gpu_copy_cuda.h), by several threads, since hundreds of GiB
-/// take long. If the system or the driver refuses a piece (ulimit -l, memory), the whole allocation stays pageable. Results are the same
-/// then, but copies pass through the driver's own buffers, at half the rate on slow CPUs, and the thread that starts a copy waits for it. A
-/// build without CUDA locks nothing.
+/// Returns a source of system memory that is page-locked for GPUs in pieces (gpu_copy_cuda.h). Several threads lock it, since hundreds of
+/// GiB take long. If the system or the driver refuses a piece (ulimit -l, memory), the whole allocation stays pageable. Results are then
+/// the same, but copies pass through the driver's own buffers, at half the rate on slow CPUs, and the thread that starts a copy waits for
+/// it. A build without CUDA locks nothing.
 std::unique_ptr<MemorySource> pinned_memory(Pinning pinning = {});
 
-/// Returns a source that reserves a GPU's memory at once, so that neither other processes nor fragmentation in the driver can end a run
-/// later. The memory is not zeroed. Throws Error(refused) when the GPU has less free memory, Error(usage) in a build without CUDA.
+/// Returns a source that reserves `bytes` of a GPU's memory at once, so that neither other processes nor fragmentation in the driver can
+/// end a run later. The memory is not zeroed. Throws Error(refused) when the GPU has less free memory than that, and Error(usage) in a
+/// build without CUDA.
 std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes);
 
 /// Returns a source that takes GPU memory piece by piece from the driver's own pool, for use beside other libraries of the process. The

@@ -78,7 +78,7 @@ class PooledGpuMemory final : public MemorySource {
     try {
       const CurrentDevice current(gpu_);
       static_cast<void>(cudaFreeAsync(at, common_gpu_queue()));
-    } catch (const Error&) {  // the GPU is lost; whoever waits for it gets the error
+    } catch (const Error&) {  // the GPU is lost; whoever waits for the GPU gets the error
     }
   }
 

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = size_t{1} << 20;
 
-// A message of the child process. For each pair it first says that the copy begins, then how it ended.
+// A message of the child process. For each pair of GPUs, one message says that the copy begins, and a second one how it ended.
 struct Told {
   enum class What { gpus, begins, no_access, reached, lost, failed, links_end } what;
   int from, to;  // a pair of GPUs; for `gpus`, `from` holds their number
@@ -41,7 +41,8 @@ class Prober {
   }
 
  private:
-  // Probes either the linked or the other pairs. Linked ones come first, so that a hang between others does not hide their result.
+  // Probes either the linked pairs of GPUs or all others. Linked pairs come first, so that a hang between other GPUs does not hide their
+  // result.
   void probe_all(int gpus, bool links) const {
     for (int from = 0; from < gpus; ++from) {
       for (int to = 0; to < gpus; ++to) {
@@ -87,7 +88,8 @@ class Prober {
   const int pipe_;
 };
 
-// Receives one message in time. Returns false if the child process hangs or has ended (`gone`).
+// Receives one message. Returns false if none arrives within `timeout_s`, or if the child process has ended; in the latter case `gone` is
+// set.
 bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
   auto* to = reinterpret_cast<char*>(&told);
@@ -104,7 +106,7 @@ bool hear(int pipe, double timeout_s, Told& told, bool& gone) {
   return true;
 }
 
-// Kills the child process. It may take long to die inside the driver; after 10 s it is left alone.
+// Kills the child process. The process may take long to die inside the driver, so the function waits for at most 10 s.
 void end(pid_t prober) {
   static_cast<void>(::kill(prober, SIGKILL));
   for (int turn = 0; turn < 1000 && ::waitpid(prober, nullptr, WNOHANG) == 0; ++turn)

@@ -21,7 +21,7 @@ namespace {
 
 // More threads do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
-constexpr i64 kTouchedBytes = 64 * kMiB;  // touched by one thread at a time
+constexpr i64 kTouchedBytes = 64 * kMiB;  // number of bytes that a thread touches as one task
 constexpr i64 kHostPage = 4 * kKiB;
 
 struct Piece {
@@ -82,7 +82,7 @@ class PinnedMemory final : public MemorySource {
   }
 
  private:
-  // Locks all of the memory or nothing. Returns why it could not; empty on success.
+  // Locks all of the memory, or none of it if a piece is refused. Returns why locking failed; empty on success.
   std::string lock(std::byte* at, i64 bytes) const {
     const std::vector<Piece> pieces = pieces_of(at, bytes);
     std::vector<char> locked(pieces.size(), 0);
@@ -106,7 +106,7 @@ class PinnedMemory final : public MemorySource {
           problem.is(std::string("cudaHostRegister says ") + cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
         }
       });
-    } catch (const Error& error) {  // the system has no thread for it
+    } catch (const Error& error) {  // the system refused to start a thread
       problem.is(error.what());
     }
     if (problem.none()) return "";
@@ -131,7 +131,7 @@ class PinnedMemory final : public MemorySource {
     }
   }
 
-  // Touches all pages so that they exist, near the GPU, before the driver walks them one after the other.
+  // Touches all pages, so that they exist in memory near the GPU before the driver locks them one after the other.
   template <class Done>
   void touch(std::byte* at, i64 bytes, const Done& done) const {
     on_threads(ceil_div(bytes, kTouchedBytes), [&](i64 n) {

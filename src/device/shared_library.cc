@@ -17,7 +17,7 @@ bool is_missing_file(const std::string& name) {
 SharedLibrary::SharedLibrary(const std::vector<std::string>& names, Symbols symbols) {
   for (const std::string& name : names) {
     if (is_missing_file(name)) {
-      problems_.push_back(name + ": not there");
+      problems_.push_back(name + ": file not found");
     } else if ((handle_ = dlopen(name.c_str(), RTLD_NOW | (symbols == Symbols::shared ? RTLD_GLOBAL : RTLD_LOCAL)))) {
       name_ = name;
       return;

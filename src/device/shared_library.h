@@ -9,7 +9,7 @@ namespace spillway {
 
 class SharedLibrary {
  public:
-  /// Says whether libraries opened later can use its symbols (RTLD_GLOBAL).
+  /// Tells whether libraries that are opened later can use the symbols of this one (RTLD_GLOBAL).
   enum class Symbols { its_own, shared };
 
   SharedLibrary() = default;
@@ -21,12 +21,12 @@ class SharedLibrary {
   ~SharedLibrary();
 
   explicit operator bool() const { return handle_ != nullptr; }
-  /// Returns the name under which it was opened.
+  /// Returns the name under which the library was opened.
   const std::string& name() const { return name_; }
-  /// Returns the loader's message for each name that was tried in vain, in order.
+  /// Returns the loader's message for each name that could not be opened, in order.
   const std::vector<std::string>& problems() const { return problems_; }
 
-  /// Returns the address of a function or variable of an open library, or null if there is none of this name.
+  /// Returns the address of a function or variable of the open library, or null if there is none of this name.
   void* find(const char* symbol) const;
 
  private:

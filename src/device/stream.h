@@ -1,7 +1,7 @@
 // The execution context of code: the device, the threads it may use and the allocator of its memory. The code that drives a computation
-// makes one per rank and lane (a sequence of work within a rank) and makes it current for the calling thread with StreamScope; ops and
-// kernels call Stream::current(). There is no process-wide current stream, because ranks may be threads. A thread without a stream computes
-// serially on the CPU with memory from MemoryPool::heap().
+// makes a Stream for each rank and lane (a sequence of work within a rank) and makes it current for the calling thread with StreamScope;
+// ops and kernels call Stream::current(). There is no process-wide current stream, because ranks may be threads. A thread without a stream
+// computes serially on the CPU with memory from MemoryPool::heap().
 #pragma once
 #include "base/thread_pool.h"
 #include "device/allocator.h"
@@ -24,9 +24,9 @@ struct Stream {
   Tf32 tf32;
 
   bool is_meta() const { return device.is_meta(); }
-  /// Works like ThreadPool::run; serial without a pool.
+  /// Works like ThreadPool::run; without a pool it runs the tasks serially.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task) const;
-  /// Works like ThreadPool::for_ranges; serial without a pool.
+  /// Works like ThreadPool::for_ranges; without a pool it runs serially.
   void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body) const;
   int thread_count() const { return threads ? threads->threads() : 1; }
 

@@ -16,7 +16,7 @@ TEST(SharedLibrary, OpensTheFirstOfItsNamesThatIsThere) {
   const SharedLibrary library({"libspillway_no_such.so.1", "/no/such/folder/libm.so.6", kMaths, "libspillway_never_tried.so"});
   ASSERT_TRUE(library);
   EXPECT_EQ(library.name(), kMaths);
-  EXPECT_THAT(library.problems(), ElementsAre(HasSubstr("libspillway_no_such.so.1: "), "/no/such/folder/libm.so.6: not there"));
+  EXPECT_THAT(library.problems(), ElementsAre(HasSubstr("libspillway_no_such.so.1: "), "/no/such/folder/libm.so.6: file not found"));
   const auto cosine = reinterpret_cast<double (*)(double)>(library.find("cos"));
   ASSERT_NE(cosine, nullptr);
   EXPECT_EQ(cosine(0), 1);

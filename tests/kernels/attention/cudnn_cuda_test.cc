@@ -212,7 +212,7 @@ TEST(Cudnn, WhereItIsMissingOrTooOldIsOneLine) {
     EXPECT_EQ(e.code(), ErrorCode::usage);
     const std::string said = e.what();
     EXPECT_TRUE(said.starts_with("[attention] expected cuDNN for --attention cudnn, got none (libnowhere.so.9: ")) << said;
-    EXPECT_NE(said.find("/nowhere/libcudnn.so.9: not there): install cuDNN 9.15.1 or newer (pip install nvidia-cudnn-cu13"), said.npos)
+    EXPECT_NE(said.find("/nowhere/libcudnn.so.9: file not found): install cuDNN 9.15.1 or newer (pip install nvidia-cudnn-cu13"), said.npos)
         << said;
     EXPECT_EQ(said.find('\n'), said.npos);
   }

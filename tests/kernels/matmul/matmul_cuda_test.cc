@@ -237,7 +237,7 @@ TEST(BlasLt, SaysWhatIsMissingAndWhereItComesFrom) {
   const Error none = error_of([] { kernels::open_blas_lt({"libspillway_no_such.so.13", "/no/such/folder/libcublasLt.so.13"}); });
   EXPECT_EQ(none.code(), ErrorCode::usage);
   EXPECT_TRUE(mentions(none, "libspillway_no_such.so.13: cannot open shared object file")) << none.what();
-  EXPECT_TRUE(mentions(none, "/no/such/folder/libcublasLt.so.13: not there")) << none.what();
+  EXPECT_TRUE(mentions(none, "/no/such/folder/libcublasLt.so.13: file not found")) << none.what();
   EXPECT_TRUE(mentions(none, "install cuBLAS")) << none.what();
   EXPECT_FALSE(mentions(none, "\n")) << none.what();
 
