@@ -38,8 +38,8 @@ std::string host_name() {
   return name.data();
 }
 
-// Returns a field of a process of this host, numbered as proc(5) does from 3 on: 3 is its state, 22 its start since boot. It is empty when
-// there is no such process.
+// Returns a field of /proc/<pid>/stat for a process of this host. Fields are numbered as in proc(5), from 3 on: 3 is the state, 22 the
+// start time since boot. The result is empty when there is no such process.
 std::string proc_field(long pid, int number) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -51,7 +51,7 @@ std::string proc_field(long pid, int number) {
   return field;
 }
 
-// Returns the start time of a process, in clock ticks since boot. It differs when the system has reused a process number.
+// Returns the start time of a process, in clock ticks since boot. If the system has reused the process number, the start time differs.
 std::string start_ticks(long pid) { return proc_field(pid, 22); }
 
 struct Holder {
@@ -77,7 +77,7 @@ struct Holder {
 
 constexpr std::time_t kNobodyS = 60;  // seconds after which a .holder file that names no process counts as abandoned
 
-// A snapshot of the .holder file.
+// A snapshot of the .holder file and whether its holder counts as alive.
 struct Beside {
   std::string text;
   std::optional<Holder> holder;
@@ -114,8 +114,8 @@ void write_own(const fs::path& own) {
   cannot_write(own, error);
 }
 
-// Creates `file` (the .holder file) as a hard link. Returns false if another process was quicker. Over NFS, link() may report an error
-// although it created the link, so the link count is checked.
+// Creates `file` (the .holder file) as a hard link to a file written before. Returns false if another process was quicker. Over NFS, link()
+// may report an error although it created the link, so the link count is checked.
 bool make(const fs::path& file) {
   const fs::path own = own_name(file);
   write_own(own);
@@ -140,8 +140,8 @@ void remove_left_by_dead(const fs::path& file) {
   for (const fs::path& each : left) ::unlink(each.c_str());
 }
 
-// Removes a dead holder's file by renaming it first, so that only one of two processes that see it succeeds. If the renamed file turns out
-// to have changed meanwhile, it is put back.
+// Removes the .holder file of a dead holder. It renames the file first, so that only one of two processes that see the file succeeds. If
+// the renamed file turns out to have changed meanwhile, it is put back.
 void remove_dead(const fs::path& file, const std::string& text) {
   const fs::path own = own_name(file);
   ::unlink(own.c_str());

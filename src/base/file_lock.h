@@ -1,9 +1,9 @@
 // A lock on a file that is released when its holder dies. It uses flock. On filesystems without flock (Lustre mounted without it, some NFS)
-// it creates a file `<file>.holder` next to the locked file that names the holder's host and process. A process of this host can be
-// checked, so a dead holder is told from a live one. A holder on another host counts as dead only if an earlier run of the same Slurm job
-// left it; otherwise it counts as alive. The .holder file appears complete in one step, as a hard link to a file written before. If its
-// content names no process (earlier programs created it empty first and may have died), it counts as alive for a minute and then as dead.
-// If it cannot be read, it counts as alive. A lock is for use by one thread.
+// it creates a file `<file>.holder` next to the locked file that names the holder's host and process. If the holder is a process of this
+// host, the lock checks whether it lives. A holder on another host counts as dead only if an earlier run of the same Slurm job left the
+// .holder file; otherwise it counts as alive. The .holder file appears complete in one step, as a hard link to a file written before. If
+// its content names no process (earlier programs created it empty first and may have died), its holder counts as alive for a minute and
+// then as dead. If the .holder file cannot be read, its holder counts as alive. A lock is for use by one thread.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -13,10 +13,10 @@ namespace spillway {
 
 class FileLock {
  public:
-  enum class Kind { exclusive, look };  // look only tests for a holder: flock stays shared until close; no .holder file
+  enum class Kind { exclusive, look };  // `look` only tests for a holder: it keeps a shared flock until close and makes no .holder file
   /// Tries to take the lock without waiting. `descriptor` is an open descriptor of `file` and must stay open for as long as the lock is
-  /// held. Returns nothing if somebody else holds the lock. Throws Error(io) when the .holder file cannot be created. When it creates one,
-  /// it also removes temporary files that dead processes of this host left next to it.
+  /// held. Returns nothing if somebody else holds the lock. Throws Error(io) when the .holder file cannot be created. When it creates a
+  /// .holder file, it also removes temporary files that dead processes of this host left next to it.
   static std::optional<FileLock> take(int descriptor, const std::filesystem::path& file, Kind kind = Kind::exclusive);
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;

@@ -25,7 +25,7 @@ constexpr i64 kMostOrderedKeys = 10'000;
 struct Scan {
   int depth = 0;
   i64 tree_bytes = 0;
-  i64 keys = 0;  // the largest number of keys in one object
+  i64 keys = 0;  // the largest number of keys in one object of the text
 };
 
 // Measures depth, memory and keys before parsing. The text need not be valid JSON.

@@ -96,7 +96,7 @@ double upper_point(double tail) {
     const double r = 0.180625 - q * q;
     return q * horner(kA, r) / horner(kB, r);
   }
-  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded everywhere
+  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system
   if (r <= 5) return horner(kC, r - 1.6) / horner(kD, r - 1.6);
   return horner(kE, r - 5) / horner(kF, r - 5);
 }
@@ -123,7 +123,7 @@ RandomKey RandomKey::derive(std::string_view purpose, u64 number) const {
     h = mix((h ^ word_of(purpose.substr(0, n))) + kGolden);
     purpose.remove_prefix(n);
   }
-  h = mix((h ^ length) + 2 * kGolden);  // so that "a" and "a\0" differ
+  h = mix((h ^ length) + 2 * kGolden);  // includes the length, so that "a" and "a\0" give different keys
   return {mix((h ^ mix(number + kGolden)) + 3 * kGolden)};
 }
 

@@ -39,11 +39,11 @@ constexpr std::array<u32, 4> philox(RandomKey key, u64 counter_high, u64 counter
   return philox(PhiloxRounds(key), counter_high, counter_low);
 }
 
-/// Returns element `i` of stream `high`, uniform in [0, 1) with 53 random bits.
+/// Returns element `i` of the random stream with number `high`: uniform in [0, 1), with 53 random bits.
 double uniform(RandomKey key, u64 high, u64 i);
 
-/// Returns element `i` of stream `high`, standard normal in fp64. The transform uses no libm function whose last bit differs between
-/// systems.
+/// Returns element `i` of the random stream with number `high`: standard normal, in fp64. The transform uses no libm function whose last
+/// bit differs between systems.
 double normal(RandomKey key, u64 high, u64 i);
 
 /// Returns the image of `i` under a pseudo-random permutation of [0, n) that needs no table (a Feistel network with cycle walking).

@@ -22,8 +22,8 @@ std::thread start_thread(Body&& body) {
   }
 }
 
-/// Appends to `threads` `count` new threads that run body(0), body(1), … If the system refuses one, it calls `stop`, which must make the
-/// running ones return, joins all of `threads`, clears the list and throws Error(io).
+/// Appends to `threads` `count` new threads that run body(0), body(1), … If the system refuses a thread, it calls `stop`, which must make
+/// the running threads return, joins all of `threads`, clears the list and throws Error(io).
 template <class Body, class Stop>
 void start_threads(std::vector<std::thread>& threads, int count, Body body, Stop stop) {
   threads.reserve(threads.size() + static_cast<size_t>(count));

@@ -16,8 +16,8 @@
 namespace spillway {
 namespace {
 
-// Waking a sleeping thread takes tens of microseconds, as long as a small operation runs, so a thread polls this many times before it
-// sleeps.
+// Waking a sleeping thread takes tens of microseconds, as long as a small operation runs. A waiting thread therefore polls this many times
+// before it sleeps.
 constexpr int kSpins = 4000;
 
 constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round
@@ -36,12 +36,12 @@ bool spin(Condition met) {
 struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake, finished;
-  std::atomic<bool> taken{false};  // set by the caller whose work the pool is running
+  std::atomic<bool> taken{false};  // true while the pool runs the work of a caller
   const std::function<void(i64, int)>* task = nullptr;
   i64 count = 0;
   std::atomic<i64> next{0};
   // A packed counter: the bits above kOpen hold the round's number, kOpen is set while workers may join the round, and the bits below count
-  // the workers inside. The caller waits only for workers that joined, so it does not wait for one that wakes late or gets no CPU time.
+  // the workers that have joined. The caller waits only for these, so it does not wait for a worker that wakes late or gets no CPU time.
   std::atomic<u64> round{0};
   std::atomic<bool> stop{false};
   std::exception_ptr error;

@@ -24,7 +24,8 @@ class ThreadPool {
   /// tasks serially on the calling thread.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task);
 
-  /// Runs the tasks without other threads: each in order, as thread 0. Rethrows the first exception after the last task.
+  /// Runs the tasks without other threads: one after the other in order, each with thread number 0. Rethrows the first exception after the
+  /// last task.
   static void run_in_place(i64 count, const std::function<void(i64 task, int thread)>& task);
 
   /// Cuts [0, n) into pieces of `grain` (the last may be short) and calls body(begin, end) for each.

@@ -23,7 +23,7 @@ Utf8Unit utf8_unit(std::string_view bytes);
 /// Returns whether all bytes are valid UTF-8, without overlong forms and surrogates.
 bool is_utf8(std::string_view bytes);
 bool is_ascii(std::string_view bytes);
-/// Returns how many bytes at the end (0 to 3) are the beginning of a character that more bytes may complete.
+/// Returns how many bytes at the end (0 to 3) are the beginning of a character that further bytes could complete.
 int unfinished_utf8(std::string_view bytes);
 /// Returns the text with each broken sequence replaced by U+FFFD.
 std::string replace_broken_utf8(std::string_view bytes);
