@@ -31,7 +31,7 @@ Variable logsumexp(const Variable& x, const AxisList& axes, bool keep = false);
 /// Backward recomputes the probabilities from x in wide_dtype.
 Variable softmax(const Variable& x, int axis);
 Variable log_softmax(const Variable& x, int axis);
-/// Returns y[j] = x[0] + ... + x[j].
+/// Returns the running sums y[j] = x[0] + ... + x[j] along the axis.
 Variable cumsum(const Variable& x, int axis);
 
 struct TopK {

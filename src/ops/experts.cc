@@ -52,7 +52,7 @@ namespace {
 
 Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tensor(); }
 
-// Op input 0 is x; the weights of the experts follow.
+// Input 0 of the op is x. The weights of the experts are the inputs from this number on.
 constexpr int kFirstWeight = 1;
 
 // Returns whether the expert has no rows, so that its weight need not be dequantized. If `begins` is on a GPU, it returns false, because

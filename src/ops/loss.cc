@@ -167,7 +167,7 @@ void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistic
 // overwritten with their gradient.
 void head_gradients(const Head& head, const Tensor& buffer, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
                     const Tensor& dw) {
-  // The input's gradient is summed wide and rounded once, however many pieces there are.
+  // The input's gradient is summed in wide_dtype and rounded once, however many pieces there are.
   const bool sums_apart = dx.defined() && head.pieces[0].columns < head.vocabulary && dx.dtype() != head.wide();
   const Tensor sums = sums_apart ? empty(dx.shape(), head.wide(), "sums of the head's input gradient") : dx;
   for (const Piece& p : head.pieces) {

@@ -35,7 +35,7 @@ Variable transpose(const Variable& x, int a, int b);
 std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, int axis);
 /// Joins parts of one shape along a new axis, which becomes axis `axis` of the result.
 Variable stack(const std::vector<Variable>& parts, int axis);
-/// Elements added before and behind an axis.
+/// The numbers of elements to add before and behind the elements of an axis.
 struct Padding {
   i64 before = 0, behind = 0;
 };
