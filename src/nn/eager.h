@@ -40,7 +40,7 @@ class EagerParameters final : public autograd::GradientSink {
   using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
   void on_gradient(Hook hook) { hook_ = std::move(hook); }
 
-  /// Returns the memory that holds a parameter. It may outlive this object.
+  /// Returns the memory that holds a parameter. The memory may outlive this object.
   const Tensor& memory(u32 parameter) const { return memory_.at(parameter); }
   /// Makes the parameter use `memory`, perhaps owned by another library, and the values in it from now on. The memory must be contiguous
   /// and of the parameter's shape, type and device; otherwise throws Error(usage).

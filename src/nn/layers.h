@@ -24,8 +24,8 @@ struct Lora {
   double scale = 1, dropout = 0;
 };
 
-/// Sets a random fraction `share` of x[B, ...] to zero in Mode::train; in other modes it returns x itself. The random key includes `name`,
-/// so that each layer has a mask of its own.
+/// Applies dropout (ops/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other modes it returns x itself. The random key
+/// includes `name`, so that each layer has a mask of its own.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}

@@ -1,5 +1,5 @@
-// A named weight. The identity of its Storage is fixed; the code that runs the block (or nn/eager.h, for training without a plan) decides
-// when its bytes are resident. `id` is its index in the model.
+// A named weight. It keeps the same Storage object for as long as it lives; the code that runs the block (or nn/eager.h, for training
+// without a plan) decides when its bytes are resident. `id` is the parameter's index in the model.
 #pragma once
 #include <functional>
 #include <memory>
