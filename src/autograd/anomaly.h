@@ -1,7 +1,8 @@
 // Finds the op that produced the first number that is not finite, like PyTorch's detect_anomaly.
 //   AnomalyGuard guard;
 //   run(model, context).backward();      throws Error(numbers) that names the op
-// The CPU reads every result of an op, forward and backward; results on a GPU are waited for and copied. The guard changes no number.
+// The guard reads every result of an op, forward and backward, on the CPU. It waits for results on a GPU and copies them. It changes no
+// number.
 #pragma once
 #include <map>
 #include <span>
@@ -39,7 +40,8 @@ class AnomalyGuard {
   /// Checks an op's result. If the result is not finite, it throws the report. Otherwise it returns the layer that the op is in (" in L")
   /// or comes after (" after L"); empty if no layer has been named.
   std::string check_output(const char* op, const Tensor& output, std::span<const Variable> inputs, bool infinities);
-  /// The results of an op's backward (gradients by input), with the output's gradient and the tensors saved by forward that it used.
+  /// The results of an op's backward, which are gradients by input; the gradient of the op's output; and the tensors saved by forward that
+  /// backward used.
   struct Made {
     const char* op;
     const std::string& layer;  // as returned by check_output()

@@ -3,8 +3,8 @@
 
 namespace spillway::autograd {
 
-/// While an object lives, nothing is recorded on the thread that created it: the output of every op is a constant. Other threads are not
-/// affected.
+/// While a NoGrad object lives, nothing is recorded on the thread that created it: the output of every op is a constant. Other threads are
+/// not affected.
 class NoGrad {
  public:
   NoGrad();

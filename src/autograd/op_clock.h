@@ -17,7 +17,7 @@ struct OpTime {
   double seconds = 0, flops = 0;  // flops as counted by FlopCount
   i64 calls = 0;
 };
-/// Times by the op's name, which is the name of the function that records it.
+/// The time of each op, by the op's name. That is the name of the function that records the op.
 using OpTimes = std::map<std::string, OpTime, std::less<>>;
 
 /// While a clock lives, it measures the thread that created it. Each time an op is recorded or its backward has run, the time since the

@@ -48,7 +48,7 @@ bool Backward::again() const { return part_ == Part::weight && tape_.has_inputs(
 
 Tensor Backward::target(int input) {
   const i32 id = wanted(input);
-  require(id >= 0, "[backward] expected an input that needs a gradient");
+  require(id >= 0, "[backward] expected a call for an input that needs a gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   if (!slot.gradient.defined()) {
     slot.gradient = tape_.new_gradient(slot);
@@ -61,19 +61,19 @@ Tensor Backward::target(int input) {
 // The gradient of a parameter is not returned: it stays in the sink's memory, and the tape adds further gradients to it.
 Tensor Backward::take_others(int input) {
   const i32 id = wanted(input);
-  require(id >= 0, "[backward] expected an input that needs a gradient");
+  require(id >= 0, "[backward] expected a call for an input that needs a gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   return slot.parameter >= 0 ? Tensor() : std::exchange(slot.gradient, Tensor());
 }
 
 void Backward::pass(int input, Tensor gradient) {
   const i32 id = wanted(input);
-  require(id >= 0, "[backward] expected an input that needs a gradient");
+  require(id >= 0, "[backward] expected a call for an input that needs a gradient");
   Tape::Slot& slot = tape_.slots_[static_cast<size_t>(id)];
   require(gradient.shape() == slot.shape && gradient.is_contiguous(),
           "[backward] expected a contiguous gradient of the shape of the input");
   const bool fresh = slot.parameter >= 0 && !slot.gradient.defined();
-  if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // memory of a sink is written, never aliased
+  if (fresh || gradient.dtype() != slot.gradient_dtype()) {  // the sink's memory is written to, never replaced by another tensor
     kernels::copy(gradient, target(input));
   } else if (!slot.gradient.defined()) {
     slot.gradient = std::move(gradient);

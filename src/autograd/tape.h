@@ -75,8 +75,8 @@ class Backward {
   bool needs(int input) const;
   /// Returns whether this is the second call of the op's backward: the first part of a backward in two parts has already called it.
   bool again() const;
-  /// Returns the memory to which the op writes the whole gradient of input `input`: contiguous, of the input's shape, in its type or, for a
-  /// parameter, in wide_dtype of it. Call it only if needs(input).
+  /// Returns the memory to which the op writes the whole gradient of input `input`: contiguous and of the input's shape. Its type is that
+  /// of the input or, for a parameter, wide_dtype of that type. Call it only if needs(input).
   Tensor target(int input);
   /// Returns target(input) if needs(input), else an undefined tensor.
   Tensor target_if_needed(int input) { return needs(input) ? target(input) : Tensor(); }
@@ -134,8 +134,8 @@ class Tape {
   /// Returns the gradient of x and removes it from the tape. The result is undefined if no gradient reached x.
   Tensor take_gradient(const Variable& x);
 
-  /// Returns the bytes of saved tensors that are still needed, in memory or behind the door. Parameters are not counted; a tensor that two
-  /// ops saved counts twice.
+  /// Returns the bytes of saved tensors that are still needed, in memory or behind the SavedTensorDoor. Parameters are not counted; a
+  /// tensor that two ops saved counts twice.
   i64 saved_bytes() const { return saved_bytes_; }
 
  private:
