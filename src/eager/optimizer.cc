@@ -337,7 +337,7 @@ void Optimizer::load(const std::filesystem::path& file) {
     i64 number = -1;
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), number);
     if (error != std::errc() || end != count.data() + count.size() || number < 0)
-      refuse_file(file, "expected the number of steps of " + parameter.name + ", got " + count);
+      refuse_file(file, "expected a whole number of 0 or above as the number of steps of " + parameter.name + ", got " + count);
     steps.push_back(number);
     for (const Part& part : parts_of(parameter, states_[i])) {
       const std::string name = parameter.name + "." + part.name;
