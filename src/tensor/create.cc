@@ -59,7 +59,7 @@ Tensor made(const char* op, const Shape& shape, DType dtype, const std::function
     case DType::boolean:
       return made_as<bool>(op, shape, value);
   }
-  throw Error(ErrorCode::bug, "[tensor] expected a known type");
+  throw Error(ErrorCode::bug, "[tensor] expected one of the element types of DType");
 }
 
 // Appends the view's elements in row-major order, the last axis innermost.
@@ -92,7 +92,7 @@ double load_wide(const std::byte* at, DType dtype) {
     case DType::f16:
       return as(Float16());
   }
-  throw Error(ErrorCode::bug, "[tensor] expected a number of a known type");
+  throw Error(ErrorCode::bug, "[tensor] expected a number of one of the element types of DType");
 }
 
 Tensor full(const Shape& shape, double value, DType dtype) {

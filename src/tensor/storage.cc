@@ -27,7 +27,7 @@ std::shared_ptr<Storage> Storage::owning(Device device, Allocation memory) {
 std::shared_ptr<Storage> Storage::vacant(Device device, i64 bytes) { return std::shared_ptr<Storage>(new Storage(device, bytes)); }
 
 void Storage::fill(std::byte* data) {
-  require(!resident_ && !owning_, "[storage] fill() expected a storage without memory that was not created as the owner of memory");
+  require(!resident_ && !owning_, "[storage] fill() expected a storage that was created vacant and has no memory now");
   data_ = device_.is_meta() ? nullptr : data;
   resident_ = true;
 }

@@ -72,7 +72,7 @@ double Tensor::item() const {
     case DType::f16:
       return widen(*data<Float16>());
   }
-  throw Error(ErrorCode::bug, "[tensor] item() of an unknown type");
+  throw Error(ErrorCode::bug, "[tensor] item() expected one of the element types of DType");
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
