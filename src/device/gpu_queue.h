@@ -45,9 +45,9 @@ class GpuQueue {
   std::shared_ptr<Idle> idle_;  // reusable events that no Moment needs any more
 };
 
-/// A point on a queue: the moment when all work queued before record() is done. Recording again replaces the point, but threads that wait
-/// for the previous one still do so. Thread safety: one thread records; others may wait for a recording that they were told of after it was
-/// made.
+/// A point on a queue: the moment when all work queued before record() is done. Recording again replaces the point, but threads that
+/// already wait for the previous point go on waiting for that one. Thread safety: one thread records; others may wait for a recording that
+/// they were told of after it was made.
 class GpuEvent {
  public:
   explicit GpuEvent(Device gpu);

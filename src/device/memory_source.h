@@ -47,8 +47,8 @@ std::unique_ptr<MemorySource> gpu_memory(int gpu, i64 bytes);
 
 /// Returns a source that takes GPU memory piece by piece from the driver's own pool, for use beside other libraries of the process. The
 /// pool keeps released memory for later requests ("CUDA Runtime API 13.0, Stream Ordered Memory Allocator"). Allocation and release are
-/// ordered on common_gpu_queue() (gpu_queue.h), so the memory is only for work on that queue. It is not zeroed. take() throws
-/// Error(refused) when the GPU has less free memory; this function throws Error(usage) in a build without CUDA.
+/// ordered on common_gpu_queue() (gpu_queue.h), so the memory is only for work on that queue. The memory is not zeroed. take() throws
+/// Error(refused) when the GPU has less free memory than requested; this function throws Error(usage) in a build without CUDA.
 std::unique_ptr<MemorySource> pooled_gpu_memory(int gpu);
 
 }  // namespace spillway

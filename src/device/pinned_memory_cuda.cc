@@ -19,7 +19,7 @@
 namespace spillway {
 namespace {
 
-// More threads do not speed up the kernel's zeroing and the driver's pinning.
+// More threads than this do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
 constexpr i64 kTouchedBytes = 64 * kMiB;  // number of bytes that a thread touches as one task
 constexpr i64 kHostPage = 4 * kKiB;
