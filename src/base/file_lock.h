@@ -23,8 +23,8 @@ class FileLock {
   /// Removes the .holder file if this lock created one. A lock taken by flock is released when its descriptor is closed.
   ~FileLock();
 
-  /// Writes "host h, process p" into the lock file, so that others who find it locked learn who holds it. The file must serve as a lock
-  /// only, since its content is overwritten. Throws Error(io).
+  /// Writes "host h, process p" into the lock file, so that others who find the file locked learn who holds it. The file must serve as a
+  /// lock only, since its content is overwritten. Throws Error(io).
   void sign(int descriptor, const std::filesystem::path& file) const;
   /// Returns the holder of a signed lock as "host h, process p", and adds a remark if that process is stopped, because waiting would not
   /// help then. A .holder file with a living holder takes precedence over the content of `file`. Returns an empty text when nothing is

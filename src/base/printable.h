@@ -6,8 +6,8 @@
 
 namespace spillway {
 
-/// Returns the text with control characters other than tab and line feed escaped: ASCII ones as "\x1b", delete and the Unicode ones (U+007F
-/// to U+009F) as "\u009b". A byte that is not valid UTF-8 is escaped as "\xff". JSON text keeps its meaning.
+/// Returns the text with control characters other than tab and line feed escaped: ASCII ones in the form "\x1b", delete and the Unicode
+/// ones (U+007F to U+009F) in the form "\u009b". A byte that is not valid UTF-8 is escaped as "\xff". JSON text keeps its meaning.
 std::string for_terminal(std::string_view text);
 
 /// Escapes like for_terminal, and tabs and line feeds as well, for a name that is printed within a line.

@@ -138,7 +138,7 @@ double normal(RandomKey key, u64 high, u64 i) {
 }
 
 u64 permute(RandomKey key, u64 n, u64 i) {
-  require(i < n, "[permute] expected an element inside the set");
+  require(i < n, "[permute] expected an index below the size of the set");
   const int bits = std::bit_width(n - 1);
   const int half_bits = bits < 2 ? 1 : (bits + 1) / 2;
   // Applying the network until the result is below n keeps the mapping a bijection. The network's domain has at most 4n elements, so few
