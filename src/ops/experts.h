@@ -20,7 +20,7 @@ struct Routed {
 using kernels::RouterLoad;
 /// Computes the softmax of each token's logits[N, E] and chooses the `chosen` most probable experts; of equally probable experts it takes
 /// the one with the lower index. The weights of the chosen experts are their probabilities, divided by the sum of these if `normalised`. If
-/// `load` is defined, backward adds the gradient of the load-balancing loss (kernels/experts/router.h).
+/// `load.load_2E` is defined, backward adds the gradient of the load-balancing loss (kernels/experts/router.h).
 Routed router(const Variable& logits_NE, i64 chosen, bool normalised, const RouterLoad& load = {});
 
 /// Tells where each token's choices lie in the matrix of rows; kernels/experts/expert_rows.h explains the members. All are int32.
