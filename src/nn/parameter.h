@@ -16,14 +16,14 @@ struct Initializer {
 };
 
 struct Parameter {
-  std::string name;  // its Hugging Face name
+  std::string name;  // the Hugging Face name of the parameter
   Shape shape;
   DType dtype = DType::f32;
   Initializer init;
   u32 id = 0;
   bool frozen = false;                                          // gets no gradient and no optimizer state
   bool statistic = false;                                       // a running statistic, updated by kStatisticMomentum (see below)
-  bool of_ids = false;                                          // each row belongs to a token, position or class
+  bool of_ids = false;                                          // the rows belong to tokens, positions or classes, as in an embedding
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
   // Number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
