@@ -97,7 +97,7 @@ void write_factors(const optim::StateFormat& format, std::vector<double> all, co
   }
 }
 
-// Gathers the matrix that Muon orthogonalizes, in the gradient's type.
+// Computes the matrix that Muon orthogonalizes, tile by tile, in the gradient's type.
 void gather_direction(const optim::StateFormat& format, const Tensor& gradient, const Tensor& state, const optim::Scalars<double>& scalars,
                       bool nesterov, std::byte* out) {
   Stream::current().run(tiles_of(gradient.elems()), [&](i64 t, int) {
