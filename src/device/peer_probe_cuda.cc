@@ -63,7 +63,7 @@ class Prober {
     std::vector<unsigned char> sent(kBytes), got(kBytes);
     for (size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<unsigned char>((i * 7 + static_cast<size_t>(from) * 16 + 1) % 251 + 1);
     void *source = nullptr, *target = nullptr;
-    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // evaluated in this order
+    const auto all_well = [](std::initializer_list<cudaError_t> calls) {  // a braced list evaluates the calls in this order
       return std::ranges::all_of(calls, [](cudaError_t status) { return status == cudaSuccess; });
     };
     if (!all_well({cudaSetDevice(to), cudaMalloc(&target, kBytes), cudaMemcpy(target, got.data(), kBytes, cudaMemcpyHostToDevice),
