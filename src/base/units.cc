@@ -16,7 +16,7 @@ namespace spillway {
 namespace {
 
 struct Unit {
-  std::string_view name;  // in lower case
+  std::string_view name;  // name of the unit in lower case
   i64 size;
 };
 
