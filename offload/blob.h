@@ -1,9 +1,10 @@
 // A Blob is a block of bytes stored in one tier as whole tiles of equal size: a group's weights, gradients or optimizer state, or one
-// rank's shard of them, whose tiles keep their numbers. A blob in host memory or on the device can be seen as a span; one on nvme is read
-// and written through an IoEngine. A generation is one version of the content. With two slots, generation g lies in slot g % 2, so
-// generation g + 1 can be written while readers see g. Bytes that leave memory carry checksums: call stamp() before write(), and verify()
-// after the event of read(); for blobs in memory both do nothing. Thread-safety: different tile ranges or generations may be moved, stamped
-// and verified by different threads at once; the caller (the Program) orders overlapping accesses.
+// rank's shard of them. The tiles of a shard keep the numbers that they have in the whole group. A blob in host memory or on the device can
+// be seen as a span; one on nvme is read and written through an IoEngine. A generation is one version of the content. With two slots,
+// generation g lies in slot g % 2, so generation g + 1 can be written while readers see g. Bytes on nvme are protected by checksums: call
+// stamp() before write(), and verify() once the event that read() returned is set. For blobs in memory both calls do nothing.
+// Thread-safety: different threads may read, write, stamp and verify different tile ranges or generations at once; the caller (the Program)
+// must order overlapping accesses.
 #pragma once
 #include <memory>
 #include <span>
@@ -39,7 +40,8 @@ class Spoilt : public Error {
 /// Options of one read. `priority` orders it among the reads that wait for the drive.
 struct ReadOptions {
   Priority priority = Priority::normal;
-  bool for_save = false;  // read for a checkpoint save, or other work beside the training steps; counted apart
+  // True if the read serves a checkpoint save, or other work beside the training steps: such bytes are counted in read_for_saves_bytes.
+  bool for_save = false;
 };
 
 class Blob {
@@ -60,19 +62,21 @@ class Blob {
   /// Returns the size of one generation (all tiles, one slot) in bytes.
   i64 bytes() const { return tiles() * tile_bytes_; }
 
-  /// Start a copy of the tiles in `range` into `into` or out of `from`, which hold exactly range.count() * tile_bytes() bytes and must stay
-  /// valid until the returned event. The bytes are counted in the Traffic. Throws Error(bug) on a range outside the blob or a span of
-  /// another size.
+  /// read() starts a copy of the tiles in `range` to `into`; write() starts a copy of `from` to those tiles. `into` and `from` have exactly
+  /// range.count() * tile_bytes() bytes and must stay valid until the returned event is set. The bytes are counted in the Traffic. Throws
+  /// Error(bug) on a range outside the blob or a span of another size.
   virtual Event read(TileRange range, u64 generation, std::span<std::byte> into, const ReadOptions& options = {}) = 0;
   virtual Event write(TileRange range, u64 generation, std::span<const std::byte> from) = 0;
-  /// Returns the stored bytes themselves (device and host tiers); empty on nvme. If the blob lies on a GPU, only that GPU may use the span.
+  /// Returns a view of the stored bytes, without a copy, if the blob is in the device or host tier; an empty span if it is on nvme. If the
+  /// blob lies on a GPU, only that GPU may use the span.
   virtual std::span<std::byte> view(TileRange range, u64 generation) = 0;
 
-  /// Remembers the checksums of `from`, the bytes that write() of the same generation will be given. Stamp again before each rewrite. A
-  /// write() without a stamp throws Error(bug), and so does a stamp over a committed generation.
+  /// Computes and remembers the checksums of `from`, the bytes that the next write() of the same generation will be given. Call it again
+  /// before each rewrite. write() throws Error(bug) if the tiles were not stamped; stamp() throws Error(bug) if it would overwrite a
+  /// committed generation.
   virtual void stamp(TileRange, u64 /*generation*/, std::span<const std::byte> /*from*/) {}
-  /// Compares `read` with the checksums stamped for that generation. Throws Spoilt with file, offset, blob, tile, generation and cure if
-  /// they differ; Error(bug) if nothing was stamped.
+  /// Compares `read`, the bytes that read() delivered, with the checksums stamped for that generation. If they differ, throws Spoilt, whose
+  /// message names file, offset, blob, tile, generation and what to do. Throws Error(bug) if nothing was stamped.
   virtual void verify(TileRange, u64 /*generation*/, std::span<const std::byte> /*read*/) {}
   /// Returns true if a restart would continue from this blob's tiles of this generation.
   virtual bool is_committed(u64 /*generation*/) const { return false; }
@@ -93,9 +97,9 @@ struct GpuCopyQueues {
   GpuQueue to_host, to_gpu;
 };
 
-/// Makes a blob in memory that `memory` (a host or device pool) allocates; read and write copy before they return, or are queued if a GPU
-/// copies. `queues` belong to the GPU that computes and to which the memory of the device pool belongs; copies then run on that GPU, after
-/// the work that is already queued. If `queues` is null, the CPU computes and copies.
+/// Makes a blob in memory that `memory` (a host or device pool) allocates. If `queues` is null, the CPU copies, and read() and write() have
+/// copied when they return. Otherwise `queues` belong to the GPU that computes and that owns the device pool's memory. A blob in that
+/// memory is copied by the GPU, after the work that is already in the queue; a blob in host memory is copied by the CPU.
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic, const GpuCopyQueues* queues = nullptr);
 

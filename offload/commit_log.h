@@ -1,5 +1,5 @@
 // Reads and writes the superblocks and checksum tables of a store, so that after any crash one can tell what was committed last. Used by
-// NvmeStore alone, by one thread at a time. Invariant: the pages of the last good commit are never written while it is the last.
+// NvmeStore alone, by one thread at a time. Invariant: as long as a commit is the last good one, its pages are never written.
 #pragma once
 #include <optional>
 #include <string>
@@ -23,15 +23,17 @@ class CommitLog {
   /// `durability` and `boot_id` come from the store's description; `files` must outlive the log.
   CommitLog(StoreFiles& files, Durability durability, std::string boot_id);
 
-  /// Reads the newest good commit whose generation is at most `newest_generation`, and its checksum table. Returns nothing and sets `why`
-  /// to one line if there is none. Erases commits of later generations. Errors: Error(io).
+  /// Reads the newest good commit whose generation is at most `newest_generation`, and its checksum table. If there is none, returns
+  /// nothing and sets `why` to one line that says why. Erases commits of later generations. Errors: Error(io).
   std::optional<Commit> recover(u64 newest_generation, std::string& why);
-  /// Does the work of NvmeStore::commit; fill table() before. Pass `same_table` if only the record changed.
+  /// Does the work of NvmeStore::commit. Write the new checksums into table() before the call. Pass `same_table` = true if only the record
+  /// changed; the checksum table is then not written to the file again.
   void commit(u64 generation, std::string_view record, bool same_table);
   /// Erases both superblocks, the older first. Errors: Error(io).
   void clear();
 
-  /// Returns the checksums of all persistent tiles: those of the recovered commit, to be overwritten for the next commit.
+  /// Returns the checksums of all persistent tiles. After recover() they are those of the recovered commit; the caller overwrites them
+  /// before the next commit().
   std::span<u32> table();
 
  private:

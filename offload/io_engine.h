@@ -16,8 +16,8 @@ namespace spillway::offload {
 class ScratchFile;
 class SystemCalls;
 
-/// Decides which requests go first while the queue is full. Use urgent for what compute waits for. An unbroken stream of urgent requests
-/// starves normal ones.
+/// Decides which requests go first while the queue is full. Use urgent for data that a computation waits for. An unbroken stream of urgent
+/// requests starves normal ones.
 enum class Priority : u8 { normal, urgent };
 
 struct IoRequest {
@@ -38,8 +38,8 @@ class IoEngine {
   /// submitted to the kernel at a time; the rest waits in the engine, by priority and then in order. The event is set when the whole
   /// request is done. Throws Error(bug) on a range outside the file, or on one that is not aligned for direct I/O.
   virtual Event submit(const IoRequest& request) = 0;
-  /// Makes all completed writes to `file` survive a power loss (fdatasync). Throws Error(io); in that case the bytes may be lost, and a
-  /// second call would not report it.
+  /// Makes all completed writes to `file` survive a power loss (fdatasync). Throws Error(io); after that the bytes may be lost, and a
+  /// second call would not report the loss.
   virtual void flush(const ScratchFile& file) = 0;
 };
 

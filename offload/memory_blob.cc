@@ -59,7 +59,7 @@ class MemoryBlob final : public Blob {
 
 std::unique_ptr<Blob> make_memory_blob(Tier tier, Allocator& memory, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                        Traffic& traffic, const GpuCopyQueues* queues) {
-  require(tier != Tier::nvme, "[blob] expected the device or host tier for data in memory");
+  require(tier != Tier::nvme, "[blob] expected the tier of a blob in memory to be device or host, got nvme");
   require(tiles.count() >= 0 && tile_bytes > 0 && slots >= 1,
           "[blob] expected a number of tiles >= 0, a tile size > 0 and at least one slot");
   return std::make_unique<MemoryBlob>(tier, memory, what, tiles, tile_bytes, slots, traffic, queues);

@@ -1,8 +1,9 @@
 // The nvme tier of one rank. The store keeps one preallocated file per --nvme path, stripes the data over them, and keeps a checksum for
 // every tile and generations that survive the death of the process (under Durability::step also a power loss). offload/store_format.h
 // documents the file format. parallel/ opens the store, allocates its blobs in the same order each time, and commits. All I/O goes through
-// the engine, which outlives the store, as the store outlives its blobs; Traffic counts tiles, not the store's own pages. Thread-safety:
-// the blobs' as in offload/blob.h, while one thread commits, syncs or invalidates.
+// the engine. The engine must outlive the store, and the store must outlive its blobs. Traffic counts the bytes of tiles, not those of
+// headers, superblocks and checksum tables. Thread-safety: blobs are as safe as offload/blob.h says; commit(), sync() and invalidate() are
+// called by one thread.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -16,8 +17,8 @@
 
 namespace spillway::offload {
 
-/// One folder that only this run uses (ScratchFolder), and its weight: the folder gets weight / (sum of weights) of the bytes. The weight
-/// follows the path's measured speed.
+/// One folder that only this run uses (ScratchFolder), and its weight. The folder gets weight / (sum of all weights) of the bytes, so the
+/// weight is chosen in proportion to the measured speed of the path.
 struct StripePath {
   std::filesystem::path folder;
   u32 weight = 1;
@@ -29,15 +30,17 @@ std::string current_boot_id();
 struct StoreDescription {
   std::vector<StripePath> paths;
   std::string run_id;   // at most kMaxRunIdBytes
-  u64 layout_hash = 0;  // hash of whatever decides which bytes lie where; state with another hash is not used
+  u64 layout_hash = 0;  // hash of whatever decides which bytes lie where; a store with another hash is not used
   i64 data_bytes = 0;   // total bytes of all blobs, all slots
-  // The part of data_bytes that belongs to blobs that are not persistent. They lie last, and an existing store is resized for them.
+  // The part of data_bytes that belongs to blobs that are not persistent. They lie behind the persistent blobs, and an existing store is
+  // resized to hold them.
   i64 passing_bytes = 0;
   i64 persistent_tiles = 0;  // tiles of all persistent blobs together, one slot
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
-  // The newest generation of a dead run to use. A later commit, which other ranks may lack, is discarded in favour of the one before.
+  // The newest generation of a dead run that may be used. A later commit is discarded in favour of the one before, because other ranks may
+  // lack the later one.
   u64 newest_generation = ~u64{0};
   bool anew = false;  // set existing files aside whatever they hold, and start with an empty store
 };
@@ -46,7 +49,7 @@ struct StoreDescription {
 /// file has no valid header of this version.
 std::vector<u32> kept_weights(const std::filesystem::path& folder);
 
-/// Returns the total size in bytes of the files of such a store.
+/// Returns the total size in bytes of the files of a store with this description.
 i64 store_bytes(const StoreDescription& description);
 
 struct Commit {
@@ -56,37 +59,38 @@ struct Commit {
 
 class NvmeStore {
  public:
-  /// Opens the store that a dead run left if it is undamaged, was made for the same description (the old files' weights are kept, not
-  /// compared, and the files grow or shrink to other passing_bytes) and holds a usable commit. Otherwise it opens a store that was set
-  /// aside earlier and fits; if several do, the one written last. Otherwise it creates the files anew. Anything else at the paths that may
-  /// hold a commit, be it a store that does not fit or a damaged file, is set aside first (ScratchFolder's orphans); only files that hold
-  /// no commit are replaced. Death at any instant loses nothing. Errors: Error(usage) for an unusable path; Error(refused) if there is no
-  /// room, and then no new file stays behind; Error(data) if a newer program's file lies on any path, and then nothing is changed, even if
-  /// `anew` is set; Error(io).
+  /// Opens the store that a dead run left, if it is undamaged, was made for the same description and holds a usable commit. Two differences
+  /// are allowed: the weights of the old files are kept, and the files grow or shrink to the new passing_bytes. Otherwise opens the store
+  /// that fits among those that were set aside earlier; if several fit, the one written last. Otherwise creates new files. Before that,
+  /// whatever lies at the paths and may hold a commit (a store that does not fit, a damaged file) is set aside, where list_orphans finds
+  /// it; only files without a commit are replaced. If the process dies at any instant, no commit is lost. Errors: Error(usage) for an
+  /// unusable path; Error(refused) if there is no room, and then no new file stays behind; Error(data) if a newer program's file lies on
+  /// any path, and then nothing is changed, even if `anew` is set; Error(io).
   static NvmeStore open_or_create(IoEngine& engine, Traffic& traffic, const StoreDescription& description);
   NvmeStore(NvmeStore&&) noexcept;
   NvmeStore& operator=(NvmeStore&&) = delete;
   ~NvmeStore();
 
-  /// Returns the newest commit; empty in a new store. After opening it is the dead run's, and persistent blobs hold that generation.
+  /// Returns the newest commit; empty in a new store. If open_or_create() opened an existing store, this is the dead run's commit, and the
+  /// persistent blobs hold its generation.
   const std::optional<Commit>& last_commit() const;
   /// Returns one line on why no existing store is used; empty if one is.
   const std::string& why_new() const;
-  /// Returns one line on what opening set aside or brought back; mostly empty.
+  /// Returns one line on the files that open_or_create() set aside or brought back; usually empty.
   const std::string& moved() const;
   /// Returns the total size of all files in bytes.
   i64 bytes() const;
 
   /// Allocates the next bytes of the data space for a blob. The checksums of persistent blobs (weights, optimizer state) are kept in the
-  /// files. Other blobs (gradients, activations) have one slot, come after the persistent ones and mean nothing after a restart. A
-  /// persistent blob of one slot (frozen weights) is never written again once committed. `tile_bytes` is a multiple of kDirectAlignment.
-  /// Throws Error(bug) if the blob exceeds what the description announced.
+  /// files. Other blobs (gradients, activations) have one slot, must be allocated after the persistent ones, and hold nothing of use after
+  /// a restart. A persistent blob of one slot (frozen weights) is never written again once it is committed. `tile_bytes` is a multiple of
+  /// kDirectAlignment. Throws Error(bug) if the blob exceeds what the description announced.
   std::unique_ptr<Blob> make_blob(std::string what, TileRange tiles, i64 tile_bytes, int slots, bool persistent);
 
-  /// Makes `generation` the one that a restart finds, with `record` of at most kMaxRecordBytes. Before the call all its writes must have
-  /// completed, and every persistent tile must be stamped for it. The generation is the last committed one (a new record for the same
-  /// bytes) or the next; any is allowed after invalidate(). Errors: Error(bug) if a requirement is broken; Error(io), and then the last
-  /// commit still holds.
+  /// Makes `generation` and `record` (at most kMaxRecordBytes) what a restart finds. Before the call all writes of the generation must have
+  /// completed, and every persistent tile must be stamped for it. The generation must be the last committed one (which gives the same bytes
+  /// a new record) or the next one; after invalidate() any generation is allowed. Errors: Error(bug) if a requirement is broken; Error(io),
+  /// and then the last commit stays valid.
   void commit(u64 generation, std::string_view record);
   /// Makes all completed writes survive a power loss. Errors: Error(io).
   void sync();

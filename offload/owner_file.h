@@ -15,13 +15,13 @@ constexpr const char* kOwnerFile = "owner";
 struct Owner {
   std::string run;   // id of the run
   std::string text;  // the whole line: "run=0a1b host=n1 pid=17 started=2026-01-31T12:00:00Z"
-  // True if the line lacks the magic word, as older programs wrote it. Then the folder counts as a run's only if it holds nothing but a
-  // store.
+  // True if the line lacks the magic word, as older programs wrote it. Then the folder is treated as a run's folder only if it holds
+  // nothing but a store.
   bool old = false;
 };
 
-/// Reads the owner file behind `descriptor`. Returns nothing unless it begins with the magic word, or matches the older format exactly, and
-/// names a run.
+/// Reads the owner file behind `descriptor`. Returns nothing unless the file names a run and either begins with the magic word or matches
+/// the older format exactly.
 std::optional<Owner> read_owner(int descriptor);
 
 /// Overwrites the file with this process as the owner, in one write, so that a crash leaves either the old owner or the new one. Errors:

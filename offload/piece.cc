@@ -18,7 +18,7 @@
 namespace spillway::offload {
 namespace {
 
-// After this many consecutive interruptions or temporary refusals a piece fails: with the pause below, after about a second.
+// A piece fails after this many consecutive interruptions or temporary refusals. Each retry pauses for 1 ms, so that takes about a second.
 constexpr int kMaxStalls = 1000;
 
 std::string cure(int error_number) {
@@ -59,7 +59,8 @@ void check(const IoRequest& r) {
     throw Error(ErrorCode::bug, fmt::format("[io] expected a range inside the file's {} bytes, got {}", r.file->bytes(), where()));
   }
   if (r.file->direct() && !aligned(r)) {
-    throw Error(ErrorCode::bug, fmt::format("[io] expected multiples of {} bytes with direct I/O, got {}", kDirectAlignment, where()));
+    throw Error(ErrorCode::bug, fmt::format("[io] expected offset, size and address to be multiples of {} bytes for direct I/O, got {}",
+                                            kDirectAlignment, where()));
   }
 }
 
@@ -117,7 +118,8 @@ bool Piece::absorb(i64 result) {
 
 bool Piece::advance(i64 result) {
   i64 done = std::min(result, bytes_);
-  // Direct I/O can only be resumed at an aligned offset, so a block that was transferred in part is transferred again.
+  // Direct I/O can only be resumed at an aligned offset, so an aligned unit of the file that was transferred only in part is transferred
+  // again.
   if (done < bytes_ && request_->io.file->direct()) done -= done % kDirectAlignment;
   if (done == 0) return retry_or_fail(EAGAIN);
   stalls_ = 0;

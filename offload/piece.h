@@ -40,7 +40,8 @@ class Piece {
   int stalls_ = 0;              // consecutive answers without progress
 };
 
-/// Pieces that wait to be submitted to the kernel: urgent ones first, each kind in order. Not thread-safe: its owner must lock.
+/// Pieces that wait to be submitted to the kernel: urgent ones first, those of equal priority in the order of their arrival. Not
+/// thread-safe: its owner must lock.
 class PieceQueue {
  public:
   void push(Piece piece);

@@ -1,6 +1,6 @@
 // One preallocated file on a scratch path, opened with O_DIRECT if the filesystem supports it. Owns the descriptor and, if asked to,
-// removes the file on destruction. Only the user who owns it can read it, since it holds weights. Thread-safe once made: all methods but
-// keep() and resize() are const.
+// removes the file on destruction. Only the user who owns it can read it, since it holds weights. Once the file is open, all methods but
+// keep() and resize() are const and thread-safe.
 #pragma once
 #include <filesystem>
 
@@ -14,8 +14,8 @@ constexpr i64 kDirectAlignment = 4096;
 class ScratchFile {
  public:
   /// Creates the file, replacing one of this name, and preallocates `bytes` with fallocate. If the filesystem has no fallocate, checks that
-  /// the bytes would fit and sets the size. Errors: Error(refused) if the filesystem has no room (free and wanted bytes, the flag that
-  /// helps), Error(io) otherwise; in both cases nothing stays behind.
+  /// the bytes would fit and sets the size. Errors: Error(refused) if the filesystem has no room (the message gives the free and the wanted
+  /// bytes and names the flag that helps), Error(io) otherwise; in both cases no file stays behind.
   static ScratchFile create(const std::filesystem::path& path, i64 bytes, bool remove_when_closed = true);
   /// Opens an existing file for reading and writing; bytes() is its size. Does not follow a symbolic link. Errors: Error(io); Error(usage)
   /// if it is not a regular file that belongs to this user alone.

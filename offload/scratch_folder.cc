@@ -92,7 +92,7 @@ std::string run_of(std::string_view name) {
   return std::string(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name);
 }
 
-// Returns true if the folder is empty but for an unwritten owner file: its owner died before it wrote one, or is about to.
+// Returns true if the folder is empty but for an unwritten owner file: its owner died before it wrote the file, or is about to write it.
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
   const std::vector<fs::path> all = entries(folder, error);
@@ -253,7 +253,7 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
 
 ScratchFolder::~ScratchFolder() {
   if (owner_ < 0) return;
-  if (!keep_) remove_folder(path_);  // if it cannot be removed, it is an orphan from now on and will be found
+  if (!keep_) remove_folder(path_);  // a folder that cannot be removed becomes an orphan, which list_orphans finds
   lock_.reset();
   ::close(owner_);
 }

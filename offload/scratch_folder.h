@@ -1,7 +1,7 @@
 // A run's own folder `spillway-<run id>` on a scratch path (scratch_path.h), with an owner file that is locked (FileLock) while its owner
-// lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be told from live ones and
-// reclaimed; a folder without such a file belongs to no run, whatever its name. The kernel drops the lock when the process ends, so no
-// cleanup is needed for it. Thread-safety: a ScratchFolder belongs to one thread; the functions keep no state.
+// lives. So two runs on one path cannot collide, and the folders of dead runs (kill -9, power loss) can be distinguished from those of live
+// runs and reclaimed. A folder without an owner file belongs to no run, whatever its name. The kernel drops the lock when the process ends,
+// so no cleanup is needed for it. Thread-safety: a ScratchFolder belongs to one thread; the functions keep no state.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -17,11 +17,13 @@ class ScratchFolder {
  public:
   /// Creates `scratch/spillway-RUN_ID` (mode 0700) or, if its owner is dead, takes it over. A folder has one owner: processes that share a
   /// path add their rank to the id. Errors: Error(usage) for an id with characters other than letters, digits, `.`, `_`, `-`, for a folder
-  /// whose owner is alive (the message names run, host, pid, time), and for one that no run of this id and user made; Error(io) otherwise.
+  /// whose owner is alive (the message names run, host, pid, time), and for a folder that no run of this id and user made; Error(io)
+  /// otherwise.
   ScratchFolder(const std::filesystem::path& scratch, const std::string& run_id);
   ScratchFolder(ScratchFolder&& other) noexcept;
   ScratchFolder& operator=(ScratchFolder&&) = delete;
-  /// Removes the folder and its content if this object created it or give_up() was called, unless keep() was called since.
+  /// Removes the folder and its content if this object created it, and leaves both in place if it took the folder over. A call of keep() or
+  /// give_up() overrides that; the last call counts.
   ~ScratchFolder();
 
   /// Makes the destructor leave everything in place, as a crash would: for a run that ended by an error and may be restarted. A folder that

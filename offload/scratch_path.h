@@ -1,6 +1,6 @@
 // Checks whether a scratch path (--nvme), on which runs make their scratch folders, is fit for the nvme tier. Looks at the filesystem under
 // it (statfs), its free bytes, and whether direct I/O works there. `doctor` calls inspect_scratch; a run calls prepare_scratch before it
-// plans. Thread-safe: no state. Nothing stays behind but the folder asked for.
+// plans. Thread-safe: no state. The checks leave no files behind; only prepare_scratch creates a folder, namely the path itself.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -28,10 +28,11 @@ struct ScratchInfo {
 /// Examines `path` and returns what it finds. Errors: Error(usage) if neither the path nor its parent is a folder this user may write to.
 ScratchInfo inspect_scratch(const std::filesystem::path& path);
 
-/// Throws Error(usage) for a network filesystem without consent (--allow-network-nvme).
+/// Throws Error(usage) if the path is on a network filesystem and `allow_network` (--allow-network-nvme) is false.
 void admit_scratch(const ScratchInfo& info, bool allow_network);
 
-/// Inspects and admits the path, then creates its last component if that is missing, in this order: a refused path leaves nothing behind.
+/// Calls inspect_scratch and admit_scratch, then creates the path's last component if it is missing. In this order, because a refused path
+/// must leave no folder behind.
 ScratchInfo prepare_scratch(const std::filesystem::path& path, bool allow_network);
 
 }  // namespace spillway::offload

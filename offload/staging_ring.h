@@ -1,6 +1,6 @@
-// A bounded set of equal staging buffers between nvme and compute, carved from one allocation, so that the host memory held stays the same
-// however much data flows through. The optimizer's step streams state tiles through it. Buffers begin at multiples of 4096 bytes, as direct
-// I/O requires. Thread-safe. The ring's memory lives until the last lease has been returned.
+// A fixed number of equal staging buffers between nvme and compute, carved from one allocation. So the host memory stays the same, however
+// much data flows through the buffers. The optimizer's step streams state tiles through them. Buffers begin at multiples of 4096 bytes, as
+// direct I/O requires. Thread-safe. The ring's memory lives until the last lease has been returned.
 #pragma once
 #include <memory>
 #include <optional>
@@ -21,8 +21,8 @@ class StagingRing {
     ~Lease();
     /// Returns the buffer, buffer_bytes() long; it still holds what its last user left there.
     std::span<std::byte> bytes() const;
-    /// Declares that the bytes are in use until `event`; the destructor waits for it before it returns the buffer. An error of the event is
-    /// not rethrown there: call wait() on the event for that.
+    /// Declares that the bytes are in use until `event` is set; the destructor waits for the event before it returns the buffer. The
+    /// destructor ignores an error of the event: to get the error, call wait() on the event.
     void busy_until(Event event) { busy_ = std::move(event); }
 
    private:

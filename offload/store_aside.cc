@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One store, as far as its files have been seen.
+// What survey() found of one store.
 struct Seen {
   std::vector<fs::path> folders;  // the folder of its first file comes last
   bool first = false, holds_commit = false;
@@ -28,7 +28,7 @@ struct Seen {
     first |= is_first;
     holds_commit |= is_first && !found.holds_no_commit(boot_id);
   }
-  // If the first file was not seen, or a file is damaged, nobody can tell, so the store may hold a commit.
+  // If the first file is missing or damaged, it is unknown whether the store holds a commit, so this returns true.
   bool may_hold_commit() const { return !first || holds_commit; }
 };
 

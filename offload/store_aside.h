@@ -1,6 +1,7 @@
-// Sets stores aside: files that a dead run left on the --nvme paths and that this run cannot use are not deleted. They move into a folder
-// next to each of the store's folders, named by the store's id, and move back when a run opens them that fits. A crash between two of these
-// renames loses nothing: all files of a store share one id, and so they have one place aside. Used by NvmeStore alone.
+// Sets stores aside: files that a dead run left on the --nvme paths and that this run cannot use are not deleted. Each file moves into a
+// folder next to its own folder, named by the store's id. The files move back when a later run can use their store. A crash between two of
+// these renames loses nothing: all files of a store share one id, so the next start moves the remaining files to the same place. Used by
+// NvmeStore alone.
 #pragma once
 #include <filesystem>
 #include <vector>

@@ -1,5 +1,5 @@
-// The files of a store as its other parts see them: a linear range of data, the pages of file 0, and flushes. Made by open_files or
-// create_files. Thread-safe once constructed; the caller orders overlapping accesses to the data.
+// Hides the files of a store from its other parts, which see one linear range of data bytes, the pages of file 0, and calls that flush the
+// files. Made by open_files or create_files. Thread-safe once constructed; the caller orders overlapping accesses to the data.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,8 +19,8 @@ class StoreFiles {
   u64 store_id() const { return store_id_; }
   i64 persistent_tiles() const { return persistent_tiles_; }
   i64 bytes() const;
-  /// Makes each file as long as the data requires; the files may have been created for more or fewer bytes of blobs that do not persist.
-  /// Errors: as ScratchFile::resize; then the persistent data is as it was.
+  /// Makes each file as long as the data requires; the files may have been created for more or fewer bytes of temporary blobs. Errors: as
+  /// ScratchFile::resize; the persistent data is then unchanged.
   void fit();
 
   /// Copies between `buffer` and bytes [begin, begin + size) of the data; if `write`, the buffer is only read. It must stay valid until the
@@ -29,7 +29,8 @@ class StoreFiles {
   /// Returns the place of a data byte for messages: "offset 81920 of /scratch/tiles".
   std::string place(i64 begin) const;
 
-  /// Read and write bytes of file 0, aligned for direct I/O; both finish before they return. Errors: Error(io).
+  /// Read or write bytes at `offset` of file 0 and return when that is done. Offset, size and buffer must be aligned for direct I/O.
+  /// Errors: Error(io).
   void read(i64 offset, std::span<std::byte> into);
   void write(i64 offset, std::span<const std::byte> from);
   void flush_first() { engine_.flush(files_.front()); }
@@ -45,7 +46,7 @@ class StoreFiles {
   i64 persistent_tiles_;
 };
 
-/// Throws Error(usage) if a path is given twice, Error(bug) if the description makes no sense.
+/// Throws Error(usage) if a path is given twice, Error(bug) if a number or the length of an id in the description is out of range.
 void check(const StoreDescription& description);
 
 /// Opens the files of a dead run if all of them exist, are undamaged, and were made for this description; otherwise returns nothing and
@@ -57,8 +58,8 @@ void flush_folder(const std::filesystem::path& folder);
 
 u64 random_store_id();
 
-/// Creates the files of a store at paths where nothing lies that may hold a commit (store_aside.h). The store cannot be opened until the
-/// last file's header is written. Errors: as ScratchFile::create; then nothing stays behind.
+/// Creates the files of a store. Whatever lay at the paths and may hold a commit must have been set aside before (store_aside.h). The store
+/// cannot be opened until the last file's header is written. Errors: as ScratchFile::create; then nothing stays behind.
 StoreFiles create_files(IoEngine& engine, const StoreDescription& description);
 
 }  // namespace spillway::offload

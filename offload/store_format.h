@@ -8,14 +8,16 @@
 //
 // The data of all files is one linear range of bytes, cut into stripe units. Units are assigned to files in rounds. A round has as many
 // units as the sum of the weights (after division by their greatest common divisor). Within a round the order is smooth weighted
-// round-robin: for each unit every file is credited its weight; the file with most credit (the first of equals) gets the unit and pays the
-// sum. A file's units lie in order without gaps; the last unit is cut where the data ends. Blobs are allocated from the range one after the
-// other, slot 0 before slot 1. Persistent blobs come first, so that a restart may need other bytes behind them: the files grow or shrink,
-// and the header keeps the sizes they were made with. Generation g of a blob with two slots lies in slot g % 2, and so does its table.
+// round-robin: for each unit every file is credited its weight; the file with the most credit (the first of equals) gets the unit, and the
+// sum of the weights is subtracted from its credit. A file's units lie in order without gaps; the last unit is cut where the data ends.
+// Blobs are allocated from the range one after the other, slot 0 before slot 1. Persistent blobs come first, because a restart may need
+// more or fewer bytes for the temporary blobs behind them: the files then grow or shrink, while the header keeps the sizes with which they
+// were created. Generation g of a blob with two slots lies in slot g % 2, and the checksum table of generation g in table slot g % 2.
 //
 // A commit is good if its superblock's checksum and its table's checksum hold and it names the same store as the headers. The newest good
 // commit counts, if it was written in this boot or if the store has Durability::step; while generation g + 1 is written, nothing of g is
-// touched. Files of other versions keep magic, version and the checksum of page 0 at these places, so that any program can recognise them.
+// touched. Files of other versions keep the magic, the version and the checksum of page 0 at the offsets that StoreHeader gives them, so
+// that any version of the program can recognise them.
 #pragma once
 #include <bit>
 #include <type_traits>

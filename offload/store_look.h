@@ -1,6 +1,6 @@
 // Finds out what lies at the place of a store's file by reading its first pages, before anything is opened, moved or removed, through the
-// page cache and without an I/O engine. A file that may hold a commit is left alone when a store is opened. The functions keep no state.
-// Used by NvmeStore's parts alone.
+// page cache and without an I/O engine. With the answer, the code that opens a store avoids deleting a file that may hold a commit. The
+// functions keep no state. Used by NvmeStore's parts alone.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -26,9 +26,9 @@ struct Found {
   StoreHeader header{};                    // as read, valid or not; zeros beyond the end of the file
   Superblock superblocks[kSuperblocks]{};  // bytes at the superblocks' place, even if the file is not a store's first
 
-  /// Returns true if a restart finds no commit in this file, or in the store of which it is the first file: its superblocks are blank, or
-  /// from an earlier boot while the store's durability is not `step`. Returns true only if the header is valid, of this version and of a
-  /// first file.
+  /// Returns true if this is the first file of a store in which a restart finds no commit: each superblock is blank, or is from an earlier
+  /// boot while the store's durability is not `step`. Returns false if the header is damaged, of another version, or not that of a first
+  /// file.
   bool holds_no_commit(const std::string& boot_id) const;
 };
 

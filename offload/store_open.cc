@@ -45,7 +45,8 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
   const std::string_view run_id(header.run_id, ::strnlen(header.run_id, sizeof header.run_id));
   if (run_id != wanted.run_id) throw Unusable{name + " belongs to run " + quoted(run_id)};
   if (header.stripe != stripe || header.stripes != wanted.paths.size() || header.store_id != first.store_id) {
-    throw Unusable{fmt::format("{} is stripe {} of {} of another set or order of --nvme paths", name, header.stripe, header.stripes)};
+    throw Unusable{
+        fmt::format("{} is stripe {} of {} and was made with other --nvme paths or in another order", name, header.stripe, header.stripes)};
   }
   if (header.layout_hash != wanted.layout_hash || header.persistent_tiles != wanted.persistent_tiles ||
       header.stripe_unit_bytes != wanted.stripe_unit_bytes) {
@@ -56,8 +57,8 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
     throw Unusable{name + " is striped differently from the other files"};
 }
 
-// Returns the striping of existing files, with the weights in their header: newly measured weights would differ a little. The first
-// `data_bytes` bytes are striped alike whatever follows them.
+// Returns the striping of existing files, with the weights in their header: newly measured weights would differ a little. How the first
+// `data_bytes` bytes are striped does not depend on what follows them.
 Stripes stripes_of(const StoreHeader& header, i64 data_bytes) {
   const std::vector<u32> weights(header.weights, header.weights + header.stripes);
   for (const u32 weight : weights) {

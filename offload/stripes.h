@@ -28,7 +28,7 @@ class Stripes {
 
  private:
   struct Place {
-    i64 file = 0, rank = 0;  // this unit is number `rank` of the file's units in the round
+    i64 file = 0, rank = 0;  // the unit is number `rank`, counted from 0, of the units that `file` gets in a round
   };
   void deal_round();
 

@@ -1,6 +1,6 @@
-// The checksums of one blob's tiles, for each slot, with the generation for which each was computed. The generation tells a tile that was
-// never written for it from one that came back corrupted. Takes 8 bytes per (tile, slot). Thread-safety: different tiles or slots may be
-// used by different threads at once.
+// The checksums of one blob's tiles, for each slot, with the generation for which each was computed. With the generation, a tile that was
+// never written for the requested generation can be distinguished from one that came back corrupted. Takes 8 bytes per (tile, slot).
+// Thread-safety: different tiles or slots may be used by different threads at once.
 #pragma once
 #include <vector>
 
@@ -18,7 +18,8 @@ class TileChecksums {
   void stamp(i64 tile, u64 generation, u32 crc) { stamps_[index(tile, generation)] = {crc, tag(generation)}; }
   /// Returns true if the slot holds exactly this generation (only its lowest 31 bits are compared).
   bool stamped(i64 tile, u64 generation) const { return at(tile, generation).tag == tag(generation); }
-  /// Returns true if a reader of this generation may expect data there: with one slot, the last stamp holds for every later generation.
+  /// Returns true if the slot holds data that a reader of this generation may use. If there is one slot, its data serves every later
+  /// generation.
   bool readable(i64 tile, u64 generation) const { return slots_ == 1 ? at(tile, generation).tag != 0 : stamped(tile, generation); }
 
  private:
