@@ -23,7 +23,7 @@ constexpr i64 kGrain = 4096;
 
 i64 matrix_bytes(i64 rows, i64 columns, DType dtype) { return round_up(rows * columns, kTileElems) * size_of(dtype); }
 
-// The sizes of what lies in the working memory: two copies of the matrix, two squares of the shorter side, and a workspace.
+// The sizes of the parts of the working memory: two copies of the matrix, two square matrices of the shorter side, and a workspace.
 struct Parts {
   Parts(i64 rows, i64 columns, DType dtype, Device::Kind device) {
     const i64 shorter = std::min(rows, columns);
@@ -57,7 +57,7 @@ double norm_of(const T* x, i64 tiles) {
   return std::sqrt(sum);
 }
 
-// Divides the matrix by its norm; it lies in host memory.
+// Divides the matrix, which lies in host memory, by its norm.
 template <class T>
 void normalise(std::byte* matrix, i64 rows, i64 columns) {
   T* const values = reinterpret_cast<T*>(matrix);
@@ -67,7 +67,7 @@ void normalise(std::byte* matrix, i64 rows, i64 columns) {
   });
 }
 void normalise(std::byte* matrix, i64 rows, i64 columns, DType dtype) {
-  require(dtype == DType::f32 || dtype == DType::f64, "[orthogonalize] expected f32 or f64");
+  require(dtype == DType::f32 || dtype == DType::f64, "[orthogonalize] expected a matrix of f32 or f64");
   dtype == DType::f64 ? normalise<double>(matrix, rows, columns) : normalise<float>(matrix, rows, columns);
 }
 

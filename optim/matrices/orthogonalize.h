@@ -1,17 +1,18 @@
 // Computes roughly the nearest matrix with orthonormal rows (or columns): five steps of a Newton-Schulz iteration with Muon's quintic
-// polynomial (Jordan et al., 2024) bring all singular values near 1. From U = rows x columns, in the matrix's own type throughout:
+// polynomial (Jordan et al., 2024) bring all singular values near 1. U is the matrix of rows x columns; all arithmetic is in its own type:
 //   X = U / max(|U|, 1e-7)                         Frobenius norm
-//   A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X;  with more rows than columns on the other side: A = X^T X, X (... A A)
-// kernels::matmul computes the products, norm.h defines the order of the norm's sum: the bits depend on the matrix alone, not on the number
-// of threads, but a GPU's products have bits of their own. A zero matrix stays zero.
+//   A = X X^T,  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X      if rows <= columns
+//   A = X^T X,  X = 3.4445 X + X (-4.7750 A + 2.0315 A A)      if rows > columns
+// kernels::matmul computes the products, and norm.h defines the order in which the norm is summed. So the result's bits depend on the
+// matrix alone, not on the number of threads; but the products on a GPU have other bits than those on a CPU. A zero matrix stays zero.
 #pragma once
 #include "device/device.h"
 #include "tensor/dtype.h"
 
 namespace spillway::optim {
 
-/// Returns the bytes of working memory that a matrix of f32 or f64 needs on such a device: for two copies of the matrix, each in whole
-/// tiles, two squares of the shorter side, and the workspace of the matrix products.
+/// Returns the bytes of working memory that a matrix of f32 or f64 needs on such a device: for two copies of the matrix, each padded to
+/// whole tiles, two square matrices of the shorter side, and the workspace of the matrix products.
 i64 orthogonalize_bytes(i64 rows, i64 columns, DType dtype, Device::Kind device = Device::Kind::cpu);
 
 /// Returns the number of floating-point operations of the matrix products.
