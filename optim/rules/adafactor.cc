@@ -78,8 +78,8 @@ void take_factors(const AdafactorStep& step, i64 k, const std::byte* state) {
   if (n > 0) std::memcpy(UnderWay<T>(step).rows + begin, state + step.format.factors_begin_bytes(), static_cast<size_t>(n) * sizeof(T));
 }
 
-// Stores the gradient of tile k (two or more dimensions) or the direction u (one dimension, whose state is v), and sums the squares of the
-// weights.
+// For a parameter of two or more dimensions, stores the gradient of tile k. For any other parameter, whose state is v, stores the direction
+// u. Also sums the squares of the tile's weights.
 template <class T>
 void gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
             const Scalars<double>& scalars, const AdafactorSettings& settings) {
@@ -180,7 +180,7 @@ i64 adafactor_bytes(const Matrices& m, i64 elems, DType dtype) {
 void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
                       const Scalars<double>& scalars, const AdafactorSettings& settings) {
   require(is_of_parameters(step.format.rule) && (step.format.factors > 0) == (step.matrices.count > 0),
-          "[adafactor] expected the state format of the parameter");
+          "[adafactor] expected a state format with factors if the parameter has two or more dimensions, else one without");
   is_f64(step) ? gather<double>(step, k, gradient, weight, state, scalars, settings)
                : gather<float>(step, k, gradient, weight, state, scalars, settings);
 }

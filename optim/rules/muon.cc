@@ -18,7 +18,7 @@ template <class T>
 void direction_tile(const StateFormat& format, const std::byte* gradient, const std::byte* state, i64 elems, const Scalars<double>& scalars,
                     bool nesterov, T* out) {
   require(format.rule == Rule::muon && (format.weight == DType::f64) == (sizeof(T) == 8),
-          "[muon] expected the state and the type that Muon uses");
+          "[muon] expected a state format of Muon, and double for f64 weights or float for others");
   const auto s = rounded<T>(scalars);
   const std::byte* momentum = state + format.m_begin_bytes();
   const bool bf16_gradient = format.gradient == DType::bf16, bf16_momentum = format.moments == Moments::bf16;

@@ -22,7 +22,7 @@ template <class T>
 void update(Rule rule, std::span<T> weight, std::span<const std::span<T>> states, std::span<const T> gradient,
             const Scalars<double>& scalars, Isa isa) {
   require(!is_of_matrices(rule), "[rules] expected an elementwise optimizer");
-  require(static_cast<int>(states.size()) == state_arrays(rule), "[rules] expected the optimizer's number of state arrays");
+  require(static_cast<int>(states.size()) == state_arrays(rule), "[rules] expected as many state arrays as the optimizer has");
   require(gradient.size() == weight.size() &&
               std::all_of(states.begin(), states.end(), [&](std::span<T> state) { return state.size() == weight.size(); }),
           "[rules] expected weight, states and gradient of the same length");

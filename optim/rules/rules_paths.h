@@ -1,5 +1,5 @@
-// The kernels behind update() of rules.h, included by their files alone. adamw_tile_paths.h explains why they use intrinsics in functions
-// with a target attribute.
+// The kernels behind update() of rules.h. Only files that implement update rules include this header. adamw_tile_paths.h explains why they
+// use intrinsics in functions with a target attribute.
 #pragma once
 #include "optim/rules/rules.h"
 
@@ -8,8 +8,8 @@ namespace spillway::optim {
 /// A multiple of the vector width of every instruction set, in elements.
 constexpr i64 kVectorElems = 16;
 
-/// The arrays of an update. old[0] is the weight, old[k] the rule's k-th state array; `next` is where the new values go, the same memory or
-/// other.
+/// The arrays of an update. old[0] is the weight, old[k] the rule's k-th state array; `next` is where the new values go: the same memory as
+/// `old`, or other memory.
 template <class T>
 struct Arrays {
   const T* old[1 + kMaxStateArrays];

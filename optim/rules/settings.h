@@ -1,5 +1,5 @@
-// The user's settings of the update rules, with PyTorch's names and defaults (torch.optim, one struct for one parameter group; maximize is
-// false), and the scalars of one step, which are computed from them in fp64.
+// The user's settings of the update rules, with PyTorch's names and defaults, and the scalars of one step, which are computed from the
+// settings in fp64. One struct stands for one parameter group of torch.optim; PyTorch's setting maximize is always false.
 #pragma once
 #include <optional>
 #include <variant>
@@ -34,12 +34,12 @@ struct LionSettings {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
 
-/// The factor of Muon's learning rate for a matrix. original: sqrt(max(1, rows / columns)). match_rms_adamw: 0.2 sqrt(max(rows, columns)),
-/// with which learning rates and weight decays that suit AdamW can be used.
+/// How Muon computes the factor by which it multiplies the learning rate for a matrix. original: sqrt(max(1, rows / columns)).
+/// match_rms_adamw: 0.2 sqrt(max(rows, columns)), with which learning rates and weight decays that suit AdamW can be used.
 enum class MuonScale { original, match_rms_adamw };
 
-/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original). Parameters that are not matrices of
-/// features use AdamW with the same lr and weight_decay, and with beta1, beta2 and eps.
+/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original). The parameters that Muon does not
+/// handle use AdamW with the same lr and weight_decay, and with these beta1, beta2 and eps.
 struct MuonSettings {
   double lr = 1e-3, momentum = 0.95, weight_decay = 0.1;
   bool nesterov = true;
@@ -81,7 +81,8 @@ Scalars<double> make_scalars(const LionSettings& settings, i64 t, double gradien
 Scalars<double> make_scalars(const MuonSettings& settings, i64 t, double gradient_scale);
 /// Computes Adafactor's scalars; the step_size lacks the factors that depend on the parameter (rules/adafactor.h).
 Scalars<double> make_scalars(const AdafactorSettings& settings, i64 t, double gradient_scale);
-/// Computes the scalars of a step and a segment that have their own lr and weight_decay; these replace the settings'.
+/// Computes the scalars with `lr` and `weight_decay` in place of those in the settings, because they may differ from step to step and from
+/// segment to segment.
 Scalars<double> make_scalars(RuleSettings settings, double lr, double weight_decay, i64 t, double gradient_scale);
 
 /// Returns AdamW's settings for the parameters that Muon does not handle; for any other rule, the settings themselves.
