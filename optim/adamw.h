@@ -20,8 +20,8 @@ struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 };
 
-/// Computes the scalars of one step. `t` counts the applied updates, from 1. `weight_decay` is the segment's (0 for one-dimensional
-/// parameters). `gradient_scale` is clip factor / loss scale, computed in fp64.
+/// Computes the scalars of one step. `t` counts the applied updates, from 1. `weight_decay` belongs to the parameter that is updated (0 for
+/// one-dimensional parameters). `gradient_scale` is clip factor / loss scale, computed in fp64.
 template <class T>
 Scalars<T> make_adamw_scalars(const AdamWSettings& settings, double learning_rate, double weight_decay, i64 t, double gradient_scale);
 

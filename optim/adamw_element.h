@@ -33,8 +33,8 @@ struct ElementNoise {
   u16 m, v;
 };
 
-/// Returns the Philox counter of an element. Elements e, e + 16, e + 32 and e + 48 of a row of 64 (e < 16) use the four words of one
-/// counter.
+/// Returns the Philox counter of an element. Elements e, e + 16, e + 32 and e + 48 of a row of 64 (e < 16) use the four random words that
+/// Philox makes from one counter.
 constexpr u64 noise_counter(u64 element) { return 16 * (element / 64) + element % 16; }
 constexpr ElementNoise element_noise(u32 word) { return {static_cast<u16>(word), static_cast<u16>(word >> 16)}; }
 

@@ -7,8 +7,8 @@
 namespace spillway::optim {
 
 /// Updates `tiles` tiles. `first` points to the first one; the tiles of each operand lie one after the other. `parts` ascend over all tiles
-/// and end where the last tile ends. `noise.first_element` is that of the first tile. The update is in place, or into other memory
-/// altogether.
+/// and end where the last tile ends. `noise.first_element` refers to the first tile. The new weights and state either replace the old ones
+/// in place or lie in memory that does not overlap the old ones.
 void adamw_update_tiles_on_gpu(const StateFormat& format, const TileOperands& first, i64 tiles, std::span<const TilePart> parts,
                                const RoundingNoise& noise);
 

@@ -198,7 +198,7 @@ void adamw_update_tiles_on_gpu(const StateFormat& format, const TileOperands& fi
                                const RoundingNoise& noise) {
   format.check();
   const i64 elems = tiles * kTileElems;
-  require(format.rule == Rule::adamw, "[adamw] expected AdamW's state");
+  require(format.rule == Rule::adamw, "[adamw] expected a state format of AdamW");
   check_parts(parts, elems, noise);
   if (format.weight == DType::f64)
     return launch_all<double, Weights::own_master, Moments::fp32>(launch_of<double>(format, first, noise), elems, parts);

@@ -68,7 +68,7 @@ void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const Roun
   if (isa == Isa::scalar && !streaming) encode_block_scalar(moments, codes, noise);
 }
 
-/// Returns the columns of one block; the moments point to scratch memory.
+/// Returns the columns of one block of kMomentBlockElems elements; their m and v point to scratch memory.
 Columns block_columns(const StateFormat& f, Columns c, i64 begin, BlockMoments& moments) {
   const i64 weight = begin * size_of(f.weight), master = begin * f.average_begin_bytes() / kTileElems;
   c.gradient += begin * size_of(f.gradient);
@@ -106,11 +106,11 @@ void update_int8(const Job& job) {
 
 void check(const Job& job) {
   job.format.check();
-  require(job.format.rule == Rule::adamw, "[adamw] expected AdamW's state");
+  require(job.format.rule == Rule::adamw, "[adamw] expected a state format of AdamW");
   check_parts(job.parts, kTileElems, job.noise);
   const auto aligned = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 64 == 0; };
   require(!job.streaming || (aligned(job.tile.new_weight) && aligned(job.tile.new_state)),
-          "[adamw] expected addresses of the new weight and state that are multiples of 64 bytes");
+          "[adamw] expected the addresses of the new weight and state to be multiples of 64 bytes for streaming");
 }
 
 }  // namespace
@@ -121,8 +121,8 @@ void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise
     require(part.end >= end, "[optimizer] expected the parts of a tile in ascending order");
     end = part.end;
   }
-  require(end == elems, "[optimizer] expected parts that cover the tile");
-  require(noise.first_element % kRowElems == 0, "[optimizer] expected the tile's first element to be a multiple of 64");
+  require(end == elems, "[optimizer] expected the last part to end where the last tile ends");
+  require(noise.first_element % kRowElems == 0, "[optimizer] expected the index of the tile's first element to be a multiple of 64");
 }
 
 void update_stretch(const Stretch& stretch, Isa isa) {

@@ -1,9 +1,9 @@
-// The kernels behind adamw_update and adamw_update_tile, included by their files alone. Each updates a stretch of elements that share their
-// scalars. The kernels use intrinsics in functions with a target attribute, because a caller must be able to choose an instruction set and
-// because the exact bits are a promise: the operations are written out one by one, once in plain C++ (the reference) and once in vector
-// code (adamw_tile_inl.h) for AVX2 and AVX-512. Two things prevent fused multiply-adds: -ffp-contract=off (set by the build; without it the
-// compiler may fuse even intrinsics), and for AVX2 a target without FMA. Square root and division are correctly rounded; reciprocal
-// estimates are not used.
+// The kernels behind adamw_update and adamw_update_tile. Only files that implement the optimizer's kernels include this header. Each
+// updates a stretch of elements that share their scalars. The kernels use intrinsics in functions with a target attribute, because a caller
+// must be able to choose an instruction set and because the exact bits are a promise: the operations are written out one by one, once in
+// plain C++ (the reference) and once in vector code (adamw_tile_inl.h) for AVX2 and AVX-512. Two things prevent fused multiply-adds:
+// -ffp-contract=off (set by the build; without it the compiler may fuse even intrinsics), and for AVX2 a target without FMA. Square root
+// and division are correctly rounded; reciprocal estimates are not used.
 #pragma once
 #include <cmath>
 
@@ -23,14 +23,15 @@ enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master }
 /// Returns true if an fp32 master lies in the state.
 constexpr bool has_whole_master(Weights w) { return w == Weights::fp32_master || w == Weights::fp32_master_of_f16; }
 
-/// One pointer for each array of a tile or of a block in it; null if the format has no such array. `master` is the fp32 master or the lower
-/// half of its bits. With int8 moments the m and v columns point to fp32 scratch memory.
+/// One pointer for each array of a tile, or of a block of kMomentBlockElems elements in it; null if the format has no such array. `master`
+/// is the fp32 master or the lower half of its bits. With int8 moments the m and v columns point to fp32 scratch memory.
 struct Columns {
   const std::byte *gradient, *weight, *master, *m, *v;
   std::byte *new_weight, *new_master, *new_m, *new_v;
 };
 
-/// The elements [begin, end) of the columns, which share their scalars. `noise.first_element` is the number of element 0 of the columns.
+/// The elements [begin, end) of the columns, which share their scalars. `noise.first_element` is the index of the columns' element 0 in the
+/// tensor.
 struct Stretch {
   const StateFormat& format;
   const Columns& columns;
@@ -61,7 +62,7 @@ struct BlockMoments {
 void decode_block_scalar(const BlockCodes<const u8>& codes, BlockMoments& moments);
 void decode_block_avx2(const BlockCodes<const u8>& codes, BlockMoments& moments);
 void decode_block_avx512(const BlockCodes<const u8>& codes, BlockMoments& moments);
-/// These functions encode a block of moments; `noise.first_element` is the number of element 0 of the block.
+/// These functions encode a block of moments; `noise.first_element` is the index of the block's element 0 in the tensor.
 void encode_block_scalar(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise);
 void encode_block_avx2(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);
 void encode_block_avx512(const BlockMoments& moments, const BlockCodes<u8>& codes, const RoundingNoise& noise, bool streaming);

@@ -10,7 +10,7 @@ namespace spillway::optim {
 struct AverageOperands {
   const std::byte *weight, *state;  // after the step; the master is read from them
   const std::byte* old_state;       // before the step; the average is read from it
-  std::byte* new_state;             // after the step (`state`); the average is written to it
+  std::byte* new_state;             // the same memory as `state`; the average is written to it
 };
 
 /// Updates the average of one tile. Pure function, thread-safe. Throws Error(bug) if the format has no average.

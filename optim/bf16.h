@@ -1,10 +1,10 @@
-// Conversions to and from bfloat16 by integer operations on the fp32 bits, the same on every machine (never by hardware conversion).
-// The bf16 weight is its fp32 master rounded to nearest, ties away from zero: bits + 0x8000, upper half. Together with the lower half of
-// the unchanged bits (the remainder) that is a bijection on all 2^32 patterns. Masters beyond the largest bf16 round to infinity, as in any
-// rounding to nearest, and are restored as finite values. The bijection would give some NaN patterns the weight -0 or infinity, so
-// masters are kept canonical: there is one NaN pattern, and its weight is NaN.
-// The f16 weight is its fp32 master rounded in the usual way (tensor/dtype.h): a master of 65520 or more has an infinite weight. No step
-// continues with such a weight, since the gradient norm is then not finite and the step is skipped.
+// Conversions to and from bfloat16 by integer operations on the fp32 bits, the same on every machine (never by hardware conversion). The
+// bf16 weight is its fp32 master rounded to nearest, ties away from zero: bits + 0x8000, upper half. The remainder is the lower half of the
+// unchanged fp32 bits. Weight and remainder together determine the master: the map from master to (weight, remainder) is a bijection on all
+// 2^32 bit patterns. A finite master beyond the largest bf16 has an infinite weight, as in any rounding to nearest, and is restored as the
+// finite value. The bijection would give some NaN patterns the weight -0 or infinity, so masters are kept canonical: there is one NaN
+// pattern, and its weight is NaN. The f16 weight is its fp32 master rounded in the usual way (tensor/dtype.h): a master of 65520 or more
+// has an infinite weight. No step continues with such a weight, since the gradient norm is then not finite and the step is skipped.
 #pragma once
 #include <bit>
 

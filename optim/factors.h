@@ -16,8 +16,8 @@ struct Matrices {
 
 /// Returns the matrices of a parameter with this shape; its last two dimensions are rows and columns.
 Matrices matrices_of(const Shape& shape);
-/// Return the shapes of the row means and of the column means, as PyTorch keeps them: with 1 in place of the last dimension, or of the last
-/// but one.
+/// Return the shapes of the row means and of the column means as PyTorch keeps them. The row means have a 1 in place of the parameter's
+/// last dimension, the column means a 1 in place of the last but one.
 Shape row_factors_shape(const Shape& shape);
 Shape column_factors_shape(const Shape& shape);
 /// Returns how many factors each tile of the parameter holds. The factors of the rows come first, then those of the columns.

@@ -9,7 +9,7 @@ enum class Isa { scalar, avx2, avx512, best };
 
 /// Returns the instruction sets that this CPU and build support, the best last; scalar is always among them.
 std::span<const Isa> available_isas();
-/// Returns the last of available_isas() for `best`; returns any other value unchanged or throws Error(usage).
+/// Returns the last of available_isas() for `best`; returns any other value unchanged, or throws Error(usage) if it is not among them.
 Isa resolve(Isa isa);
 const char* to_string(Isa isa);
 

@@ -1,13 +1,13 @@
 // The loss scale of fp16 training, adjusted as in torch.amp.GradScaler. Gradients are multiplied by a power of two in the backward pass, so
-// that small ones do not become zero in f16. A step whose norm is not finite is skipped and halves the scale; many finite ones in a row
-// double it. The code that applies the gradients divides them by the scale again. All ranks see the same norms, and so have the same scale.
-// A value; pure functions.
+// that small ones do not become zero in f16. A step whose norm is not finite is skipped and halves the scale; many consecutive steps with a
+// finite norm double it. The code that applies the gradients divides them by the scale again. All ranks see the same norms, and so have the
+// same scale. A value; pure functions.
 #pragma once
 #include "base/types.h"
 
 namespace spillway::optim {
 
-/// number of consecutive finite steps that doubles the scale
+/// Number of consecutive steps with a finite norm after which the scale is doubled.
 constexpr i64 kLossScaleInterval = 2000;
 
 struct LossScale {

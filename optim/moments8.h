@@ -1,11 +1,12 @@
 // Encodes optimizer moments in 8 bits with the dynamic tree type of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022),
-// over blocks of 256 elements with the largest magnitude as scale. The position of a code's leading one is a decimal exponent, the bits
-// behind it are a linear fraction of that decade. m has a sign and 7 bits, magnitudes 10^-6 to 1; v has 8 bits, 10^-7 to 1. A code stands
-// for the upper edge of its cell, so that 1 is a code: the scale is found again in the decoded values, and encoding what was decoded gives
-// back every code.
-// Code values rise along a chain of straight lines, so stochastic rounding between neighbours is an addition on the code axis. A positive v
-// never becomes 0, because the next step would divide by little more than eps. A block with a non-finite element decodes to NaN throughout;
-// one whose largest element is below 2^-100 decodes to zeros. Scalar code, the reference for the vector kernels; pure functions.
+// over blocks of 256 elements with the largest magnitude as scale. The position of a code's leading one bit selects a decade (a decimal
+// exponent); the bits behind it are a linear fraction of that decade. m has a sign and 7 bits, magnitudes 10^-6 to 1; v has 8 bits, 10^-7
+// to 1. A code stands for the upper end of the interval that it covers, so the value 1 has a code. Hence the largest decoded magnitude is
+// the scale again, and encoding decoded values gives back the same codes. The value as a function of the code is a chain of straight lines,
+// one for each decade. So stochastic rounding between neighbouring codes is done by adding noise to the fractional code. A positive v never
+// becomes 0, because the next step would divide by little more than eps. If an element of a block is not finite, the whole block decodes to
+// NaN; if the largest magnitude of a block is below 2^-100, the block decodes to zeros. Scalar code, the reference for the vector kernels;
+// pure functions.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -64,8 +65,8 @@ constexpr float decode_m(u8 code, float scale) {
 
 constexpr float decode_v(u8 code, float scale) { return code_value<false>(code) * scale; }
 
-/// Encodes x with |x| <= scale, where block_scale computed the scale from a block with x. Uniform `noise` rounds stochastically, 0x8000
-/// rounds to nearest.
+/// Encodes x, an element of a block whose scale block_scale computed, so that |x| <= scale. A uniformly distributed `noise` rounds
+/// stochastically; a noise of 0x8000 rounds to nearest.
 constexpr u8 encode_m(float x, float scale, u16 noise) {
   if (!(scale > 0)) return 0;
   const float magnitude = std::bit_cast<float>(std::bit_cast<u32>(x) & 0x7fffffff) / scale;

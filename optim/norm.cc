@@ -28,7 +28,7 @@ namespace {
 template <class T>
 double square_sum(std::span<const T> tile, Isa isa) {
   const auto n = static_cast<i64>(tile.size());
-  require(n <= kTileElems, "[norm] expected one tile, at most 16384 elements");
+  require(n <= kTileElems, "[norm] expected at most one tile of 16384 elements");
   const i64 rows = n / kNormLanes;
   double lanes[kNormLanes] = {};
   switch (resolve(isa)) {

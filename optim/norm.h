@@ -19,7 +19,7 @@ double tile_square_sum(std::span<const double> tile, Isa isa = Isa::best);
 double tile_square_sum(std::span<const BFloat16> tile, Isa isa = Isa::best);
 
 /// Returns the factor that clips the gradient: min(1, clip / (norm + 1e-6)) in fp64, or 1 if clip is 0. A NaN norm gives NaN, an infinite
-/// one gives 0: such a step is skipped.
+/// norm gives 0; in both cases the caller skips the step.
 double clip_factor(double norm, double clip);
 
 }  // namespace spillway::optim

@@ -1,5 +1,5 @@
 // The optimizers' update rules by name, the amount of state that each keeps per weight, and the scalars of one step. rules/rules.h has the
-// formulas. Everything here is a value.
+// formulas. All types are plain values.
 #pragma once
 #include <span>
 
@@ -55,7 +55,7 @@ constexpr int state_arrays(Rule rule) {
 }
 constexpr int kMaxStateArrays = 3;
 
-/// Returns true if the rule steps whole matrices, not single elements. Parameters that are not such matrices use AdamW.
+/// Returns true if the rule steps whole matrices, not single elements. The parameters that it does not handle use AdamW.
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
 /// Returns true if the rule steps every parameter as a whole. Parameters of two or more dimensions use adafactor_factored.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
@@ -64,7 +64,7 @@ constexpr bool steps_wholes(Rule rule) { return is_of_matrices(rule) || is_of_pa
 
 const char* to_string(Rule rule);
 
-/// The name of a state array in tables, and its name in torch.optim, which is its name in checkpoints.
+/// The names of a state array: `brief` in tables, `torch` in torch.optim and in checkpoints.
 struct StateArrayName {
   const char *brief, *torch;
 };
@@ -86,8 +86,8 @@ Scalars<T> rounded(const Scalars<From>& s) {
           r(s.one_minus_beta2), r(s.root_correction2), r(s.eps),   r(s.momentum), r(s.one_minus_dampening), r(s.step_size)};
 }
 
-/// Scalars for the gaps between parameters: under any rule they leave numbers unchanged, and also zeros with eps 0 (amsgrad: a maximum of v
-/// is one).
+/// Scalars for the gaps between parameters. Under any rule they leave finite numbers unchanged (for amsgrad, provided that the third array
+/// is a maximum of v). Zeros remain zeros even if the user's eps is 0, because the eps here is 1.
 template <class T>
 constexpr Scalars<T> kGapScalars{.gradient_scale = 0,
                                  .weight_decay = 0,

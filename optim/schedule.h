@@ -1,5 +1,6 @@
-// Learning rate schedules. The first W steps s = 0, 1 … warm up: lr * (s + 1) / (W + 1). Then the rate follows the schedule's kind. With
-// min = min_lr_ratio * lr, D = max(1, steps - 1 - W) and progress p = min(1, (s - W) / D), s >= W:
+// Learning rate schedules. W is the number of warm-up steps. During the warm-up, step s = 0, 1, …, W - 1 runs at lr * (s + 1) / (W + 1).
+// Then the rate follows the schedule's kind. With min = min_lr_ratio * lr, D = max(1, steps - 1 - W) and progress p = min(1, (s - W) / D),
+// s >= W:
 //   constant    lr                          polynomial  min + (lr - min) * (1 - p)^power; linear has power 1
 //   cosine      min + (lr - min) * (1 + cos(pi p)) / 2
 //   wsd         constant, then cosine over the last decay_steps, but not before W ("warm-up, stable, decay", arXiv:2404.06395, as in
@@ -8,7 +9,7 @@
 //   onecycle    no warm-up: PyTorch's OneCycleLR with two phases (arXiv:1708.07120): by half a cosine from lr / 25 to lr at step
 //               pct_start * steps - 1, and by another to lr / 250000 at the last step
 // So in schedules with a minimum, step W, the first after the warm-up, runs at exactly lr; the last step (steps - 1) and any beyond it run
-// at exactly min. If the warm-up leaves a single step, that one runs at lr. Pure functions.
+// at exactly min. If the warm-up leaves a single step, this step runs at lr. Pure functions.
 #pragma once
 #include "base/types.h"
 

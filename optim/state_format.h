@@ -1,6 +1,6 @@
-// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each a tile of its own.
-// A state tile is master | average | the rule's arrays (for AdamW m and v), with int8 moments then the scales, every part at a multiple of
-// 4096 bytes:
+// The storage format of a tile of kTileElems parameters: the weight, the gradient and the optimizer's state, each a tile of its own. A
+// state tile consists of the master, the average and the rule's arrays (for AdamW m and v), in this order. Scales follow if the moments are
+// int8, factors if the rule is adafactor_factored. Every part begins at a multiple of 4096 bytes:
 //   master  f32 for bf16 and f16 weights; or for bf16 u16, the lower half of the fp32 master whose upper half is the weight; or nothing
 //           (f32 and f64 weights are their own master)
 //   average f32 (f64 with f64 weights), if the format keeps one (average_tile.h)
@@ -38,7 +38,7 @@ struct StateFormat {
   bool average = false;  // the state keeps an average of the weights
   i64 factors = 0;       // Rule::adafactor_factored: number of factors per tile, f32 (f64 with f64 weights)
 
-  /// Throws Error(usage) if the combination is not supported.
+  /// Throws Error(usage) if this combination of types, moments and rule is not supported.
   void check() const;
   /// Returns true if an update reads the weight tile: the weight is its own master, or half of it. With a whole master in the state the
   /// weight is only written.

@@ -1,4 +1,4 @@
-// Tells the threads of a GPU kernel which scalars each element of many tiles has: a table of parts among the launch's arguments. If the
+// A table of the parts of many tiles is passed to a GPU kernel as an argument; in it each thread finds the scalars of its elements. If the
 // parts do not fit into one table, the work is split into several launches. A thread updates elements e, e + 16, e + 32 and e + 48 of a row
 // of 64, which share a Philox counter; a thread block updates 16 rows. Included by *_cuda.cu files alone.
 #pragma once
@@ -12,7 +12,8 @@ namespace spillway::optim {
 constexpr int kTileThreads = 256, kEach = 4;
 constexpr i64 kBlockElems = kTileThreads * kEach;
 static_assert(kTileElems % kBlockElems == 0 && kBlockElems % kMomentBlockElems == 0);
-// Limits for one launch. A block's elements have at most 16 segments, each with scalars of its own, and the gaps between them.
+// Limits for one launch. The elements of a thread block belong to at most 16 segments, each with scalars of its own, and to the gaps
+// between the segments.
 constexpr int kMostParts = 128, kMostScalars = 17;
 static_assert(kMostParts > 2 * kBlockElems / 64 && kMostScalars > kBlockElems / 64);
 

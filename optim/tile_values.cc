@@ -111,7 +111,7 @@ void write_f64(std::span<const T> values, std::byte* column) {
 template <class T>
 void require_wide_enough(const StateFormat& f) {
   f.check();
-  require(f.weight != DType::f64 || sizeof(T) == 8, "[tile values] expected double for f64 weights");
+  require(f.weight != DType::f64 || sizeof(T) == 8, "[tile values] expected values of type double for f64 weights");
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ void require_wide_enough(const StateFormat& f) {
 template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out) {
   require_wide_enough<T>(format);
-  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected elements of one tile");
+  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= kTileElems, "[tile values] expected a range of elements inside one tile");
   const bool average = part == StatePart::average;
   const int array = static_cast<int>(part) - 1;
   require(average ? format.average : array < state_arrays(format.rule), "[tile values] expected a part that exists in the state format");
@@ -141,7 +141,7 @@ void write_tile(const StateFormat& format, const TileValues<T>& values, std::byt
   const std::span<const T> arrays[kMaxStateArrays] = {values.first, values.second, values.third};
   const auto none_or_tile = [&](std::span<const T> part) { return part.empty() || is_tile(part); };
   require(is_tile(values.master) && none_or_tile(values.average) && std::ranges::all_of(arrays, none_or_tile),
-          "[tile values] expected the numbers of a whole tile");
+          "[tile values] expected one number for each element of the tile");
   if (format.state_tile_bytes() > 0) std::memset(state, 0, static_cast<size_t>(format.state_tile_bytes()));
   const bool f64 = format.weight == DType::f64;
   f64 ? write_f64(values.master, weight) : write_master(format, values.master, weight, state);
@@ -156,14 +156,15 @@ template void write_tile(const StateFormat&, const TileValues<float>&, std::byte
 template void write_tile(const StateFormat&, const TileValues<double>&, std::byte*, std::byte*);
 
 void read_factors(const StateFormat& format, const std::byte* state, i64 begin, std::span<double> out) {
-  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= format.factors, "[tile values] expected factors of one tile");
+  require(begin >= 0 && begin + static_cast<i64>(out.size()) <= format.factors,
+          "[tile values] expected a range of factors inside one tile");
   const std::byte* column = state + format.factors_begin_bytes();
   const bool f64 = format.weight == DType::f64;
   fill(out, begin, [&](i64 i) { return f64 ? load_element<double>(column, i) : static_cast<double>(load_element<float>(column, i)); });
 }
 
 void write_factors(const StateFormat& format, std::span<const double> values, std::byte* state) {
-  require(static_cast<i64>(values.size()) == format.factors, "[tile values] expected all factors of a tile");
+  require(static_cast<i64>(values.size()) == format.factors, "[tile values] expected as many values as the tile has factors");
   std::byte* column = state + format.factors_begin_bytes();
   for (i64 i = 0; i < format.factors; ++i) {
     const double x = values[static_cast<size_t>(i)];
@@ -172,7 +173,7 @@ void write_factors(const StateFormat& format, std::span<const double> values, st
 }
 
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight) {
-  require(!format.update_reads_weight(), "[optimizer state] expected a format with complete master weights");
+  require(!format.update_reads_weight(), "[optimizer state] expected a format with fp32 master weights in the state");
   for (i64 i = 0; i < kTileElems; ++i) {
     const float master = load_element<float>(state, i);
     store_element(weight, i, format.weight == DType::f16 ? round_f16(master) : weight_of_master(master));

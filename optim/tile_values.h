@@ -8,8 +8,8 @@
 
 namespace spillway::optim {
 
-/// The parts of a tile: the master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of the weights. The
-/// last two, Adafactor's factors (rules/adafactor.h), have no value per element.
+/// The parts of a tile: the master, the arrays of the format's rule (AdamW's first is m, its second v), and the average of the weights.
+/// `rows` and `columns` are Adafactor's factors (rules/adafactor.h), which have no value per element.
 enum class StatePart { master, first, second, third, average, rows, columns };
 constexpr int kStateParts = 5;  // number of parts with a value per element
 constexpr StatePart array_part(int k) { return static_cast<StatePart>(1 + k); }
@@ -23,7 +23,8 @@ void read_part(const StateFormat& format, StatePart part, const std::byte* weigh
 void read_factors(const StateFormat& format, const std::byte* state, i64 begin, std::span<double> out);
 void write_factors(const StateFormat& format, std::span<const double> values, std::byte* state);
 
-/// Computes the weight tile from an fp32 master in the state (formats whose update does not read the weight).
+/// Computes the weight tile from the fp32 master in the state. The format must be one whose update does not read the weight
+/// (update_reads_weight() is false).
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight);
 
 /// The numbers of a whole tile, gaps as zeros. An empty array stands for zeros. Arrays that the format does not have are not written.
