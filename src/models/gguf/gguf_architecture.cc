@@ -65,7 +65,7 @@ void check_gemma(const ModelConfig& c) {
          "other layer_types");
   if (c.family == Family::gemma2) {
     expect(c.attention_softcap > 0 && c.logit_softcap > 0, "Gemma 2 with attn_logit_softcapping and final_logit_softcapping",
-           "a model without");
+           "a model that lacks one or both");
   } else {
     expect(c.attention_softcap == 0 && c.logit_softcap == 0, "Gemma 3 without soft caps", "soft caps");
   }
@@ -146,8 +146,8 @@ std::string renamed(const ModelConfig& c, std::string_view module) {
   throw Error(ErrorCode::bug, fmt::format("[gguf] expected a parameter that has a GGUF name, got {}", module));
 }
 
-// Returns the factor of the queries that makes up for a scale of the attention scores that llama.cpp assumes and the configuration does not
-// have. It is 1 for all published models.
+// llama.cpp assumes a scale of the attention scores for each family. Returns the factor by which queries are multiplied to make up for
+// another scale in the configuration. The factor is 1 for all published models.
 double query_factor(const ModelConfig& c) {
   if (!is_gemma(c) || c.query_scalar <= 0) return 1;
   const i64 largest = c.family == Family::gemma2 ? 46 : 62;  // layers of the 27B model, by which llama.cpp recognises it
@@ -194,7 +194,7 @@ const char* gguf_architecture(const ModelConfig& c) {
     expect(c.heads * c.head_dim == c.width, "the number of heads times their width to equal the model's width",
            fmt::format("{} heads of width {} in a model of width {}", c.heads, c.head_dim, c.width));
   if (c.family == Family::qwen3_moe) {
-    expect(c.experts->normalised, "a mixture of experts with norm_topk_prob", "a model without");
+    expect(c.experts->normalised, "a mixture of experts with norm_topk_prob true", "norm_topk_prob false");
     expect(c.experts->dense_layers.empty(), "experts in every layer", "layers without experts (mlp_only_layers, decoder_sparse_step)");
   }
   check_rope(c);

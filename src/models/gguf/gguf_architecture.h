@@ -14,8 +14,8 @@ namespace spillway::models {
 struct GgufPart {
   enum class Order { as_it_is, interleaved, transposed };
   std::string name;
-  std::vector<const nn::Parameter*> parts;  // all of one shape; several are stacked
-  Order order = Order::as_it_is;            // interleaved: elements i of both halves of a head are adjacent
+  std::vector<const nn::Parameter*> parts;  // all of the same shape; if there are several, as for experts, they are stacked
+  Order order = Order::as_it_is;            // interleaved: row i of a head's first half is followed by row i of its second half
   double added = 0, factor = 1;             // (x + added) * factor is written
   bool always_f32 = false;
 

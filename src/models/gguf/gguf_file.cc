@@ -124,14 +124,14 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& me
   const i64 data_begin = round_up(std::ssize(header), kAlignment);
   for (Place& place : places_) place.begin += data_begin;
   file_bytes_ = data_begin + offset;
-  file_.reserve(file_bytes_);  // what nothing is written to, the padding, is zero
+  file_.reserve(file_bytes_);  // the padding between tensors is never written and reads as zeros
   file_.write(0, bytes_of(header));
 }
 
 void GgufWriter::write(size_t tensor, i64 offset, std::span<const std::byte> bytes) {
   const i64 count = std::ssize(bytes);
   require(tensor < places_.size() && offset >= 0 && count <= places_[tensor].bytes - offset,
-          "[gguf] expected no more bytes than the tensor has");
+          "[gguf] expected a range of bytes inside the tensor");
   const i64 begin = places_[tensor].begin + offset;
   file_.write(begin, bytes);
   behind_.wrote(begin, begin + count);
@@ -139,7 +139,7 @@ void GgufWriter::write(size_t tensor, i64 offset, std::span<const std::byte> byt
 }
 
 void GgufWriter::finish() {
-  require(missing_bytes_ == 0, "[gguf] expected all bytes of every tensor, got fewer");
+  require(missing_bytes_ == 0, "[gguf] expected all bytes of every tensor to be written, got fewer");
   file_.sync();
   file_.close();
 }

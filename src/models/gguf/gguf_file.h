@@ -50,8 +50,8 @@ struct GgufTensor {
 class GgufWriter {
  public:
   GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
-  /// Writes bytes of a tensor, counted in the order given to the constructor, from `offset` within the tensor on. Each byte is written
-  /// once, in any order. Thread-safe. Throws Error(io).
+  /// Writes bytes of a tensor from `offset` within the tensor on. `tensor` is its index in the list given to the constructor. The caller
+  /// must write each byte exactly once, in any order. Thread-safe. Throws Error(io).
   void write(size_t tensor, i64 offset, std::span<const std::byte> bytes);
   /// Finishes the file; on return it is on stable storage. Throws Error(bug) unless every byte was written.
   void finish();

@@ -19,7 +19,8 @@ namespace {
 constexpr i64 kPieceElems = 1 << 18;  // encoded by a thread at once; a multiple of the Q8_0 block
 constexpr i64 kHeldElems = 1 << 24;   // limit of the elements held in memory, unless one piece is larger
 
-// Elements [begin, begin + count) of a tensor as they are made: values to be encoded, or, where nothing has to be encoded, its bytes.
+// Some consecutive elements of a tensor. `bytes` is what goes to the file. `values` holds the numbers before they are encoded; it is unused
+// if the source delivers the bytes themselves.
 struct Piece {
   std::vector<float> values;
   std::vector<std::byte> bytes;
@@ -28,7 +29,7 @@ struct Piece {
 // Encodes a tensor in its type. The threads of the current stream make and write pieces of it in parallel.
 class Encoder {
  public:
-  /// Fills a piece of `elems` elements; called on any thread.
+  /// Fills piece number `number` of a parameter, whose values or bytes have their final size already. Called on any thread.
   using Fill = std::function<void(i64 number, Piece& piece)>;
 
   Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer, size_t tensor)
@@ -67,7 +68,7 @@ class Encoder {
     source_.read(p, begin, wide);
     std::ranges::transform(wide, out.begin(), [&](double x) { return static_cast<float>((x + part_.added) * part_.factor); });
   }
-  /// Reads rows [begin, begin + count) of a matrix's transpose.
+  /// Reads rows [begin, begin + count) of the transpose of the matrix `p`.
   void read_transposed(const nn::Parameter& p, i64 begin, i64 count, std::span<float> out) const {
     const auto values = [&](i64 from, std::span<double> wide) { source_.read(p, from, wide); };
     data::read_transposed(p.shape[0], p.shape[1], values, begin, count, out);
@@ -76,7 +77,8 @@ class Encoder {
  private:
   bool is_plain() const { return part_.added == 0 && part_.factor == 1; }
   DType stored_as() const { return type_ == GgufType::bf16 ? DType::bf16 : type_ == GgufType::f16 ? DType::f16 : DType::f32; }
-  // Whether the bytes need no encoding here. Numbers too large for f16 have to be seen before they are rounded to it.
+  // Returns true if the source delivers the bytes themselves, so that nothing is encoded here. For f16 it must also store f16: numbers too
+  // large for f16 have to be found before they are rounded.
   bool is_straight(const nn::Parameter& p) const {
     if (!is_plain() || type_ == GgufType::q8_0 || part_.order == GgufPart::Order::transposed) return false;
     return type_ != GgufType::f16 || source_.is_stored_as(p, DType::f16);
@@ -109,7 +111,7 @@ class Encoder {
   const WeightSource& source_;
   GgufWriter& writer_;
   const size_t tensor_;
-  i64 done_elems_ = 0;  // of the parameters written before
+  i64 done_elems_ = 0;  // number of elements of the parameters that are already written
 };
 
 void put_range(const nn::Parameter& p, Encoder& encoder) {
@@ -119,7 +121,8 @@ void put_range(const nn::Parameter& p, Encoder& encoder) {
   });
 }
 
-// Returns the source row of output row i: output element 2j of a head is its element j, and 2j + 1 its element head_dim / 2 + j.
+// Returns the row of the parameter that becomes row i of the tensor: row 2j of a head is the head's row j, and row 2j + 1 its row head_dim
+// / 2 + j.
 i64 interleaved(i64 i, i64 head_dim) { return i / head_dim * head_dim + i % 2 * (head_dim / 2) + i % head_dim / 2; }
 
 // Writes a parameter with interleaved rows. A one-dimensional parameter is a single piece.

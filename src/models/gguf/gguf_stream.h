@@ -6,8 +6,8 @@
 
 namespace spillway::models {
 
-/// Writes the whole tensor, whose number in the file is `tensor`. Throws Error(data) naming the parameter when a number does not fit the
-/// type: a finite number that overflows in f16, or one that Q8_0 cannot represent.
+/// Writes the whole tensor. `tensor` is its index in the list given to the GgufWriter. Throws Error(data) naming the parameter when a
+/// number does not fit the type: a finite number that overflows in f16, or one that Q8_0 cannot represent.
 void write_gguf_tensor(const GgufPart& part, GgufType type, i64 head_dim, const WeightSource& source, GgufWriter& writer, size_t tensor);
 
 }  // namespace spillway::models

@@ -1,5 +1,5 @@
-// Writes the tokenizer in llama.cpp's form. Its kind "gpt2" is byte-level BPE with the name of a pre-tokenization rule. Its kind "llama" is
-// SentencePiece's BPE, which merges by the scores of the resulting tokens.
+// Writes the tokenizer in llama.cpp's form. llama.cpp's kind "gpt2" is byte-level BPE, stored with the name of a pre-tokenization rule. The
+// kind "llama" is SentencePiece's BPE, which merges by the scores of the resulting tokens.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -98,8 +98,8 @@ class TokenizerKeys {
       add_sentencepiece();
     } else {
       notes_.push_back(
-          "the file is written without a tokenizer, because llama.cpp does not support this kind for this model: pass token ids to "
-          "llama.cpp");
+          "the file is written without a tokenizer, because llama.cpp does not support this kind of tokenizer for this model: pass token "
+          "ids to llama.cpp");
       metadata_.add("tokenizer.ggml.model", "none");
       return;
     }

@@ -9,7 +9,8 @@ namespace spillway::models {
 
 constexpr i64 kQ8Elems = 32, kQ8Bytes = 34;
 
-/// Encodes whole blocks. Returns false if a number is not finite or too large for the scale (from 8,321,040 on); `bytes` is then undefined.
+/// Encodes whole blocks. Returns false if a number is not finite, or if its magnitude is too large for an f16 scale (8,321,040 or more);
+/// `bytes` is then undefined.
 bool encode_q8_0(std::span<const float> values, std::span<std::byte> bytes);
 
 }  // namespace spillway::models
