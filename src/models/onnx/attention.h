@@ -28,7 +28,7 @@ class Positions {
 };
 
 struct Queries {
-  Value q, k, v;  // [N, H D], [N, K D], [N, K D]; q and k are [N, heads, D] after norms per head
+  Value q, k, v;  // [N, H D], [N, K D], [N, K D]; after a norm of each head q and k are [N, H, D] and [N, K, D]
 };
 
 /// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and .value [B, K, S, D]. `turned` says whether

@@ -113,7 +113,7 @@ std::string bytes_of(const std::vector<T>& values) {
 }  // namespace
 
 Graph::Graph(const PlainModel& model, DType type) : model_(model), type_(type) {
-  require(type == DType::f32 || type == DType::f16, "[onnx] expected f32 or f16");
+  require(type == DType::f32 || type == DType::f16, "[onnx] expected f32 or f16 as the type of the graph");
   for (const auto& p : model.model().parameters) parameters_.emplace(p->name, p.get());
 }
 

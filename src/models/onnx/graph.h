@@ -40,8 +40,8 @@ class Graph {
   /// Gives a tensor a second name, for a graph output.
   void name(const Value& value, const Value& as);
 
-  /// Return constants; equal ones are stored once. integers() has the shape [n], integer() and number() are scalars (the latter of the
-  /// graph's type), and the others are f32, a scalar or of the given shape.
+  /// Return constants; equal ones are stored once. integers() returns int64 of shape [n], integer() an int64 scalar, number() a scalar of
+  /// the graph's type, number_f32() an f32 scalar, and numbers_f32() f32 of the given shape.
   Value integers(const std::vector<i64>& values);
   Value integer(i64 value);
   Value number(double value);
@@ -52,8 +52,8 @@ class Graph {
   Value weight(const std::string& parameter);
   bool has_weight(const std::string& parameter) const { return parameters_.contains(parameter); }
 
-  /// Writes both files. Throws Error(bug) if a parameter of the model was not used, because the graph then computes something else, and
-  /// Error(io).
+  /// Writes both files. Throws Error(bug) if a parameter of the model was not used, because the graph then does not compute what the model
+  /// computes. Throws Error(io).
   void write(const std::filesystem::path& folder) const;
 
  private:
