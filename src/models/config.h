@@ -50,7 +50,7 @@ struct RopeScaling {
   i64 original_positions = 8192;
   enum class Kind { llama3, linear, yarn } kind = Kind::llama3;
   double beta_fast = 32, beta_slow = 1, attention_factor = 1;
-  bool whole_pairs = true;  // yarn: the limits, counted in pairs of a head's elements, are rounded outwards
+  bool whole_pairs = true;  // yarn: the limits, indices of element pairs of a head, are rounded outwards to whole numbers
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -63,9 +63,10 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
-/// A mixture of experts: in each decoder layer not in dense_layers, a token goes through `chosen` MLPs of `count`.
+/// A mixture of experts: each decoder layer that is not in dense_layers has `count` MLPs, the experts, and each token is processed by
+/// `chosen` of them.
 struct ExpertsConfig {
-  i64 count = 8, chosen = 2, width = 0;  // width: of an expert's MLP
+  i64 count = 8, chosen = 2, width = 0;  // width: hidden width of an expert's MLP
   bool normalised = true;                // the weights of a token's experts add up to 1
   std::vector<i64> dense_layers;         // layers with a plain MLP, in ascending order
   double balance = 0.001;                // coefficient of the router loss, which balances the load of the experts
@@ -113,9 +114,9 @@ struct ModelConfig {
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
   i64 rotary_dim = 0;                               // number of leading elements of a head that are rotated; even; 0: all
-  i64 window = 0;                                   // positions that a query in a layer with a window attends to, its own included
+  i64 window = 0;                                   // number of positions that a query attends to in a windowed layer, its own included
   std::vector<bool> windowed;                       // by layer: whether it has a window; empty: none has
-  std::optional<double> local_rope_theta;           // RoPE base of layers with a window, where no scaling applies then
+  std::optional<double> local_rope_theta;           // RoPE base of windowed layers; if set, rope_scaling does not apply to them
   double query_scalar = 0;                          // attention scores are divided by its square root; 0: head_dim is used
   double attention_softcap = 0, logit_softcap = 0;  // 0: no soft cap
   std::optional<ExpertsConfig> experts;

@@ -127,8 +127,8 @@ void read_windows(const ConfigObject& object, ModelConfig& config, const Default
   config.windowed = std::move(windowed);
 }
 
-// Returns the padding row as nn.Embedding reads its padding_idx: a negative one counts from the end. transformers fails on one outside the
-// table; here it means none.
+// Returns the padding row of the token embedding, read as nn.Embedding reads its padding_idx: a negative index counts from the end. With an
+// index outside the table transformers fails; here it means that there is no padding row.
 std::optional<i64> padding_row_of(const ConfigObject& object, const ModelConfig& config) {
   const bool from_end = !config.pad_token && object.has("pad_token_id");
   const std::optional<i64> row = from_end ? config.vocabulary + object.whole("pad_token_id", -1, kMaxToken) : config.pad_token;
@@ -144,7 +144,7 @@ void require_activation(const ConfigObject& object, Family family) {
                              : "silu (no other activation of the gated MLP is supported for this model_type)");
 }
 
-// Refuses dropout rates of Phi-3 in places where the other families have no dropout.
+// Refuses Phi-3's dropout rates of the embedding and the residuals, because the decoders here have no dropout in these places.
 void refuse_dropout(const ConfigObject& object) {
   for (const char* key : {"embd_pdrop", "resid_pdrop"}) {
     if (object.share(key, 0) != 0) object.complain(key, "0 (dropout in this place is not supported)");

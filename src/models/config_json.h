@@ -35,7 +35,7 @@ class ConfigObject {
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, std::optional<std::string> fallback = {}) const;
 
-  /// Throws Error(data) about `key`.
+  /// Throws Error(data) that names `key`, what was expected and what the object holds.
   [[noreturn]] void complain(const std::string& key, const std::string& expected) const;
 
  private:

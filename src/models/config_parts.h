@@ -29,8 +29,8 @@ void require_divisible(const ConfigObject& object, const char* key, i64 value, c
 /// Uses head_dim, positions and the family of `config`, so these must be set before.
 void read_rope(const ConfigObject& object, ModelConfig& config, double theta_default);
 
-/// expert_features() returns the keys of mixture-of-experts features; read_experts() reads them. It uses the layers and MLP width of
-/// `config`.
+/// expert_features() returns the keys of mixture-of-experts features; read_experts() reads them. read_experts() uses the family, the number
+/// of layers and the MLP width of `config`, so these must be set before.
 std::span<const std::string_view> expert_features();
 ExpertsConfig read_experts(const ConfigObject& object, const ModelConfig& config);
 
@@ -41,7 +41,7 @@ std::string_view decoder_type(Family family);
 std::string decoder_types();
 ModelConfig parse_decoder(Family family, const ConfigObject& object);
 
-/// The functions for image models, as above; image_model_json() returns their config.json for config_write.cc.
+/// The same functions for image models. image_model_json() returns an image model's config.json for config_write.cc.
 std::optional<Family> image_family(std::string_view type);
 std::string image_types();
 ModelConfig parse_image_model(Family family, const ConfigObject& object);

@@ -63,7 +63,7 @@ json gpt2_json(const ModelConfig& c) {
           {"scale_attn_by_inverse_layer_idx", c.scale_attention_by_layer}};
 }
 
-// transformers 5 refuses 256.0 where it expects a whole number.
+// Returns a JSON integer if x is whole, because transformers 5 refuses 256.0 where it expects a whole number.
 json whole_if_it_is(double x) { return x == std::floor(x) ? json(static_cast<i64>(x)) : json(x); }
 
 json rope_scaling_json(const RopeScaling& s) {
@@ -106,7 +106,8 @@ const char* architecture(Family family) {
   }
 }
 
-// Writes both styles: transformers 5 reads `rope_parameters`; transformers 4 and most other tools read `rope_theta` and `rope_scaling`.
+// Writes the rotary positions in both styles: transformers 5 reads `rope_parameters`; transformers 4 and most other tools read `rope_theta`
+// and `rope_scaling`.
 void add_rope(const ModelConfig& c, json& root) {
   json scaling = c.rope_scaling ? rope_scaling_json(*c.rope_scaling) : json(nullptr);
   json parameters = c.rope_scaling ? scaling : json{{"rope_type", "default"}};
@@ -125,7 +126,8 @@ void add_rope(const ModelConfig& c, json& root) {
   root["rope_parameters"] = std::move(parameters);
 }
 
-// Writes the windows by layer for transformers 5, and as a rule for transformers 4 if its rule can express them.
+// Writes which layers have an attention window: as a list by layer for transformers 5, and as a rule for transformers 4 if its rule can
+// express the list.
 void add_windows(const ModelConfig& c, json& root) {
   const bool gemma = c.family == Family::gemma2 || c.family == Family::gemma3,
              qwen = c.family == Family::qwen2 || c.family == Family::qwen3;
@@ -144,7 +146,7 @@ void add_windows(const ModelConfig& c, json& root) {
   if (c.family == Family::gemma3) root["sliding_window_pattern"] = first_full + 1;
 }
 
-// Writes both names: transformers 4 reads Qwen's `num_experts`, transformers 5 `num_local_experts`.
+// Writes the number of experts under both names: for Qwen, transformers 4 reads `num_experts` and transformers 5 `num_local_experts`.
 void add_experts(const ModelConfig& c, json& root) {
   const ExpertsConfig& experts = *c.experts;
   root["num_local_experts"] = experts.count;

@@ -1,4 +1,5 @@
-// The parts of a decoder's block: how a family differs from Llama, attention and MLP. Used by decoder.cc.
+// The parts of a decoder's transformer block: attention, MLP or experts, and the ways in which a family differs from Llama. Used by
+// decoder.cc.
 #pragma once
 #include <optional>
 
@@ -10,9 +11,9 @@ namespace spillway::models {
 
 /// The ways in which a family differs from Llama.
 struct DecoderStyle {
-  enum class QkNorm { none, head, whole };  // norm of queries and keys before rotation: per head, or before the split
+  enum class QkNorm { none, head, whole };  // norm of queries and keys: of each head, or before the split into heads
   QkNorm qk_norm = QkNorm::none;
-  bool norm_before = true, norm_after = false;  // norms of attention and MLP; `after` means before the residual is added
+  bool norm_before = true, norm_after = false;  // norm of the input of attention and MLP, and of their output (without the residual)
   bool output_bias = false;                     // bias of attention's output projection, if the other projections have one
   bool fused = false;                           // one projection for queries, keys and values, and one for gate and up
   bool gelu_gate = false, scaled_embedding = false;
@@ -39,7 +40,7 @@ class DecoderAttention {
   double scale_, softcap_;
   Rotary rotary_;
   DecoderStyle style_;
-  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either fused or separate
+  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone, or q_, k_ and v_
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Dropout dropout_;
@@ -55,7 +56,7 @@ class DecoderMlp {
 
  private:
   bool gelu_gate_;
-  std::optional<nn::Linear> gate_up_, gate_, up_;  // either fused or separate
+  std::optional<nn::Linear> gate_up_, gate_, up_;  // either gate_up_ alone, or gate_ and up_
   nn::Linear down_;
 };
 

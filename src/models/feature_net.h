@@ -1,7 +1,7 @@
 // AlexNet ("one weird trick", Krizhevsky, arXiv:1404.5997) and the VGG of 11 layers (Simonyan and Zisserman, arXiv:1409.1556) with
 // torchvision's layers and parameter names. There is a block for each convolution with the layers that follow it, and one for each linear
-// layer. The first block reads MicroBatch::images_NCHW; the last convolution's block ends with the pooling to a fixed extent, the last
-// linear layer's with the loss (Mode::generate: logits [N, classes]). The dropout rate (torchvision's is 0.5) is
+// layer. The first block reads MicroBatch::images_NCHW; the block of the last convolution ends with the pooling to a fixed extent. The
+// block of the last linear layer returns the loss, or in Mode::generate the logits [N, classes]. The dropout rate (torchvision's is 0.5) is
 // ModelConfig::residual_dropout.
 #pragma once
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace spillway::models {
 
-/// The smallest image sides for which something is left after all poolings.
+/// The smallest image sides, in pixels, for which at least one pixel is left after all poolings.
 constexpr i64 kLeastAlexnetSide = 63, kLeastVgg11Side = 32;
 
 /// The differences between the two networks. Module numbers are those of torchvision's Sequentials, which also count activations, poolings
@@ -23,7 +23,7 @@ struct FeatureForm {
     bool pooled = false;
   };
   std::vector<Convolution> convolutions;  // "features.N"; N grows by 2, or by 3 after a pooled one
-  i64 pool_kernel, extent;                // kernel of the max poolings, of stride 2; side of the classifier's input
+  i64 pool_kernel, extent;                // kernel of the max poolings, whose stride is 2; side in pixels of the classifier's input
   bool drops_first;                       // dropout comes before each hidden linear layer, otherwise after it
   std::array<int, 3> linear_numbers;      // N of the linear layers' names "classifier.N"
 };

@@ -1,5 +1,6 @@
-// The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is either
-// the head's own (use 0) or the token embedding (use 1). Shape letters: B = rows, T = positions, C = width, V = vocabulary.
+// The last block of every language model here: final norm, projection onto the vocabulary, loss. The projection's weight [V, C] is either a
+// parameter of its own, which the head is the first to use (use 0), or the token embedding, which the head uses a second time (use 1).
+// Shape letters: B = rows, T = positions, C = width, V = vocabulary.
 #pragma once
 #include <limits>
 #include <optional>
@@ -43,7 +44,8 @@ class LanguageModelHead final : public nn::Module {
   }
 
  private:
-  // Returns the requested position [B, C]. It is selected before the norm, which works row by row.
+  // Returns the activations [B, C] of the position context.logits_position. They are selected before the norm, which gives the same result
+  // because it treats each position separately.
   static nn::Variable last(const nn::Variable& x_BTC, const nn::Context& context) {
     const i64 t = context.logits_position;
     require(t >= 0 && t < x_BTC.shape()[1], "[head] expected logits_position to lie inside the sequence");

@@ -1,6 +1,6 @@
 // Determines the model that a file of weights from another program belongs to. A file of llm.c says so in its header. For torchvision's
-// state dicts the caller names the model, and the shapes of the first and last layer tell channels and classes. PlainModel reads the
-// weights from the same file.
+// state dicts the caller names the model, and the shapes of the first and last layer give the numbers of channels and classes. PlainModel
+// reads the weights from the same file.
 #pragma once
 #include <filesystem>
 #include <optional>

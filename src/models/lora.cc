@@ -41,7 +41,8 @@ std::filesystem::path weights_file(const std::filesystem::path& folder) {
                                            kAdapterName, kOldAdapterName));
 }
 
-// If the vocabulary was resized, PEFT saves the whole embedding and head beside the adapters.
+// Returns why a tensor of the adapter's file is refused. If the vocabulary was resized, PEFT saves the whole embedding and head beside the
+// adapters.
 const char* why_unknown(const std::string& tensor) {
   const bool whole = tensor.ends_with(".weight") && is_embedding_or_head(tensor.substr(0, tensor.rfind('.')));
   return whole ? "is a whole embedding or head, which is not supported together with adapters (merge both with PEFT's merge_and_unload() "

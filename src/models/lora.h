@@ -81,8 +81,8 @@ class AdapterFolder final : public WeightSource {
   data::WeightFolder file_;
 };
 
-/// Weights with the adapters merged into them: w + scale * (B A), or its transpose. A model without adapters then computes the same as the
-/// one with them. Thread-safe.
+/// Weights with the adapters merged into them: w + scale * (B A), where B A is transposed if w is stored [inputs, outputs]. With these
+/// weights a model without adapters computes the same as the model with adapters. Thread-safe.
 class MergedWeights final : public WeightSource {
  public:
   /// `adapted` is the model with adapters, built from `config`; `source` provides its weights.
@@ -104,7 +104,7 @@ class MergedWeights final : public WeightSource {
 
   std::unique_ptr<WeightSource> source_;
   std::map<std::string, Adapter> adapters_;  // by the name of the weight that the adapter is added to
-  bool inputs_first_;                        // weights are stored [I, O]
+  bool inputs_first_;                        // weights are stored [inputs, outputs]
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Matrices> last_;
 };

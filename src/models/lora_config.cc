@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr i64 kMaxRank = 1 << 16;
 
-// Keys that are accepted without effect: records, options of features that are refused below when enabled, and the initialisation of
-// adapters, whose values come from the file anyway.
+// Keys that the search for features that are not implemented skips: those that are read elsewhere, records without effect, options of
+// features that are refused below when enabled, and the initialisation of adapters, whose values come from the file anyway.
 constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "base_model_name_or_path",
                                         "inference_mode",
@@ -44,7 +44,7 @@ constexpr std::string_view kSilent[] = {"auto_mapping",
                                         "bias",
                                         "alora_invocation_string"};
 
-// Any other key with a value is a feature that is not implemented, unless the value is one of these empty ones.
+// Returns true if the value is empty. Any key outside kSilent with another value is a feature that is not implemented.
 bool is_nothing(const json& value) {
   return value.is_null() || value == false || ((value.is_object() || value.is_array()) && value.empty());
 }

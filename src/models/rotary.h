@@ -8,7 +8,7 @@ namespace spillway::models {
 
 struct Rotary {
   std::vector<double> frequencies;  // radians per position, one for each pair of elements
-  double scaling = 1;               // factor of the rotated elements
+  double scaling = 1;               // the rotated elements are multiplied by it
 };
 /// Returns the frequencies with the configuration's scaling. A layer with a window and a base (theta) of its own has no scaling.
 Rotary rotary_of(const ModelConfig& config, i64 layer);

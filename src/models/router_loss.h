@@ -1,8 +1,9 @@
 // The router loss (load-balancing loss) of mixtures of experts, as transformers adds it if config.json sets output_router_logits:
-// router_aux_loss_coef * E * sum over experts of f P. Here f is how often an expert was chosen and P the sum of its probabilities, each
-// divided by the number of tokens times layers with experts. Padding is excluded, as transformers excludes what its attention_mask masks. A
-// step's loss weights the router loss of each micro-batch by the number of targets that contribute, as for the token losses; the Trainer of
-// transformers instead adds it once for each micro-batch. Shape letters: N = tokens of the micro-batch.
+// router_aux_loss_coef * E * sum over experts of f P. Here E is the number of experts, f counts how often an expert was chosen, and P is
+// the sum of the expert's probabilities; f and P are each divided by (number of tokens) * (number of layers with experts). Padding is
+// excluded, as transformers excludes what its attention_mask masks. A step's loss weights the router loss of each micro-batch by the number
+// of targets that contribute, as for the token losses; the Trainer of transformers instead adds it once for each micro-batch. Shape
+// letters: N = tokens of the micro-batch.
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"
@@ -27,7 +28,8 @@ class RouterLoss {
   void add_to(const Tensor& loss, const nn::Context& context) const;
 
  private:
-  // Returns the factor of choices times sums of probabilities.
+  // Returns the factor w with which w * (sum over experts of number of choices * sum of probabilities) is what the router loss adds to the
+  // sum of the micro-batch's token losses.
   double weight(const nn::Context& context) const {
     const MicroBatch& batch = *context.batch;
     if (batch.counted_targets == 0) return 0;

@@ -178,7 +178,7 @@ AveragedWeights::AveragedWeights(const nn::Sequential& model, std::unique_ptr<We
     const data::TensorInfo* average = file_.find(p->name + kAverageSuffix);
     any |= average != nullptr;
     if (!average || (average->shape == p->shape && is_floating(average->dtype))) continue;
-    throw Error(ErrorCode::data, fmt::format("[weights] {}: expected {} of shape {}, got {}", file.string(), average->name,
+    throw Error(ErrorCode::data, fmt::format("[weights] {}: expected {} to have shape {}, got {}", file.string(), average->name,
                                              to_string(p->shape), to_string(average->shape)));
   }
   if (!any) {

@@ -17,14 +17,14 @@ class WeightSource {
   virtual ~WeightSource() = default;
   /// Reads elements [begin, begin + out.size()) of the parameter, widened to fp64. Throws Error(bug) on a range outside it.
   virtual void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const = 0;
-  /// Reads elements from `begin` on as `dtype`, little-endian, rounded to the nearest, ties to even (bf16 and f16 from f32). The size of
-  /// `out` is a whole number of elements. A source that stores that type returns its bytes unchanged.
+  /// Reads elements from `begin` on as `dtype`, little-endian, rounded to the nearest, ties to even (to bf16 and f16 after rounding to
+  /// f32). The size of `out` is a whole number of elements. A source that stores that type returns its bytes unchanged.
   virtual void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const;
   /// Returns whether the source stores the parameter in that type, so that read_as() does not round.
   virtual bool is_stored_as(const nn::Parameter&, DType) const { return false; }
 };
 
-/// New weights: the initial_values() of a seed.
+/// New weights, which nn::initial_values() computes from a seed.
 class ScratchWeights final : public WeightSource {
  public:
   explicit ScratchWeights(u64 seed) : seed_(seed) {}
@@ -71,14 +71,14 @@ class FolderWeights final : public WeightSource {
   std::map<std::string, std::string> names_;  // parameter -> tensor of the folder, without wrapper prefixes
 };
 
-/// The suffix that the moving average of a parameter has after the parameter's name.
+/// The name of a parameter's moving average is the parameter's name followed by this suffix.
 constexpr const char* kAverageSuffix = ".ema";
 
 /// Replaces weights by their moving averages: for each parameter NAME it reads the tensor NAME.ema of a checkpoint's safetensors file, if
-/// there is one. Parameters that were not trained have no average and come from the other source.
+/// there is one. Parameters that were not trained have no average; they are read from `others`.
 class AveragedWeights final : public WeightSource {
  public:
-  /// Throws Error(usage) if the file has no average at all, Error(data) if one has another shape.
+  /// Throws Error(usage) if the file has no average at all, Error(data) if an average has another shape than its parameter.
   AveragedWeights(const nn::Sequential& model, std::unique_ptr<WeightSource> others, const std::filesystem::path& file);
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
@@ -88,7 +88,7 @@ class AveragedWeights final : public WeightSource {
   data::SafetensorsReader file_;
 };
 
-/// Writes the source's values, rounded (bf16 and f16 from f32), into every parameter of the model. All must be resident
+/// Writes the source's values into every parameter of the model, rounded to its type as by read_as(). All parameters must be resident
 /// (nn::EagerParameters). For parameters on a GPU the current stream must belong to that GPU, as in save().
 void fill(const nn::Sequential& model, const WeightSource& source);
 
