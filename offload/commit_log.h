@@ -15,7 +15,8 @@ namespace spillway::offload {
 bool is_whole(const Superblock& superblock);
 /// Returns true if the page is all zeros: no commit was ever written there, or the commit was discarded.
 bool is_blank(const Superblock& superblock);
-/// Returns true if the superblock was written in the boot that `boot_id` names; false if `boot_id` is empty (the system has none).
+/// Returns true if the superblock was written since the system booted last, that is, if it holds the same `boot_id`. Returns false if
+/// `boot_id` is empty, because the system has none.
 bool written_in(const Superblock& superblock, std::string_view boot_id);
 
 class CommitLog {

@@ -183,7 +183,7 @@ class UringEngine final : public PieceEngine {
   const int wake_;            // an eventfd
   std::vector<Piece> slots_;  // the pieces that the kernel is working on; the index is the request's user data
   std::vector<u64> free_;
-  bool deaf_ = false;  // the kernel refused to poll the eventfd: look at the queue again soon
+  bool deaf_ = false;  // the kernel refused to poll the eventfd, so the owner looks at the queue again every kDeafPauseNs
 
   std::mutex mutex_;
   PieceQueue pending_;

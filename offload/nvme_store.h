@@ -35,7 +35,7 @@ struct StoreDescription {
   // The part of data_bytes that belongs to blobs that are not persistent. They lie behind the persistent blobs, and an existing store is
   // resized to hold them.
   i64 passing_bytes = 0;
-  i64 persistent_tiles = 0;  // tiles of all persistent blobs together, one slot
+  i64 persistent_tiles = 0;  // number of tiles of all persistent blobs together, each counted once even if it has two slots
   Durability durability = Durability::checkpoint;
   i64 stripe_unit_bytes = kStripeUnitBytes;
   std::string boot_id = current_boot_id();
@@ -45,8 +45,8 @@ struct StoreDescription {
   bool anew = false;  // set existing files aside whatever they hold, and start with an empty store
 };
 
-/// Returns the weights of the --nvme paths in the store that a dead run left, read from the file in the first path's folder; empty if that
-/// file has no valid header of this version.
+/// Returns the weights of the paths (StripePath::weight) with which a dead run made its store. They are read from the store's file in
+/// `folder`, the folder of the first path; empty if that file has no valid header of this version.
 std::vector<u32> kept_weights(const std::filesystem::path& folder);
 
 /// Returns the total size in bytes of the files of a store with this description.

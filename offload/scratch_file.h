@@ -24,8 +24,8 @@ class ScratchFile {
   ScratchFile& operator=(ScratchFile&&) = delete;
   ~ScratchFile();
 
-  /// Changes the size to `bytes`. Growth is reserved as in create(), excess is freed; bytes below both sizes stay as they are. Errors:
-  /// Error(refused) if there is no room, and then the size is unchanged; Error(io).
+  /// Changes the size to `bytes`. Growth is reserved as in create(), excess is freed; bytes that lie inside both the old and the new size
+  /// keep their values. Errors: Error(refused) if there is no room, and then the size is unchanged; Error(io).
   void resize(i64 bytes);
   /// Makes the destructor leave the file in place, even if its removal was asked for before.
   void keep() { remove_ = false; }

@@ -23,8 +23,8 @@ class StoreFiles {
   /// ScratchFile::resize; the persistent data is then unchanged.
   void fit();
 
-  /// Copies between `buffer` and bytes [begin, begin + size) of the data; if `write`, the buffer is only read. It must stay valid until the
-  /// event.
+  /// Starts a copy from `buffer` (if `write`) or into it (otherwise). The other side of the copy is the data bytes [begin, begin +
+  /// buffer.size()). The buffer must stay valid until the event is set.
   Event submit(bool write, i64 begin, std::span<std::byte> buffer, Priority priority);
   /// Returns the place of a data byte for messages: "offset 81920 of /scratch/tiles".
   std::string place(i64 begin) const;

@@ -24,7 +24,7 @@ struct Found {
   };
   Kind kind = Kind::nothing;
   StoreHeader header{};                    // as read, valid or not; zeros beyond the end of the file
-  Superblock superblocks[kSuperblocks]{};  // bytes at the superblocks' place, even if the file is not a store's first
+  Superblock superblocks[kSuperblocks]{};  // the bytes of pages 1 and 2, which are superblocks only in a store's first file
 
   /// Returns true if this is the first file of a store in which a restart finds no commit: each superblock is blank, or is from an earlier
   /// boot while the store's durability is not `step`. Returns false if the header is damaged, of another version, or not that of a first
