@@ -48,8 +48,8 @@ constexpr float code_value(int code) {
   return chain.top[l] - (chain.top_code[l] - static_cast<float>(code)) * chain.step[l];
 }
 
-/// Inverts code_value: maps a value in [0, 1] to a position on the code axis, which may lie between two codes. The chain is concave in this
-/// direction, so the result is the minimum over its lines.
+/// Inverts code_value: maps a value in [0, 1] to a position on the code axis, which may lie between two codes. The code as a function of
+/// the value is concave, so the result is the minimum over the lines of the chain.
 template <bool kSigned>
 constexpr float code_place(float value) {
   constexpr CodeLines chain = kCodeLines<kSigned>;

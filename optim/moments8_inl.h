@@ -5,7 +5,8 @@
 
 namespace spillway::optim::SPILLWAY_ISA {
 
-// Decodes codes to fractions of the scale. A code's line is the position of its leading one, which is the exponent of the code as a float.
+// Decodes codes to fractions of the scale. The index of the line that a code lies on is the position of the code's leading one bit, which
+// is the exponent of the code converted to float.
 template <bool kSigned>
 SPILLWAY_LANE F32::V code_values(U32::V code) {
   const CodeLines& chain = kCodeLines<kSigned>;

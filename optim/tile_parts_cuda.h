@@ -42,7 +42,8 @@ struct PartTable {
   }
 };
 
-/// Calls launch(begin, blocks, table) for consecutive ranges of whole thread blocks, each with as many blocks as one table can describe.
+/// Splits `elems` elements into consecutive ranges of whole thread blocks, each as long as one table can describe, and calls launch(begin,
+/// blocks, table) for each range: `begin` is its first element, `blocks` its number of thread blocks.
 template <class T, class Launch>
 void for_part_tables(i64 elems, std::span<const TilePart> parts, const Launch& launch) {
   size_t next = 0;

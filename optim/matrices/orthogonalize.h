@@ -11,8 +11,8 @@
 
 namespace spillway::optim {
 
-/// Returns the bytes of working memory that a matrix of f32 or f64 needs on such a device: for two copies of the matrix, each padded to
-/// whole tiles, two square matrices of the shorter side, and the workspace of the matrix products.
+/// Returns the bytes of working memory that a matrix of f32 or f64 needs on a device of kind `device`: for two copies of the matrix, each
+/// padded to whole tiles, two square matrices of the shorter side, and the workspace of the matrix products.
 i64 orthogonalize_bytes(i64 rows, i64 columns, DType dtype, Device::Kind device = Device::Kind::cpu);
 
 /// Returns the number of floating-point operations of the matrix products.
@@ -23,9 +23,9 @@ double orthogonalize_flops(i64 rows, i64 columns);
 /// likewise.
 std::byte* orthogonalize(std::byte* memory, i64 rows, i64 columns, DType dtype);
 
-/// Orthogonalizes with the matrix products on the GPU of the current stream, in `there`: orthogonalize_bytes() bytes of the GPU's memory,
-/// at a multiple of 256. `matrix` lies in host memory, padded with zeros to the end of its last tile, and is overwritten by the result
-/// before the call returns.
+/// Orthogonalizes with the matrix products on the GPU of the current stream. `there` is working memory on that GPU: orthogonalize_bytes()
+/// bytes at a multiple of 256. `matrix` lies in host memory, padded with zeros to the end of its last tile, and is overwritten by the
+/// result before the call returns.
 void orthogonalize_on_gpu(std::byte* matrix, i64 rows, i64 columns, DType dtype, std::byte* there);
 
 }  // namespace spillway::optim
