@@ -75,7 +75,7 @@ std::optional<Commit> CommitLog::recover(u64 newest_generation, std::string& why
     why.clear();
     return Commit{superblock.generation, std::string(superblock.record, superblock.record_bytes)};
   }
-  if (why.empty()) why = "the earlier files contain no committed step";
+  if (why.empty()) why = "the files of the earlier start contain no committed step";
   return std::nullopt;
 }
 

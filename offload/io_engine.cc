@@ -19,7 +19,7 @@ constexpr const char* kLoss = "pread is as fast but uses about 10 ms more CPU ti
 std::string likely_cause(int error_number) {
   switch (error_number) {
     case EPERM:
-      return "EPERM: seccomp or kernel.io_uring_disabled";
+      return "EPERM: seccomp or kernel.io_uring_disabled forbids io_uring";
     case EACCES:
       return "EACCES: a security module of the system forbids io_uring";
     case ENOSYS:

@@ -35,8 +35,8 @@ class IoEngine {
   virtual ~IoEngine() = default;
   virtual std::string_view name() const = 0;
   /// Queues one request and returns at once. The request is cut into pieces of at most 1 MiB, and only a bounded number of pieces is
-  /// submitted to the kernel at a time; the rest waits in the engine, by priority and then in order. The event is set when the whole
-  /// request is done. Throws Error(bug) on a range outside the file, or on one that is not aligned for direct I/O.
+  /// submitted to the kernel at a time; the rest waits in the engine, by priority and then in order of arrival. The event is set when the
+  /// whole request is done. Throws Error(bug) on a range outside the file, or on one that is not aligned for direct I/O.
   virtual Event submit(const IoRequest& request) = 0;
   /// Makes all completed writes to `file` survive a power loss (fdatasync). Throws Error(io); after that the bytes may be lost, and a
   /// second call would not report the loss.

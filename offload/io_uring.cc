@@ -180,7 +180,7 @@ class UringEngine final : public PieceEngine {
   }
 
   io_uring ring_;
-  const int wake_;            // an eventfd
+  const int wake_;            // an eventfd, by which other threads wake the owner thread
   std::vector<Piece> slots_;  // the pieces that the kernel is working on; the index is the request's user data
   std::vector<u64> free_;
   bool deaf_ = false;  // the kernel refused to poll the eventfd, so the owner looks at the queue again every kDeafPauseNs

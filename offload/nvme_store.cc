@@ -120,7 +120,7 @@ NvmeStore NvmeStore::open_or_create(IoEngine& engine, Traffic& traffic, const St
   if (const std::vector<std::filesystem::path> places = set_aside(description); !places.empty())
     moved = fmt::format("set aside as {}", fmt::join(strings(places), ", "));
   if (!description.anew) state = find_aside(engine, traffic, description);
-  if (state && !moved.empty()) state->moved = fmt::format("{}; the files found there are {}", state->moved, moved);
+  if (state && !moved.empty()) state->moved = fmt::format("{}; the files that lay in their place are {}", state->moved, moved);
   if (state) return NvmeStore(std::move(state));
   return NvmeStore(create(engine, traffic, description, std::move(why), std::move(moved)));
 }
@@ -170,7 +170,8 @@ void NvmeStore::commit(u64 generation, std::string_view record) {
   require(std::ssize(record) <= kMaxRecordBytes, "[store] expected a record of at most 3072 bytes");
   const bool again = s.last && generation == s.last->generation;
   if (s.last && !again && generation != s.last->generation + 1) {
-    throw Error(ErrorCode::bug, fmt::format("[store] generation {} cannot be committed after {}", generation, s.last->generation));
+    throw Error(ErrorCode::bug,
+                fmt::format("[store] generation {} cannot be committed after generation {}", generation, s.last->generation));
   }
   s.fill_table(generation);
   s.log.commit(generation, record, again);

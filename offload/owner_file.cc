@@ -83,7 +83,7 @@ void check_private(int descriptor, const std::filesystem::path& what) {
   if (info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 && !second_name) return;
   throw Error(ErrorCode::usage,
               fmt::format("[run folder] expected {} to belong to user {} and to be writable by no other user, got owner {}, mode {:04o}, "
-                          "{} name{}: another user may have created it; remove it or give --nvme another path",
+                          "{} hard link{}: another user may have created it; remove it or give --nvme another path",
                           what.string(), ::geteuid(), info.st_uid, info.st_mode & 07777u, info.st_nlink, info.st_nlink == 1 ? "" : "s"));
 }
 

@@ -36,8 +36,8 @@ class Piece {
   bool advance(i64 result);
 
   std::shared_ptr<Request> request_;
-  i64 offset_ = 0, bytes_ = 0;  // what is left to transfer
-  int stalls_ = 0;              // consecutive answers without progress
+  i64 offset_ = 0, bytes_ = 0;  // range of the file that is still to be transferred
+  int stalls_ = 0;              // consecutive answers of the kernel without progress
 };
 
 /// Pieces that wait to be submitted to the kernel: urgent ones first, those of equal priority in the order of their arrival. Not

@@ -137,7 +137,7 @@ std::optional<Descriptor> open_owner(const fs::path& folder) {
       number = ::openat(inside.get(), kOwnerFile, kHow | O_CREAT | O_EXCL, 0600);
       if (number < 0 && errno == ENOENT) return std::nullopt;  // the folder is gone
     }
-    if (number < 0 && errno == EEXIST && tries < kLockTries) continue;  // another process created it first
+    if (number < 0 && errno == EEXIST && tries < kLockTries) continue;  // another process created the owner file first
     if (number < 0) folder_failed(file, "open", errno);
     Descriptor owner(number);
     check_private(owner.get(), file);
@@ -235,7 +235,7 @@ ScratchFolder::ScratchFolder(const fs::path& scratch, const std::string& run_id)
   for (;;) {
     const bool made = make_folder(path_);
     std::optional<OwnerLock> owner = lock_folder(path_);
-    if (!owner) continue;  // another process removed it meanwhile
+    if (!owner) continue;  // another process removed the folder meanwhile
     sign(owner->file.get(), path_, run_id, made);
     lock_.emplace(std::move(owner->lock));
     owner_ = owner->file.release();
@@ -309,7 +309,7 @@ void remove_orphan(const fs::path& scratch, const std::string& name) {
                                               kPrefix, scratch.string(), name));
   }
   const std::optional<OwnerLock> lock = lock_folder(folder);
-  if (!lock) return;  // another process removed it
+  if (!lock) return;  // another process removed the folder
   const std::error_code error = remove_folder(folder);
   if (error) folder_failed(folder, "removal", error.value());
 }

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // What survey() found of one store.
 struct Seen {
-  std::vector<fs::path> folders;  // the folder of its first file comes last
+  std::vector<fs::path> folders;  // the folder of the store's first file comes last
   bool first = false, holds_commit = false;
 
   void add(const fs::path& folder, const Found& found, const std::string& boot_id) {
@@ -37,7 +37,7 @@ bool lies_in(const fs::path& folder) {
   return fs::exists(fs::symlink_status(folder / kStoreFile, error));
 }
 
-// Returns the id to set a store aside under: its own id, or a random one if another file (a copy) already lies there.
+// Returns the id to set a store aside under: its own id, or a random one if another file (a copy) already lies where a file would go.
 u64 free_id(const std::vector<fs::path>& folders, u64 id) {
   while (std::ranges::any_of(folders, [&](const fs::path& folder) { return lies_in(aside_of(folder, id)); })) id = random_store_id();
   return id;

@@ -20,9 +20,9 @@ std::vector<u32> weights_of(const StoreDescription& description) {
 
 void check(const StoreDescription& description) {
   const Stripes sensible(weights_of(description), description.stripe_unit_bytes, description.data_bytes);
-  require(description.persistent_tiles >= 0, "[store] expected a number of tiles of at least 0");
+  require(description.persistent_tiles >= 0, "[store] expected the number of persistent tiles to be at least 0");
   require(description.passing_bytes >= 0 && description.passing_bytes <= description.data_bytes,
-          "[store] expected the temporary data to fit into the store");
+          "[store] expected the temporary data to be a part of the store's data");
   require(std::ssize(description.run_id) <= kMaxRunIdBytes, "[store] expected a run id of at most 255 bytes");
   require(std::ssize(description.boot_id) <= kMaxBootIdBytes, "[store] expected a boot id of at most 47 bytes");
   std::set<std::filesystem::path> files;

@@ -62,7 +62,7 @@ void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe
 Stripes stripes_of(const StoreHeader& header, i64 data_bytes) {
   const std::vector<u32> weights(header.weights, header.weights + header.stripes);
   for (const u32 weight : weights) {
-    if (weight < 1 || weight > kMaxWeight) throw Unusable{"the header of the old files has invalid stripe weights"};
+    if (weight < 1 || weight > kMaxWeight) throw Unusable{"the header of the earlier store has invalid stripe weights"};
   }
   return Stripes(weights, header.stripe_unit_bytes, data_bytes);
 }
@@ -94,8 +94,8 @@ StoreFiles open_or_throw(IoEngine& engine, const StoreDescription& description) 
     const auto file = static_cast<i64>(f);
     const i64 least_bytes = data_offset(description.persistent_tiles, file) + persistent.file_data_bytes(file);
     if (files[f].bytes() < least_bytes || headers[f].file_bytes < least_bytes) {
-      throw Unusable{fmt::format("{} has {} bytes, fewer than the {} bytes of its weights and state", files[f].path().string(),
-                                 std::min(files[f].bytes(), headers[f].file_bytes), least_bytes)};
+      throw Unusable{fmt::format("{} has {} bytes, fewer than the {} bytes that its weights and optimizer state take",
+                                 files[f].path().string(), std::min(files[f].bytes(), headers[f].file_bytes), least_bytes)};
     }
   }
   Stripes stripes = stripes_of(headers[0], description.data_bytes);

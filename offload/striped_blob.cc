@@ -44,7 +44,7 @@ Event StripedBlob::write(TileRange range, u64 generation, std::span<const std::b
     throw Error(ErrorCode::bug,
                 fmt::format("[blob] tile {} of {} is written for generation {} without a checksum", tile, what_, generation));
   }
-  // A request has one pointer for both directions; a write only reads through it.
+  // A request has one non-const pointer for reads and writes alike. A write request only reads through it.
   const std::span<std::byte> buffer(const_cast<std::byte*>(from.data()), from.size());
   Event event = home_.files.submit(true, place(range.begin, generation), buffer, Priority::normal);
   home_.traffic.written_bytes[kNvme] += std::ssize(from);

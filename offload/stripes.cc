@@ -44,7 +44,7 @@ i64 Stripes::file_data_bytes(i64 file) const {
 }
 
 std::vector<Stripes::Extent> Stripes::extents(i64 begin, i64 bytes) const {
-  require(begin >= 0 && bytes >= 0 && bytes <= data_bytes_ - begin, "[stripes] expected a range inside the data");
+  require(begin >= 0 && bytes >= 0 && bytes <= data_bytes_ - begin, "[stripes] expected a range inside the store's data");
   std::vector<Extent> all;
   while (bytes > 0) {
     const i64 unit = begin / unit_bytes_, inside = begin % unit_bytes_, round = unit / std::ssize(round_);

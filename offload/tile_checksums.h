@@ -25,7 +25,7 @@ class TileChecksums {
  private:
   struct Stamp {
     u32 crc = 0;
-    u32 tag = 0;  // 0 if never stamped
+    u32 tag = 0;  // lowest 31 bits of the generation, with the top bit set; 0 if never stamped
   };
   static u32 tag(u64 generation) { return static_cast<u32>(generation) | 0x80000000u; }
   size_t index(i64 tile, u64 generation) const {
