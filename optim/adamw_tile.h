@@ -34,7 +34,7 @@ struct TilePart {
 /// (Other rules round their first array like m, their second like v, and their third like m with counters above 2^63.)
 struct RoundingNoise {
   RandomKey key;
-  u64 t = 0;              // number of the applied update
+  u64 t = 0;              // number of this update among the applied ones, from 1
   u64 first_element = 0;  // index of the tile's first element in the tensor; a multiple of 64
 };
 

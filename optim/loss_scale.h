@@ -12,7 +12,7 @@ constexpr i64 kLossScaleInterval = 2000;
 
 struct LossScale {
   double scale = 65536;  // a power of two
-  i64 finite_steps = 0;  // consecutive finite steps since the scale last changed
+  i64 finite_steps = 0;  // consecutive steps with a finite norm since the scale last changed
 
   /// Returns the scale of the next step. It never exceeds the range of fp32, and may fall below 1.
   LossScale after(bool finite, i64 interval = kLossScaleInterval) const;

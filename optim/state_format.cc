@@ -30,7 +30,8 @@ void StateFormat::check() const {
   expect(is_floating(weight), "f32, f64, bf16 or f16 weights, got " + std::string(to_string(weight)));
   expect(weight != DType::f16 || master == Master::fp32,
          "--master-weights fp32 with f16 weights: split master weights exist only for bf16 weights");
-  expect(weight == DType::bf16 || master == Master::fp32, "bf16 weights with --master-weights split: fp32 weights need no master weights");
+  expect(weight == DType::bf16 || master == Master::fp32,
+         "bf16 weights with --master-weights split: only bf16 weights can have split master weights");
   expect(weight != DType::f64 || moments == Moments::fp32,
          "--moments fp32 with f64 weights: rounded moments would lose the precision of f64");
   expect(moments != Moments::int8 || rule == Rule::adamw,
