@@ -43,7 +43,8 @@ RopeScaling linear_scaling(const ConfigObject& object) {
   return scaling;
 }
 
-// Returns yarn's attention factor if the config does not set it: 0.1 m ln(factor) + 1, or a quotient of two such terms.
+// Returns yarn's attention factor for configurations that do not set it: 0.1 m ln(factor) + 1 with m = 1, or the quotient of two such terms
+// with m = mscale and m = mscale_all_dim.
 double yarn_attention_factor(const ConfigObject& object, double factor) {
   const auto of = [&](double m) { return factor <= 1 ? 1 : 0.1 * m * std::log(factor) + 1; };
   const double mscale = object.real("mscale", 0, 1e3, 0.0), all = object.real("mscale_all_dim", 0, 1e3, 0.0);
@@ -84,7 +85,7 @@ Rope parse_object(const json& value, const ConfigObject& parent, const std::stri
   for (const auto& [name, entry] : value.items()) {
     const bool common = name == "rope_type" || name == "type" || name == "rope_theta" || name == "partial_rotary_factor";
     if (!entry.is_null() && !common && std::ranges::find(own, name) == own.end())
-      object.complain(name, "no such key, because it has no meaning with rope_type " + type);
+      object.complain(name, "no such key, because this key has no meaning with rope_type " + type);
   }
   Rope rope{theta_of(object), share_of(object), {}};
   if (type == "llama3") rope.scaling = llama3_scaling(object);
@@ -108,7 +109,7 @@ Rope parse_by_layer(const json& value, const ConfigObject& parent, const std::st
     return parse_object(value[layer], parent, key + "." + layer, config.positions);
   };
   const Rope local = of("sliding_attention");
-  if (local.scaling) parent.complain(key, "rope_type default for sliding_attention (no other is supported)");
+  if (local.scaling) parent.complain(key, "rope_type default for sliding_attention (no other rope_type is supported for these layers)");
   config.local_rope_theta = local.theta.value_or(10000);
   return of("full_attention");
 }
@@ -127,9 +128,9 @@ void read_rope(const ConfigObject& object, ModelConfig& config, double theta_def
         local && is_by_layer(value) ? parse_by_layer(value, object, key, config) : parse_object(value, object, key, config.positions);
     if (rope && rope->scaling != said.scaling) object.complain(key, "the same scaling as `rope_scaling` has");
     if (theta && said.theta && theta != said.theta)
-      object.complain(key, fmt::format("the same `rope_theta` as in the file's other key, {}", *theta));
+      object.complain(key, fmt::format("the same `rope_theta` as elsewhere in the file, {}", *theta));
     if (share && said.share && share != said.share)
-      object.complain(key, fmt::format("the same `partial_rotary_factor` as in the file's other key, {}", *share));
+      object.complain(key, fmt::format("the same `partial_rotary_factor` as elsewhere in the file, {}", *share));
     if (said.theta) theta = said.theta;
     if (said.share) share = said.share;
     rope = said;

@@ -71,11 +71,12 @@ ModelConfig torchvision_model(const std::filesystem::path& path, const std::stri
   ModelConfig config = preset(as);
   const i64 channels = extent_of(file, path, known->first, 4, 1, as);
   if (channels != 1 && channels != 3)
-    reject_import(path, fmt::format("expected {} to take images of 1 or 3 channels, got {}", known->first, channels));
+    reject_import(path, fmt::format("expected {} to be for images of 1 or 3 channels, got {} channels", known->first, channels));
   config.image_CHW.set(0, channels);
   config.vocabulary = extent_of(file, path, known->last, 1, 0, as);
   if (config.vocabulary < 1 || config.vocabulary > kMostClasses)
-    reject_import(path, fmt::format("expected from 1 to {} classes, got a tensor {} of {}", kMostClasses, known->last, config.vocabulary));
+    reject_import(
+        path, fmt::format("expected from 1 to {} classes, got a tensor {} of {} elements", kMostClasses, known->last, config.vocabulary));
   return config;
 }
 

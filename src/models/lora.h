@@ -103,7 +103,7 @@ class MergedWeights final : public WeightSource {
   std::shared_ptr<const Matrices> matrices(const Adapter& adapter) const;
 
   std::unique_ptr<WeightSource> source_;
-  std::map<std::string, Adapter> adapters_;  // by the name of the weight that the adapter is added to
+  std::map<std::string, Adapter> adapters_;  // key: name of the weight to which the adapter is added
   bool inputs_first_;                        // weights are stored [inputs, outputs]
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Matrices> last_;

@@ -70,16 +70,15 @@ std::vector<std::string> targets_of(const ConfigObject& object) {
   const json* value = object.find("target_modules");
   if (value && value->is_string() && *value == "all-linear") return {};
   if (!value || !value->is_array() || value->empty())
-    object.complain("target_modules", "\"all-linear\" or a list of names (patterns are not supported)");
+    object.complain("target_modules", "\"all-linear\" or a list of module names (regular expressions are not supported)");
   std::vector<std::string> names;
   for (const json& name : *value) {
-    if (!name.is_string()) object.complain("target_modules", "a list of names");
+    if (!name.is_string()) object.complain("target_modules", "a list of module names");
     names.push_back(name.get<std::string>());
     if (is_embedding_or_head(names.back()))
-      object.complain(
-          "target_modules",
-          fmt::format("layers between the embedding and the head, without {} (adapters of the embedding or the head are not supported: {})",
-                      names.back(), kMergeInPython));
+      object.complain("target_modules", fmt::format("names of layers between the embedding and the head, so without {} (adapters of the "
+                                                    "embedding or the head are not supported: {})",
+                                                    names.back(), kMergeInPython));
   }
   return names;
 }

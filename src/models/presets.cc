@@ -92,7 +92,7 @@ ModelConfig image_model(Family family, i64 classes, const Shape& image_CHW) {
   return c;
 }
 
-// The network of PyTorch's tutorial "Training a Classifier", or LeNet-5.
+// Returns the network of PyTorch's tutorial "Training a Classifier", or LeNet-5 (cifar_net.h).
 ModelConfig small_net(Family family, const Shape& image_CHW, std::vector<i64> widths) {
   ModelConfig c = image_model(family, 10, image_CHW);
   c.widths = std::move(widths);

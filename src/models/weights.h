@@ -57,7 +57,8 @@ class FolderWeights final : public WeightSource {
   void read(const nn::Parameter& parameter, i64 begin, std::span<double> out) const override;
   void read_as(const nn::Parameter& parameter, i64 begin, DType dtype, std::span<std::byte> out) const override;
   bool is_stored_as(const nn::Parameter& parameter, DType dtype) const override { return stored_dtype(parameter) == dtype; }
-  /// Returns the parameter's name in the folder, with wrapper prefixes.
+  /// Returns the parameter's name as it is stored in the folder, with the prefixes of PyTorch wrappers such as torch.compile
+  /// (data::bare_name).
   const std::string& stored_name(const nn::Parameter& parameter) const { return tensors_.find(names_.at(parameter.name))->name; }
   /// Returns the parameter's element type in the folder.
   DType stored_dtype(const nn::Parameter& parameter) const;
@@ -68,7 +69,7 @@ class FolderWeights final : public WeightSource {
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
-  std::map<std::string, std::string> names_;  // parameter -> tensor of the folder, without wrapper prefixes
+  std::map<std::string, std::string> names_;  // a parameter's name -> its tensor's name in the folder, without wrapper prefixes
 };
 
 /// The name of a parameter's moving average is the parameter's name followed by this suffix.

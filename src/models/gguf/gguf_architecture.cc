@@ -81,7 +81,8 @@ void check_rope(const ModelConfig& c) {
   expect(s.kind != Kind::yarn || s.whole_pairs, "rope_type yarn with truncate true", "truncate false");
 }
 
-// Our and llama.cpp's names of the parts of a layer, without "model.layers.N." or "transformer.h.N.".
+// Names of modules in Hugging Face's models (`ours`) and in llama.cpp (`theirs`). The names of a layer's parts have no prefix
+// "model.layers.N." or "transformer.h.N.".
 struct Name {
   std::string_view ours, theirs;
 };
@@ -191,7 +192,7 @@ const char* gguf_architecture(const ModelConfig& c) {
   if (c.family == Family::qwen3 || c.family == Family::qwen3_moe || c.family == Family::olmo2)
     expect(!c.attention_bias, "this model without attention_bias", "attention_bias true");
   if (c.family == Family::qwen2 || c.family == Family::phi3 || c.family == Family::olmo2)
-    expect(c.heads * c.head_dim == c.width, "the number of heads times their width to equal the model's width",
+    expect(c.heads * c.head_dim == c.width, "the number of heads times the head width to equal the model's width",
            fmt::format("{} heads of width {} in a model of width {}", c.heads, c.head_dim, c.width));
   if (c.family == Family::qwen3_moe) {
     expect(c.experts->normalised, "a mixture of experts with norm_topk_prob true", "norm_topk_prob false");

@@ -16,7 +16,7 @@ struct GgufPart {
   std::string name;
   std::vector<const nn::Parameter*> parts;  // all of the same shape; if there are several, as for experts, they are stacked
   Order order = Order::as_it_is;            // interleaved: row i of a head's first half is followed by row i of its second half
-  double added = 0, factor = 1;             // (x + added) * factor is written
+  double added = 0, factor = 1;             // each number x of the parameters is written as (x + added) * factor
   bool always_f32 = false;
 
   /// Returns the extents in ggml's order, the fastest-varying first.
@@ -30,8 +30,8 @@ const char* gguf_architecture(const ModelConfig& config);
 /// Returns the tensors in the model's order, for a model that gguf_architecture() accepts.
 std::vector<GgufPart> gguf_parts(const ModelConfig& config, const nn::Sequential& model);
 
-/// Returns the length of the periods in which layers alternate: all layers of a period have a window, except the last. Returns 0 if there
-/// is no such period.
+/// If the layers repeat a pattern in which all layers but the last have an attention window, returns the number of layers in the pattern;
+/// otherwise 0.
 i64 gguf_window_period(const ModelConfig& config);
 
 /// Returns the divisors of the rotary frequencies, if the file stores them (rope_type llama3); otherwise an empty list.

@@ -59,14 +59,14 @@ class GgufWriter {
 
  private:
   struct Place {
-    i64 begin, bytes;  // in the file
+    i64 begin, bytes;  // offset in the file, and size
   };
 
   data::File file_;
   data::WriteBehind behind_{file_};
-  std::vector<Place> places_;  // of the tensors
+  std::vector<Place> places_;  // one for each tensor
   i64 file_bytes_ = 0;
-  std::atomic<i64> missing_bytes_ = 0;  // still to be written
+  std::atomic<i64> missing_bytes_ = 0;  // number of bytes of tensors that are still to be written
 };
 
 }  // namespace spillway::models

@@ -16,8 +16,8 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPieceElems = 1 << 18;  // encoded by a thread at once; a multiple of the Q8_0 block
-constexpr i64 kHeldElems = 1 << 24;   // limit of the elements held in memory, unless one piece is larger
+constexpr i64 kPieceElems = 1 << 18;  // number of elements that a thread encodes at once; a multiple of the Q8_0 block
+constexpr i64 kHeldElems = 1 << 24;   // most elements that are held in memory at once, unless one piece is larger
 
 // Some consecutive elements of a tensor. `bytes` is what goes to the file. `values` holds the numbers before they are encoded; it is unused
 // if the source delivers the bytes themselves.
@@ -35,7 +35,7 @@ class Encoder {
   Encoder(const GgufPart& part, GgufType type, const WeightSource& source, GgufWriter& writer, size_t tensor)
       : part_(part), type_(type), source_(source), writer_(writer), tensor_(tensor) {}
 
-  /// Writes a parameter, which follows those written before, in pieces of `piece_elems` elements; the last may be shorter.
+  /// Writes the next parameter of the tensor in pieces of `piece_elems` elements; the last piece may be shorter.
   void put(const nn::Parameter& p, i64 piece_elems, const Fill& fill) {
     const Stream& stream = Stream::current();
     const i64 pieces = ceil_div(p.elems(), piece_elems), threads = stream.thread_count();

@@ -263,7 +263,7 @@ class TokenizerKeys {
   std::unique_ptr<data::Tokenizer> tokenizer_;
   json file_;
   std::vector<json> steps_;
-  std::vector<i32> types_;  // by token id
+  std::vector<i32> types_;  // llama.cpp's token type of each token id
 };
 
 // Adds a tokenizer of single bytes as a byte-level BPE without merges.
