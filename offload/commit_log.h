@@ -30,7 +30,7 @@ class CommitLog {
   /// Does the work of NvmeStore::commit. Write the new checksums into table() before the call. Pass `same_table` = true if only the record
   /// changed; the checksum table is then not written to the file again.
   void commit(u64 generation, std::string_view record, bool same_table);
-  /// Erases both superblocks, the older first. Errors: Error(io).
+  /// Overwrites both superblocks with zeros, the older first. Errors: Error(io).
   void clear();
 
   /// Returns the checksums of all persistent tiles. After recover() they are those of the recovered commit; the caller overwrites them

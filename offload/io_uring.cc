@@ -96,7 +96,7 @@ class UringEngine final : public PieceEngine {
     return true;
   }
 
-  // Requests the rest of the slot's piece from the kernel; ends the piece with an error if the kernel refuses.
+  // Asks the kernel to transfer what is left of the slot's piece. If the kernel refuses, the piece ends with an error.
   void submit_slot(u64 slot) {
     const int refusal = queue_slot(slot);
     if (refusal == 0) return;

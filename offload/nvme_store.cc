@@ -57,7 +57,7 @@ struct NvmeStore::State {
   std::string why_new, moved;
 };
 
-// Makes the checksums of a persistent blob. After a restart they are filled with those of the committed generation.
+// Makes the TileChecksums of a persistent blob. If a commit was recovered, they are filled with the checksums of its generation.
 std::shared_ptr<TileChecksums> NvmeStore::State::enter(const std::string& what, i64 tiles, int slots) {
   auto checksums = std::make_shared<TileChecksums>(tiles, slots);
   for (i64 t = 0; last && t < tiles; ++t) {

@@ -63,7 +63,7 @@ std::optional<FileLock> lock_patiently(int descriptor, const fs::path& path) {
   }
 }
 
-// Returns true if the open file still has this name: the lock belongs to the inode, and a process that cleaned up may have unlinked it
+// Returns true if the open file still has this name. The lock belongs to the inode, and a process that cleaned up may have removed the name
 // meanwhile.
 bool still_there(int descriptor, const fs::path& path) {
   struct stat held {

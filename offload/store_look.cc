@@ -43,8 +43,9 @@ bool is_zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// Returns true if the file holds nothing but zeros. SEEK_DATA skips space that was reserved but never written. If the filesystem cannot
-// tell (NFS 3) and there are more zeros than kMostBytes, reading them all would take too long, and the file does not count as blank.
+// Returns true if the file holds nothing but zeros. SEEK_DATA skips space that was reserved but never written. Some filesystems (NFS 3) do
+// not know where such space is. If more than kMostBytes of zeros would have to be read there, that would take too long, and the file does
+// not count as blank.
 bool is_blank(int descriptor, const fs::path& file) {
   constexpr i64 kMostBytes = 64 * kMiB;
   std::byte part[64 * kKiB];

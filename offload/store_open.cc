@@ -40,7 +40,7 @@ StoreHeader read_header(IoEngine& engine, const ScratchFile& file) {
   return header;
 }
 
-// Throws Unusable if a valid header does not match what this run wants.
+// Throws Unusable if a valid header does not match the store that this run needs.
 void match(const StoreHeader& header, const StoreDescription& wanted, i64 stripe, const StoreHeader& first, const std::string& name) {
   const std::string_view run_id(header.run_id, ::strnlen(header.run_id, sizeof header.run_id));
   if (run_id != wanted.run_id) throw Unusable{name + " belongs to run " + quoted(run_id)};
@@ -118,8 +118,8 @@ StoreHeader make_header(const StoreDescription& description, const Stripes& stri
   return header;
 }
 
-// Writes the headers from the first file to the last. The store does not open before the last is written, and if the process dies before
-// that, the first file tells that the store holds no commit.
+// Writes the headers from the first file to the last. The store cannot be opened before the last header is written. If the process dies
+// before that, the first file shows that the store holds no commit.
 void write_headers(IoEngine& engine, const std::vector<ScratchFile>& files, StoreHeader header) {
   for (size_t f = 0; f < files.size(); ++f) {
     header.stripe = static_cast<u32>(f);

@@ -22,9 +22,9 @@ class SystemCalls {
   /// Returns how many bytes of `transfer` to request from the kernel, in [1, transfer.bytes]; fewer than transfer.bytes make a short
   /// transfer.
   virtual i64 bytes_to_request(const Transfer& transfer) { return transfer.bytes; }
-  /// Returns the result that the engine is told. `result` is the kernel's answer: a byte count or a negative errno.
+  /// Returns the result of the transfer that the engine is to see. `result` is the kernel's answer: a byte count or a negative errno.
   virtual i64 completed(const Transfer&, i64 result) { return result; }
-  /// Returns the result of fdatasync that the engine is told. `result` is the kernel's answer: 0 or a negative errno.
+  /// Returns the result of fdatasync that the engine is to see. `result` is the kernel's answer: 0 or a negative errno.
   virtual i64 flushed(int /*descriptor*/, i64 result) { return result; }
 
   static SystemCalls& real();

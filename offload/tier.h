@@ -18,7 +18,7 @@ constexpr std::string_view to_string(Tier tier) {
 }
 
 /// Counts the bytes read from and written to stored blobs, per tier, since the counters were made. Reads that a checkpoint save makes
-/// beside the training steps are counted apart. Copies within the device are not counted.
+/// beside the training steps are counted in read_for_saves_bytes. Copies within the device are not counted.
 struct Traffic {
   using Bytes = std::array<std::atomic<i64>, kTiers>;
   Bytes read_bytes{}, written_bytes{}, read_for_saves_bytes{};
