@@ -22,8 +22,8 @@ struct TileOperands {
   const std::byte* direction = nullptr;  // step direction of the weight, which Muon and Adafactor compute beforehand (rules/muon.h)
 };
 
-/// The elements from the end of the previous part (or the tile's begin) up to `end`, which share their scalars. A part without scalars is a
-/// gap between parameters, whose zeros stay zeros.
+/// A part of a tile: the elements from the end of the previous part (or the tile's begin) up to `end`. They share their scalars. A part
+/// without scalars is a gap between parameters; its zeros stay zeros.
 struct TilePart {
   i64 end = kTileElems;
   const Scalars<double>* scalars = nullptr;  // each is rounded once to fp32 if the arithmetic is fp32

@@ -17,7 +17,7 @@ constexpr i64 kRowElems = 64;
 /// Throws Error(bug) unless `parts` ascend, the last one ends at `elems`, and `noise.first_element` is a multiple of kRowElems.
 void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise& noise);
 
-/// The content of the weight column and the place of the master weight. own_master: the weight is its own master. fp32_master,
+/// What the weight column holds, and where the master weight is stored. own_master: the weight is its own master. fp32_master,
 /// fp32_master_of_f16: an fp32 master lies in the state. split_master: the state holds the lower half of the master's bits.
 enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
 /// Returns true if an fp32 master lies in the state.
@@ -43,10 +43,10 @@ struct Stretch {
 
 /// Updates any stretch; ignores `streaming`.
 void update_scalar(const Stretch& stretch);
-/// These two update a stretch of whole rows.
+/// The AVX2 and AVX-512 versions update a stretch that consists of whole rows.
 void update_avx2(const Stretch& stretch);
 void update_avx512(const Stretch& stretch);
-/// Updates any stretch with the fastest combination of these functions that `isa` (already resolved) allows.
+/// Updates any stretch with the fastest combination of update_scalar, update_avx2 and update_avx512 that `isa` (already resolved) allows.
 void update_stretch(const Stretch& stretch, Isa isa);
 
 /// The 8-bit moment codes of one block and their scales; Byte is u8 or const u8.

@@ -82,7 +82,8 @@ struct U32 {
     const __m128i bytes = load_128(at);
     return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
   }
-  // Packing saturates, so the other bits are cleared first; it works within 128 bits, so the quarters are reordered afterwards.
+  // The pack instruction saturates, so the bits outside `mask` are cleared first. It works on each 128-bit half separately, so the 64-bit
+  // quarters are reordered afterwards.
   SPILLWAY_LANE __m256i pack_u16(V x, u32 mask) {
     const V y = bit_and(x, splat(mask));
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(y.low, y.high), 0xd8);

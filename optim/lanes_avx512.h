@@ -71,8 +71,8 @@ struct U32 {
   }
   SPILLWAY_LANE V load_u8(const u8* at) { return _mm512_maskz_cvtepu8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
   SPILLWAY_LANE V load_i8(const u8* at) { return _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
-  /// Stores the lower 16 bits of each lane of two vectors. Together they fill a cache line; a streamed store of one would write half a
-  /// line.
+  /// Stores the lower 16 bits of each lane of two vectors. Together the two vectors fill a cache line; a streamed store of one vector would
+  /// write half a line.
   template <bool kStream>
   SPILLWAY_LANE void store_u16(u16* at, V first, V second) {
     const __m512i low = _mm512_castsi256_si512(_mm512_maskz_cvtepi32_epi16(kAll, first));

@@ -16,7 +16,7 @@ struct LossScale {
 
   /// Returns the scale of the next step. It never exceeds the range of fp32, and may fall below 1.
   LossScale after(bool finite, i64 interval = kLossScaleInterval) const;
-  /// Returns true if steps may lead to this state: the scale is a power of two in the range of fp32, and finite_steps is not negative.
+  /// Returns true if a run can reach this state: the scale is a power of two in the range of fp32, and finite_steps is not negative.
   bool is_valid() const;
   bool operator==(const LossScale&) const = default;
 };

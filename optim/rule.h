@@ -7,7 +7,7 @@
 
 namespace spillway::optim {
 
-/// The update rules, with the state arrays that each keeps, in their order.
+/// The update rules, each with the state arrays that it keeps, in the order in which they are stored.
 enum class Rule {
   sgd,                        // no state
   sgd_momentum,               // state: b, the momentum
@@ -59,7 +59,8 @@ constexpr int kMaxStateArrays = 3;
 constexpr bool is_of_matrices(Rule rule) { return rule == Rule::muon; }
 /// Returns true if the rule steps every parameter as a whole. Parameters of two or more dimensions use adafactor_factored.
 constexpr bool is_of_parameters(Rule rule) { return rule == Rule::adafactor || rule == Rule::adafactor_factored; }
-/// Returns true if the rule steps whole matrices or parameters. Then the CPU's threads do the step, even if the parameter lies on a GPU.
+/// Returns true if the rule steps whole matrices or parameters. For such a rule the CPU's threads compute the step, even if the parameter
+/// lies on a GPU.
 constexpr bool steps_wholes(Rule rule) { return is_of_matrices(rule) || is_of_parameters(rule); }
 
 const char* to_string(Rule rule);

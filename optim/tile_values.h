@@ -19,7 +19,7 @@ constexpr StatePart array_part(int k) { return static_cast<StatePart>(1 + k); }
 template <class T>
 void read_part(const StateFormat& format, StatePart part, const std::byte* weight, const std::byte* state, i64 begin, std::span<T> out);
 
-/// read_factors reads factors [begin, begin + out.size()) of those that a tile holds; write_factors writes all of them.
+/// read_factors() reads the factors [begin, begin + out.size()) of a tile; write_factors() writes all factors of a tile.
 void read_factors(const StateFormat& format, const std::byte* state, i64 begin, std::span<double> out);
 void write_factors(const StateFormat& format, std::span<const double> values, std::byte* state);
 

@@ -71,7 +71,7 @@ void normalise(std::byte* matrix, i64 rows, i64 columns, DType dtype) {
   dtype == DType::f64 ? normalise<double>(matrix, rows, columns) : normalise<float>(matrix, rows, columns);
 }
 
-/// Computes y = a x + b y; x is overwritten by a x.
+/// Computes y = a x + b y. As a side effect x becomes a x.
 void blend(double a, const Tensor& x, double b, const Tensor& y) {
   kernels::scale(x, a, x);
   if (b != 1) kernels::scale(y, b, y);

@@ -49,7 +49,7 @@ T eps1_of(const AdafactorSettings& settings) {
   return static_cast<T>(settings.eps1.value_or(std::numeric_limits<T>::epsilon()));
 }
 
-// Sums the squares in kSums separate sums, then adds these in order.
+// Adds the squares up in kSums separate sums, then adds these sums in order.
 template <class T>
 double square_sum(std::span<const T> x) {
   double sums[kSums] = {}, sum = 0;

@@ -19,7 +19,7 @@
 
 namespace spillway::optim {
 
-/// Returns the bytes of working memory that a step needs for a parameter of f32 or f64: for u in whole tiles, then R and C, and sums.
+/// Returns the bytes of working memory that a step needs for a parameter of f32 or f64: for u in whole tiles, for R and C, and for sums.
 i64 adafactor_bytes(const Matrices& m, i64 elems, DType dtype);
 
 /// A parameter in the middle of a step. `memory` has adafactor_bytes() bytes at a multiple of 64 and holds numbers of the type in which
@@ -34,8 +34,8 @@ struct AdafactorStep {
 /// First pass: reads tile k of the parameter.
 void adafactor_gather(const AdafactorStep& step, i64 k, const std::byte* gradient, const std::byte* weight, const std::byte* state,
                       const Scalars<double>& scalars, const AdafactorSettings& settings);
-/// Computes u, R and C when all tiles have been gathered. Returns the factor to multiply the step_size by. Uses all threads of the current
-/// stream, which must be a CPU's.
+/// Computes u, R and C when all tiles have been gathered. Returns the factor by which the caller must multiply the step_size. Uses all
+/// threads of the current stream, which must be a CPU's.
 double adafactor_direction(const AdafactorStep& step, const Scalars<double>& scalars, const AdafactorSettings& settings);
 /// Second pass: writes R and C into the new state of tile k.
 void put_factors(const AdafactorStep& step, i64 k, std::byte* state);

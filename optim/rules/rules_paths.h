@@ -5,7 +5,7 @@
 
 namespace spillway::optim {
 
-/// A multiple of the vector width of every instruction set, in elements.
+/// A number of elements that is a multiple of the vector width of every instruction set.
 constexpr i64 kVectorElems = 16;
 
 /// The arrays of an update. old[0] is the weight, old[k] the rule's k-th state array; `next` is where the new values go: the same memory as
