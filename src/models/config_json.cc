@@ -53,7 +53,7 @@ i64 ConfigObject::whole(const char* key, i64 low, i64 high, std::optional<i64> f
     missing(key, expected);
   }
   if (!value->is_number_integer()) complain(key, expected);
-  // Numbers above 2^63 are stored unsigned, so they are compared before they are narrowed.
+  // Numbers above 2^63 are stored unsigned, so they are compared with `high` before they are converted to i64.
   if (value->is_number_unsigned() && value->get<u64>() > static_cast<u64>(high)) complain(key, expected);
   const i64 number = value->get<i64>();
   if (number < low || number > high) complain(key, expected);

@@ -10,7 +10,7 @@
 
 namespace spillway::models {
 
-// Upper limits far above any published model, but low enough that no product of them overflows 64 bits.
+// Upper limits of the numbers in a config.json: far above any published model, but low enough that no product of them overflows 64 bits.
 constexpr i64 kMaxLayers = 8192, kMaxWidth = i64{1} << 20, kMaxMlpWidth = i64{1} << 22, kMaxVocabulary = i64{1} << 24;
 constexpr i64 kMaxExperts = 4096;
 constexpr i64 kMaxPositions = i64{1} << 27, kMaxToken = (i64{1} << 31) - 1;
@@ -22,7 +22,7 @@ void refuse_features(const ConfigObject& object, std::span<const std::string_vie
 void read_tokens(const ConfigObject& object, ModelConfig& config, std::optional<i64> begin_default, std::optional<i64> end_default,
                  std::optional<i64> pad_default = {});
 
-/// Throws Error(data) unless `by` divides `value`.
+/// Throws Error(data) about `key` unless its value `value` is a multiple of `by`, the value of the key `by_key`.
 void require_divisible(const ConfigObject& object, const char* key, i64 value, const char* by_key, i64 by);
 
 /// Reads the rotary positions in the old style (`rope_theta`, `rope_scaling`) or the new one (`rope_parameters`), or in both if they agree.

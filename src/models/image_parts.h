@@ -21,8 +21,8 @@ struct ConvShape {
   i64 outputs = 0, kernel = 1, stride = 1, padding = 0;
 };
 
-/// Returns the standard deviation sqrt(2 / (outputs kernel^2)) of initial weights (He et al., arXiv:1502.01852, by outputs), as in
-/// torchvision.
+/// Returns the standard deviation sqrt(2 / (outputs kernel^2)) of initial weights (He et al., arXiv:1502.01852, with the number of outputs
+/// instead of inputs), as in torchvision.
 inline double std_by_outputs(const ConvShape& shape) {
   return std::sqrt(2.0 / static_cast<double>(shape.outputs * shape.kernel * shape.kernel));
 }

@@ -15,7 +15,8 @@
 namespace spillway::models {
 namespace {
 
-// The torchvision models that exist here under the same names, with the layers whose shapes tell channels and classes.
+// The torchvision models that exist here under the same names, with the names of the tensors whose shapes give the numbers of channels
+// (`first`) and classes (`last`).
 struct TorchvisionModel {
   std::string_view name;
   const char *first, *last;

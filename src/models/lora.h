@@ -62,8 +62,8 @@ class AdaptedWeights final : public WeightSource {
   std::unique_ptr<WeightSource> base_, adapter_;
 };
 
-/// Returns a sentence about wrapper prefixes in the tensor names of the folder's adapters (see data::WeightFolder); empty if there are
-/// none. Throws Error(data) if the folder has no readable weights.
+/// Returns a sentence for the user about prefixes that PyTorch wrappers put into the tensor names of the folder's adapters
+/// (data::bare_name); empty if there are none. Throws Error(data) if the folder has no readable weights.
 std::string adapter_note(const std::filesystem::path& folder);
 
 /// Reads the adapters of a PEFT folder, and only those. Thread-safe after construction.

@@ -8,8 +8,8 @@
 
 namespace spillway::models {
 
-/// Return the network with 20 layers for CIFAR (section 4.2 of the paper, but with a convolution in shortcuts that change the shape), and
-/// those with 18, 34 and 50 layers for ImageNet.
+/// Return the network with 20 layers for CIFAR (section 4.2 of the paper, except that a shortcut which changes the shape has a
+/// convolution), and those with 18, 34 and 50 layers for ImageNet.
 ResNetConfig resnet20();
 ResNetConfig resnet18();
 ResNetConfig resnet34();

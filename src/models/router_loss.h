@@ -17,7 +17,7 @@ class RouterLoss {
       : factor_(c.experts && c.experts->evened_out ? c.experts->balance * static_cast<double>(c.experts->count) : 0),
         layers_(c.expert_layers()) {}
 
-  /// Returns the data that a layer's router needs for the gradient of this loss.
+  /// Returns the data that a layer's router needs to compute the gradient of the router loss.
   ops::RouterLoad of_layer(const nn::Context& context) const {
     if (!context.router_load_2E.defined()) return {};
     return {context.router_load_2E, padded_targets(context), context.loss_factor * weight(context)};

@@ -18,7 +18,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Tensors that checkpoints may carry beside the parameters: constants that the code knows, and a counter that nothing reads.
+// Returns true for tensors that checkpoints may hold beside the parameters: constants (masks, rotary frequencies) that this program
+// computes itself, and a counter that it does not use.
 bool is_known_buffer(const std::string& name) {
   for (const char* end : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".num_batches_tracked"}) {
     if (name.ends_with(end)) return true;
@@ -29,7 +30,8 @@ bool is_known_buffer(const std::string& name) {
 // Returns the base model's name for a parameter: the name without the part up to the first dot.
 std::string bare(const std::string& parameter) { return parameter.substr(parameter.find('.') + 1); }
 
-// Only the wrapped model's parameters have a bare form. "lm_head.weight", for example, would become "weight".
+// Returns true if the parameter belongs to the base model and so has a name without prefix. For others bare() would be wrong:
+// "lm_head.weight" would become "weight".
 bool has_bare_form(const std::string& parameter) { return parameter.starts_with("transformer.") || parameter.starts_with("model."); }
 
 std::string first_five(const Names& names) {
@@ -38,7 +40,7 @@ std::string first_five(const Names& names) {
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "), rest);
 }
 
-// The modules of language models: the first parts of their names, with and without the prefix that a base model lacks.
+// The first parts of the parameters' names in language models, with and without the prefix that the names of a base model lack.
 constexpr std::string_view kModules[] = {"model", "transformer", "lm_head", "embed_tokens", "layers", "norm", "wte", "wpe", "h", "ln_f"};
 
 bool is_of_no_module(const std::string& tensor) {

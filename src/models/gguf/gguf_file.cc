@@ -11,7 +11,7 @@ namespace {
 constexpr i64 kAlignment = 32;  // the default for files without general.alignment
 constexpr u32 kVersion = 3;
 
-// The type numbers of metadata values.
+// GGUF's numbers for the types of metadata values.
 constexpr u32 kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9;
 
 template <class T>

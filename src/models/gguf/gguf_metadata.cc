@@ -9,7 +9,7 @@
 namespace spillway::models {
 namespace {
 
-// Returns llama.cpp's number for the type of most tensors in a file.
+// Returns the value of general.file_type: llama.cpp's number for the element type that most tensors of a file have.
 u32 file_type(GgufType weights) {
   switch (weights) {
     case GgufType::f32:

@@ -26,7 +26,7 @@ struct Piece {
   std::vector<std::byte> bytes;
 };
 
-// Encodes a tensor in its type. The threads of the current stream make and write pieces of it in parallel.
+// Encodes a tensor of the file in its GGUF type. The threads of the current stream encode and write pieces of the tensor in parallel.
 class Encoder {
  public:
   /// Fills piece number `number` of a parameter, whose values or bytes have their final size already. Called on any thread.
@@ -125,7 +125,7 @@ void put_range(const nn::Parameter& p, Encoder& encoder) {
 // / 2 + j.
 i64 interleaved(i64 i, i64 head_dim) { return i / head_dim * head_dim + i % 2 * (head_dim / 2) + i % head_dim / 2; }
 
-// Writes a parameter with interleaved rows. A one-dimensional parameter is a single piece.
+// Writes a parameter with interleaved rows. A one-dimensional parameter (a bias) is written as a single piece.
 void put_interleaved(const nn::Parameter& p, i64 head_dim, Encoder& encoder) {
   const i64 rows = p.shape[0], columns = p.elems() / rows;
   const i64 rows_at_once = columns == 1 ? rows : std::max<i64>(1, kPieceElems / columns);

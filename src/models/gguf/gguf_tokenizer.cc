@@ -24,7 +24,7 @@ using nlohmann::json;
 constexpr i32 kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
 constexpr std::string_view kMetaspace = "\u2581";
 
-// Pre-tokenization rules that llama.cpp knows, and their names there.
+// Pre-tokenization rules that llama.cpp knows, and llama.cpp's names for them.
 struct Rule {
   std::string_view name, pattern;
 };
@@ -36,7 +36,7 @@ constexpr std::string_view kTekken =
 constexpr std::string_view kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Returns a boolean of the object. Other values, such as null, count as absent.
+// Returns the boolean that the object holds under `key`; `otherwise` if the key is absent or its value is not a boolean.
 bool flag(const json& object, const char* key, bool otherwise) {
   const auto found = object.find(key);
   return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
@@ -195,7 +195,7 @@ class TokenizerKeys {
     const auto known = [&](std::optional<i64> id) { return id && *id < config_.vocabulary ? id : std::nullopt; };
     const data::Around& around = tokenizer_->around();
     auto begin = named.begin_of_text ? std::optional<i64>(*named.begin_of_text) : known(config_.begin_token);
-    // llama.cpp puts one begin token before a text, so it must be the one that the model was trained with.
+    // llama.cpp puts its begin token before each text. If the tokenizer puts exactly one token there, that token must be the begin token.
     if (around.before.size() == 1) begin = around.before.front();
     std::optional<i64> end;
     if (named.end_of_text) end = *named.end_of_text;

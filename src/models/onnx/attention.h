@@ -5,7 +5,7 @@
 
 namespace spillway::models::onnx {
 
-/// The inputs of a language model's graph and the values computed from them once for all layers.
+/// The inputs of a language model's graph, and the values that are computed from these inputs once and used by all layers.
 class Positions {
  public:
   /// Declares the inputs input_ids [B, T], attention_mask [B, S] (0: a position that no query sees), position_ids [B, T] and, for each
@@ -31,8 +31,8 @@ struct Queries {
   Value q, k, v;  // [N, H D], [N, K D], [N, K D]; after a norm of each head q and k are [N, H, D] and [N, K, D]
 };
 
-/// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and .value [B, K, S, D]. `turned` says whether
-/// queries and keys are rotated by position.
+/// Adds attention with result [N, H D]. Also defines the layer's outputs present.N.key and .value [B, K, S, D]. If `turned`, queries and
+/// keys are rotated by their positions first.
 Value attention(Graph& graph, Positions& positions, const Queries& queries, i64 layer, double scale, bool turned);
 
 }  // namespace spillway::models::onnx

@@ -30,7 +30,8 @@ Value max_pool(Graph& g, const Value& x_NCHW, i64 kernel, i64 stride, i64 paddin
 
 Value flattened(Graph& g, const Value& x_NCHW) { return g.node("Flatten", {x_NCHW}); }
 
-// Returns a matrix [from, to]. Multiplying rows of pixels by it gives the means of `to` windows, cut as in PyTorch's adaptive pooling.
+// Returns a matrix [from, to]. A row of `from` pixels multiplied by it gives the means of `to` windows, whose limits are those of PyTorch's
+// adaptive pooling.
 Value averaging(Graph& g, i64 from, i64 to) {
   std::vector<double> shares(static_cast<size_t>(from * to));
   for (i64 window = 0; window < to; ++window) {
