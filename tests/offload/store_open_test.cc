@@ -113,9 +113,9 @@ TEST_F(StoreOpen, WhatCannotBeUsedIsReplacedAndTheReasonSaid) {
       {"never completed", [&] { edit(file(0), 0, kPageBytes, [](std::byte* b) { std::memset(b, 0, kPageBytes); }); }},
       {"is damaged", [&] { flip_bit(file(1), 60); }},
       {"older format", [&] { forge(0, [](StoreHeader& h) { h.version = 0; }); }},
-      {"of another set", [&] { forge(1, [](StoreHeader& h) { h.store_id ^= 1; }); }},
-      {"of another set", [&] { forge(1, [](StoreHeader& h) { h.stripe = 0; }); }},
-      {"of another set", [&] { forge(0, [](StoreHeader& h) { h.stripes = 3; }); }},
+      {"other --nvme paths", [&] { forge(1, [](StoreHeader& h) { h.store_id ^= 1; }); }},
+      {"other --nvme paths", [&] { forge(1, [](StoreHeader& h) { h.stripe = 0; }); }},
+      {"other --nvme paths", [&] { forge(0, [](StoreHeader& h) { h.stripes = 3; }); }},
       {"striped differently", [&] { forge(1, [](StoreHeader& h) { h.weights[0] = 1; }); }},
       {"invalid stripe weights",
        [&] {
@@ -204,7 +204,7 @@ TEST_F(StoreOpen, PathsInAnotherOrderAreNotTheirs) {
   run(0, 1, describe());
   StoreDescription swapped = describe();
   std::swap(swapped.paths[0], swapped.paths[1]);
-  EXPECT_TRUE(says(why_new(swapped), "is stripe 1 of 2 of another set"));
+  EXPECT_TRUE(says(why_new(swapped), "is stripe 1 of 2"));
 }
 
 // One run opens the store of another placement, and then a run of the first placement opens its own store again.
