@@ -167,7 +167,7 @@ void check_forward(RanksConfig& config, const Host& host) {
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.placement.activations);
-  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // there are none
+  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
   find_nvme(config, config.placement.parameters.uses(Tier::nvme), host);
 }
 
@@ -225,7 +225,8 @@ void check(BenchConfig&, const Host& host) {
 }
 void check(SelftestConfig&, const Host&) {}
 
-// Checks a value for an #SBATCH directive, which is one line of the script. The value may not end the line or begin another word.
+// Checks a value for an #SBATCH directive, which is one line of the script. The value must not contain anything that would end the line or
+// begin another word.
 void check_directive(const std::string& flag, const std::string& value) {
   const bool plain = std::ranges::all_of(value, [](unsigned char c) {
     return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
@@ -241,10 +242,10 @@ void check_there(const char* flag, const std::string& path) {
     refuse(std::string("[") + flag + "] expected " + path + " to exist, got no such file or folder: the job would fail at its start");
 }
 
-// The node that prints the script is not one that trains. So only the existence of model and data is checked on it, because a job should
-// not have to wait in the queue to find them missing.
+// The node that prints the script does not train. On this node only the existence of model and data is checked, because a job should not
+// wait in the queue only to find them missing.
 void check(SlurmConfig& config, const Host&) {
-  if (config.data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it in the job");
+  if (config.data.empty()) refuse("[--data] expected text or token files, got nothing: the training in the job needs data");
   for (const std::string& path : weighted_paths(config.data).paths) check_there("--data", path);
   for (const std::string& path : config.validation_data) check_there("--validation-data", path);
   if (config.model.starts_with("/") || config.model.starts_with("./") || config.model.starts_with("../"))
@@ -294,7 +295,7 @@ void check_own_settings(TrainConfig& config, const Host& host) {
 
 void check_settings(Settings& settings, const Host& host) {
   if (auto* train = std::get_if<TrainConfig>(&settings)) {
-    if (train->data.empty()) refuse("[--data] expected text or token files, got nothing, and train needs it");
+    if (train->data.empty()) refuse("[--data] expected text or token files, got nothing: train needs data");
     check_launcher(*train, host);
     check_bare_start(host);
     check_validation(*train);

@@ -9,7 +9,7 @@
 namespace spillway::app {
 namespace {
 
-// GPU memory left to the driver, libraries and the kernels' own needs. The same amount is left on a GPU of this machine.
+// GPU memory left to the driver, libraries and the kernels' own needs. The planner leaves the same amount free on a GPU of this machine.
 constexpr i64 kGpuReservedBytes = 512 * kMiB;
 constexpr i64 kMostOfEither = 65536;
 
@@ -36,7 +36,7 @@ class Reading {
 
   Cluster cluster() const {
     const std::vector<std::string> parts = parts_of(text_);
-    if (parts.size() < 2 || parts.size() > 3) reject_cluster(text_, what_, "it needs one comma or two");
+    if (parts.size() < 2 || parts.size() > 3) reject_cluster(text_, what_, "the value needs one comma or two");
     Cluster cluster;
     read_gpus(parts[0], cluster);
     cluster.host_bytes = bytes(parts[1], "the memory of a node");

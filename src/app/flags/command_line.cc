@@ -15,7 +15,7 @@ namespace {
                 "[" + word + "] unknown flag: flags have two dashes, spillway " + std::string(info(command).name) + " --help lists them");
   }
   throw Error(ErrorCode::usage,
-              "[" + word + "] expected a flag, got a word that belongs to none: for several values repeat the flag (--data A --data B)");
+              "[" + word + "] expected a flag, got a word that belongs to no flag: for several values repeat the flag (--data A --data B)");
 }
 
 // Returns the positional argument that takes the next word: the first that has no value yet or is repeatable. Null if there is none.
@@ -30,7 +30,7 @@ const Option* next_positional(Command command, const GivenMap& given) {
 
 GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
   GivenMap given;
-  std::string rejected;  // the first word that belongs nowhere; kept until the end, because --help is answered all the same
+  std::string rejected;  // the first invalid word; reported at the end, because a --help after it is still answered
   bool flags_end = false, help = false;
   const auto reject_later = [&](const std::string& word) { rejected = rejected.empty() ? word : rejected; };
   for (size_t i = 0; i < args.size(); ++i) {

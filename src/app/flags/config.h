@@ -48,17 +48,17 @@ struct PlacementWish {
   bool operator==(const PlacementWish&) const = default;
 };
 
-/// What the user asks of the plan: where each kind of data resides, and how a step is scheduled. The planner takes it as it is. Whatever is
-/// automatic or empty is the planner's choice.
+/// What the user asks of the plan: where each kind of data resides, and how a step is scheduled. The planner obeys each member that is set,
+/// and chooses a value for each that is automatic or empty.
 struct PlacementSettings {
   PlacementWish parameters, gradients, optimizer, activations;
   Recompute recompute = Recompute::automatic;
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
-  std::optional<parallel::Order> order;  // no option of its own: resolve_order() (pipeline_wish.h) sets it
+  std::optional<parallel::Order> order;  // has no option of its own; resolve_order() (pipeline_wish.h) sets it
   std::optional<i64> prefetch;           // number of blocks whose tensors are prefetched
   std::optional<int> zero_stage;         // 0 to 3
-  std::string pipeline_split = "auto";   // blocks of each stage
-  bool explained = true;                 // a refusal explains what would help
+  std::string pipeline_split = "auto";   // number of blocks in each stage, or "auto"
+  bool explained = true;                 // if nothing fits, the error message says what would help
 
   /// Returns whether an option places something in this tier.
   bool uses(Tier tier) const;
@@ -87,7 +87,7 @@ struct Cadence {
 /// The format in which frozen weights of linear layers are stored (kernels::WeightFormat), as for QLoRA.
 enum class BaseWeights { fp32, bf16, int8, nf4 };
 
-/// The steps first..last, both included, counted from 1.
+/// The value of --trace-steps: a trace is recorded of the steps first..last, both included. Steps are counted from 1.
 struct StepRange {
   i64 first = 3, last = 6;
   bool operator==(const StepRange&) const = default;
@@ -111,7 +111,7 @@ struct ResourceConfig : CommonConfig {
   std::optional<BaseWeights> base_weights;  // empty: the format that the run was trained with, else the precision's
   std::string checkpoint = "last";          // generate, evaluate: last, best or a step
   std::optional<std::string> tokenizer;
-  std::optional<Precision> precision;  // empty: fp32, on a GPU bf16
+  std::optional<Precision> precision;  // empty: bf16 on a GPU, else fp32
   bool tf32_matmul = false, tf32_conv = false;
   Attention attention = Attention::own;
   u64 seed = 1337;
@@ -168,7 +168,7 @@ struct TrainConfig : RanksConfig, TextConfig {
 
   std::string augment = "none", optimizer = "adamw";
   std::optional<double> learning_rate;         // empty: 3e-4, or 2e-5 if pretrained weights are loaded
-  std::optional<std::array<double, 2>> betas;  // this and the next ones up to muon_scale: empty means the optimizer's default
+  std::optional<std::array<double, 2>> betas;  // for this member and those down to muon_scale, empty means the optimizer's default
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
   std::optional<bool> nesterov, centered;
@@ -179,8 +179,8 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> warmup_steps;  // empty: default_warmup_steps()
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
-  std::optional<i64> schedule_steps;                       // steps that the learning-rate schedule spans; empty: `steps`
-  std::optional<i64> lr_step_size, lr_decay_steps;         // for schedule step; for schedule wsd, where empty means 10 % of the steps
+  std::optional<i64> schedule_steps;                // steps that the learning-rate schedule spans; empty: `steps`
+  std::optional<i64> lr_step_size, lr_decay_steps;  // the first for schedule step; the second for schedule wsd, empty: 10 % of the steps
   std::optional<double> lr_gamma, lr_power, lr_pct_start;  // for schedules step, polynomial, onecycle; empty: optim::Schedule's default
   double gradient_clipping = 1.0;                          // largest gradient norm; 0: no clipping
   std::optional<i64> loss_scale_window;                    // for fp16; empty: optim::kLossScaleInterval
@@ -357,8 +357,8 @@ i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps);
 optim::Schedule schedule_over(const TrainConfig& config, i64 steps);
 
 /// A configuration key that changes the numbers a run computes, with its value as text. --steps and --epochs are not among these keys, nor
-/// is a warm-up derived from them. Gradient accumulation appears as the global batch, so that another split of the same batch is the same
-/// run.
+/// is a warm-up derived from them. Gradient accumulation appears as the global batch, so that a run whose batch is only split differently
+/// counts as the same run.
 struct NumberKey {
   std::string key, value;
   bool absent = false;  // true if numbers_hash() leaves this key out

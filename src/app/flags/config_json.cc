@@ -48,8 +48,8 @@ std::string as_text(const Option& option, const Json& value, const std::string& 
     return bytes_of(value[kBytes].get<std::string>(), what);
   if (value.is_boolean() && option.field.kind == Kind::flag) return value.get<bool>() ? "true" : "false";
   if (value.is_number() && (numeric || option.field.kind != Kind::flag)) {
-    // A bare number for a size or time passes here, so that its parser can say that a unit is missing. A number for an option with choices
-    // passes too and is refused later as not one of them.
+    // A number without a unit is accepted here for a size or time, so that the parser of sizes or times can say that the unit is missing. A
+    // number for an option with choices is accepted here too, and refused later because it is none of the choices.
     return option.field.kind == Kind::text ? refuse("[" + what + "] expected a string, got " + shown(value)), "" : shown(value);
   }
   const char* wanted = option.field.kind == Kind::flag ? "true or false" : numeric ? "a number" : "a string";
@@ -107,8 +107,9 @@ TrainConfig without_alternatives(TrainConfig config) {
   return config;
 }
 
-// Returns the value by which an option counts as changing numbers. The global batch stands for both ways to give it. A warm-up derived from
-// the steps is null, because the steps are not compared either. The index of the GPU is removed, because any GPU counts as the same.
+// Returns the value by which an option counts as changing numbers. Both ways to give the batch size are compared as the global batch size.
+// A warm-up derived from the steps is null, because the steps are not compared either. The index of the GPU is removed, because any GPU
+// counts as the same.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (option.name == "global-batch-size") return config.global_batch();
   if (option.name == "drop-last" && !config.drop_last) return {};  // the same as for runs made before the option existed

@@ -37,7 +37,8 @@ Nested<C, P, M> nested(P C::*outer, M P::*inner) {
   return {outer, inner};
 }
 
-/// The configuration and the value that a pointer to a member, or a Nested, stands for.
+/// Resolves a pointer to a member, or a Nested. Owner is the type of the configuration, Member is the type of the value, and of() returns
+/// the value in a given configuration.
 template <class W>
 struct Place;
 template <class C, class M>

@@ -25,7 +25,8 @@ GivenMap read_config_file(Command command, const std::string& path);
 /// Reads a JSON configuration from its text, like read_config_file(). `where` names the source in messages.
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where);
 
-/// Combines flags with a configuration file. Flags win, also over a key that excludes them (--epochs over the file's steps).
+/// Combines flags with a configuration file. A flag replaces the value of the same key in the file. It also removes a key that may not be
+/// given together with it: --epochs removes the file's steps.
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
 /// Returns the given flags of `train` as words of a command line. --ranks is left out, because a launcher sets the number of ranks.
@@ -47,7 +48,8 @@ std::string to_json(Command command, const Settings& settings);
 /// another one, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
 /// $SLURM_TMPDIR is filled in.
 void check_settings(Settings& settings, const Host& host);
-/// Runs the same checks on the settings of a program that brings its own data, and checks each value as if it had been given as text.
+/// Runs the checks of check_settings() on settings that a C++ or Python program filled in itself, which may bring its own data. Also checks
+/// each single value, as it is checked when it is given as text.
 void check_own_settings(TrainConfig& config, const Host& host);
 
 }  // namespace spillway::app

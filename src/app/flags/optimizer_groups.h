@@ -20,9 +20,9 @@ struct OptimizerGroup {
 /// an invalid pattern or a negative number.
 OptimizerGroup parse_optimizer_group(const std::string& text);
 
-/// Returns for each parameter name the number, from 1, of the first group whose pattern is found in it, or 0 if there is none. `statistic`
-/// says which names are batch-norm running statistics, which no update rule changes. Throws Error(usage) for a group that gets no name, or
-/// only running statistics.
+/// Returns one number for each parameter name: the index, counted from 1, of the first group whose pattern is found in the name, or 0 if no
+/// group has such a pattern. `statistic` says which names are batch-norm running statistics, which no update rule changes. Throws
+/// Error(usage) if a group is the first match of no name, or only of running statistics.
 std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::span<const std::string> names,
                                  const std::vector<bool>& statistic = {});
 

@@ -81,7 +81,7 @@ struct Option {
   Field field;                     // has no get and set if the program itself reads the option (--config)
   unsigned commands = 0;           // set of the commands that take the option; bit i stands for the Command of value i
   bool changes_numbers = false;    // the option changes the numbers that a run computes
-  bool absent_when_unset = false;  // newer than existing runs: left out of the run hash while unset, so that they keep their folders
+  bool absent_when_unset = false;  // left out of the run hash while unset, so that runs older than the option keep their folders
   std::string metavar;             // name of the value in --help; empty: one that follows from the field's kind
   std::string default_text;        // default shown in --help; empty: the field's initial value
   std::string unset_word;          // the word that leaves the decision to the program: "auto"

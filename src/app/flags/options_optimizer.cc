@@ -15,7 +15,8 @@ Field betas() {
     auto& betas = part<TrainConfig>(settings).betas;
     betas = {parse_number(text.substr(0, comma), what), parse_number(text.substr(comma + 1), what)};
     for (const double beta : *betas) {
-      if (!fraction().holds(beta)) throw Error(ErrorCode::usage, "[" + what + "] expected both in [0, 1), got \"" + text + "\"");
+      if (!fraction().holds(beta))
+        throw Error(ErrorCode::usage, "[" + what + "] expected both numbers to be in [0, 1), got \"" + text + "\"");
     }
   };
   field.get = [](const Settings& settings) -> std::optional<std::vector<std::string>> {

@@ -47,7 +47,7 @@ parallel::Pipeline pipeline_of(const TrainConfig& config) {
   if (is_vertical(config) && (config.placement.pipeline_split != "auto" || config.pipeline_chunks))
     refuse(
         "[--pipeline-split] expected neither this flag nor --pipeline-chunks with --pipeline-schedule vertical, which distributes single "
-        "blocks: leave it out");
+        "blocks: leave both out");
   return pipeline;
 }
 

@@ -1,4 +1,5 @@
-// Parses and prints the value of --costs, the times of a pipeline schedule's actions. Pure functions, thus thread-safe.
+// Parses and prints the value of --costs, the times of a pipeline schedule's actions: forward (F), backward (B), its input-gradient part
+// (I), its weight-gradient part (W) and transfers. Pure functions, thus thread-safe.
 #pragma once
 #include <string>
 

@@ -54,7 +54,8 @@ void check_together(Command command, const GivenMap& given) {
     const Option* option = find_option(command, name);
     if (option == nullptr || option->exclusive.empty()) continue;
     const auto other = given.find(option->exclusive);
-    if (other != given.end()) refuse("[" + value.what + "] expected this or " + other->second.what + ", got both: leave one out");
+    if (other != given.end())
+      refuse("[" + value.what + "] expected only one of this and " + other->second.what + ", got both: leave one out");
   }
 }
 
