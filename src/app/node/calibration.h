@@ -1,7 +1,7 @@
 // The measured speeds of this node. `spillway bench` measures them and stores them per host in $XDG_CACHE_HOME/spillway/<host>.json (else
-// in ~/.cache/spillway); the planner and the profile read them. A speed that was not measured has the default below. The file is
-// untrusted: for a value that is malformed or absurd the default is used, and `warning` says so. These are plain values. save_bench_rows()
-// writes a new file and renames it; only one process may do so at a time.
+// in ~/.cache/spillway); the planner and the table of --profile use them. A speed that was not measured has the default below. The file is
+// untrusted. A value that is malformed or absurd is replaced by its default, and `warning` says so. These are plain values.
+// save_bench_rows() writes a new file and renames it; only one process may do so at a time.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -38,8 +38,8 @@ struct Calibration {
   double matmul_flops_bf16 = 100e9;
   double adam_ns_per_parameter = 1.4;  // f32 Adam in place, 28 bytes per parameter
   int threads = 0;                     // number of threads with which the values above were measured; 0: not measured
-  // Rates of collectives over memory, for all ranks of a node together. In a reduce-scatter N ranks read N whole arrays and write one; in
-  // an all-gather each of N ranks writes the whole array.
+  // Rates of collectives between the ranks of one node, which exchange data through memory. The bytes of all ranks count together. A
+  // reduce-scatter of N ranks counts N + 1 arrays: N are read and one is written. An all-gather counts N arrays, one written by each rank.
   double reduce_scatter_bytes_per_s = 6e9;
   double all_gather_bytes_per_s = 6e9;
   bool ranks_measured = false;

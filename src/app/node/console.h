@@ -1,7 +1,8 @@
 // The program's output: results go to `out`, progress and log to `err`. On a terminal, lines wrap between words and the progress is one
 // line that is refreshed. If `err` is piped, progress consists of plain lines, of which passing() writes only some. Results, log lines and
-// warnings are also recorded, if there is a record. --quiet silences progress and log, but not warnings and results. Control characters are
-// made visible (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must outlive the Console.
+// warnings are also passed to the function of record(), if there is one. --quiet silences progress and log, but not warnings and results.
+// Control characters are made visible (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must
+// outlive the Console.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -43,7 +44,7 @@ class Console {
   void set_text(std::ostream* text) { text_ = text; }
   /// Writes streaming text to stdout and flushes. If stdout is not a terminal, the text is not altered, because a program may read it.
   void stream(std::string_view text);
-  /// Writes text with control sequences to stdout and flushes. The text must be our own, because nothing is escaped.
+  /// Writes text with control sequences to stdout and flushes. The text must come from this program itself, because nothing is escaped.
   void draw(std::string_view text);
   /// Writes a line to stderr.
   void log(std::string_view line);
@@ -75,7 +76,7 @@ class Console {
   bool quiet_ = false, json_ = false, progress_shown_ = false;
   std::chrono::steady_clock::time_point next_passing_{};
   std::function<void(std::string_view)> record_;
-  std::vector<std::string> early_;  // lines written before there was a record
+  std::vector<std::string> early_;  // lines written before record() was called
   std::mutex mutex_;
 };
 

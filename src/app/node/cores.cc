@@ -37,7 +37,7 @@ std::vector<int> both(const std::vector<int>& some, const std::vector<int>& othe
   return common;
 }
 
-// Divides `cores` by NUMA node. If /sys does not say where all of them are, the result is one node with all.
+// Divides `cores` by NUMA node. If /sys does not say of every core to which node it belongs, the result is one node with all cores.
 std::vector<std::vector<int>> numa_nodes(const Host& host, const std::vector<int>& cores) {
   std::vector<std::vector<int>> nodes;
   size_t placed = 0;
@@ -74,8 +74,8 @@ const std::string& gpu_of(const std::vector<std::string>& gpus, int local_rank) 
   return gpus[static_cast<size_t>(local_rank) % gpus.size()];
 }
 
-// Returns the rank's number among the local ranks whose GPUs are near the same cores `near`, and the number of such ranks. `gpus` must be
-// the same list on all ranks; this is not known if each rank sees one GPU, because these may be different GPUs.
+// Among the local ranks whose GPUs are near the same cores `near`, returns this rank's index and the number of these ranks. All ranks must
+// see the same list `gpus`. If each rank sees only one GPU, this is not known, because each may see a different one.
 std::pair<int, int> among_neighbours(const Host& host, const Launcher& launcher, const std::vector<std::string>& gpus,
                                      const std::vector<int>& near) {
   std::pair<int, int> mine{0, 0};

@@ -1,5 +1,5 @@
-// Divides a node's cores among its ranks and binds threads to them. A rank's first thread binds itself before it starts others, which
-// inherit the binding. The topology of cores and GPUs is read from /sys; if it is not there, all cores count as equal.
+// Divides a node's cores among its ranks and binds threads to them. A rank's first thread binds itself before it starts other threads,
+// which inherit the binding. The topology of cores and GPUs is read from /sys; if it is not there, all cores count as equal.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,12 +23,12 @@ std::vector<int> share_of_cores(const Host& host, const std::vector<int>& cores,
 std::vector<int> cores_near(const Host& host, const std::string& pci_device);
 
 /// Returns the cores to which one rank is bound, or an empty list if it is not bound. `allowed` are the cores of its affinity mask. `gpus`
-/// are the PCI devices of the GPUs that the node's ranks see; local rank r uses number r modulo their count. They are empty on the CPU
-/// backend. `bind` is the value of --bind:
+/// are the PCI devices of the GPUs that the node's ranks see; local rank r uses the GPU with index r modulo their count. The list is empty
+/// on the CPU backend. `bind` is the value of --bind:
 /// - none: the rank is not bound.
 /// - cores: a share of the cores near the rank's GPU, divided among the ranks whose GPUs are near the same cores. Without GPUs, or if this
 ///   rank sees only one, a share of all cores.
-/// - numa: all cores near the GPU. Without a GPU, the cores of one NUMA node; the ranks are spread over the nodes.
+/// - numa: all cores near the GPU. Without a GPU, the cores of one NUMA node; the ranks are spread over the NUMA nodes.
 /// - auto: as `cores` if the launcher binds no cores itself, else as `none`.
 std::vector<int> cores_of_rank(const Host& host, const std::string& bind, const Launcher& launcher, const std::vector<int>& allowed,
                                const std::vector<std::string>& gpus);

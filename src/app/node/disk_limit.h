@@ -1,5 +1,5 @@
-// Limits that the control group (v1 blkio, v2 io) sets on a disk's speed. They are applied to measured speeds, because bench may have
-// measured under no limit or another one. Except for disk_of(), only the Host is read. Thread-safe.
+// Limits that the control group (v1 blkio, v2 io) sets on a disk's speed. They are applied to measured speeds, because the limit may have
+// been another one, or none, when bench measured. Except for disk_of(), only the Host is read. Thread-safe.
 #pragma once
 #include <optional>
 

@@ -99,8 +99,8 @@ double DiskLoad::sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s) 
   return static_cast<double>((few ? done : kParts * kPart) * kPieceBytes) / (few ? seconds_since(begin) : seconds_of_last(0));
 }
 
-// Starts the transfer of piece `number` in a ring of `pieces`. With Mix::both every other piece is written, half a ring away from the
-// reads.
+// Starts transfer `number`. After the last of `pieces` pieces comes the first again. With Mix::both every second transfer writes; the
+// written piece is `pieces` / 2 away from the piece that is read.
 void DiskLoad::submit(Mix mix, i64 number, i64 pieces) {
   if (mix != Mix::both) return submit(mix == Mix::write, number % pieces);
   const bool write = number % 2 == 1;

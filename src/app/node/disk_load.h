@@ -1,6 +1,6 @@
-// The disk workload with which `bench` and the shares of the --nvme paths (shares.h) measure a disk: pieces of 1 MiB of a file are moved in
-// order with many in flight, as the NVMe store does. For use by one thread. Throws Error(refused) if there is no room for the file, and
-// Error(io).
+// The workload with which a disk is measured, by `bench` and by the code that divides data among the --nvme paths (shares.h). Pieces of 1
+// MiB of a file are read or written in order, with many transfers in flight, as the NVMe store does. For use by one thread. Throws
+// Error(refused) if there is no room for the file, and Error(io).
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -22,7 +22,7 @@ class DiskLoad {
   static constexpr double kSteady = 0.05;
   enum class Mix { read, write, both };
 
-  /// Keeps up to `in_flight` pieces under way at once. Their buffers are allocated from `memory`.
+  /// Keeps up to `in_flight` transfers under way at once. Their buffers are allocated from `memory`.
   DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, Allocator& memory, i64 in_flight);
   ~DiskLoad();
   DiskLoad(const DiskLoad&) = delete;
@@ -31,12 +31,13 @@ class DiskLoad {
   /// Writes every piece of the file once, because reading blocks that were never written does not touch the disk. After `least_pieces` it
   /// stops once `most_s` seconds have passed. Returns the number of pieces written.
   i64 fill(i64 least_pieces, double most_s);
-  /// Moves `count` pieces, beginning with number `first`, in a ring of `pieces`. With Mix::both reads and writes alternate, and the writes
-  /// are half a ring away from the reads. Returns seconds.
+  /// Reads or writes `count` pieces, as `mix` says, beginning with piece `first`. After piece `pieces` - 1 comes piece 0 again. With
+  /// Mix::both every second transfer writes; the written piece is `pieces` / 2 away from the piece that is read. Returns the seconds that
+  /// all this took.
   double move(Mix mix, i64 first, i64 count, i64 pieces);
-  /// Moves pieces within the first `pieces` of the file until the rate is steady, that is until four parts of 64 pieces take the same time
-  /// as the four parts before them, within kSteady. Stops after `most_pieces`, and after `most_s` seconds once four parts are done. Returns
-  /// the bytes per second of the last four parts, so that an initial burst into the drive's cache does not count.
+  /// Reads or writes the first `pieces` pieces of the file, over and over, until the rate is steady: until four parts of 64 pieces take the
+  /// same time as the four parts before them, up to a share of kSteady. Stops after `most_pieces`, and after `most_s` seconds once four
+  /// parts are done. Returns the bytes per second of the last four parts, so that an initial burst into the drive's cache does not count.
   double sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s);
 
  private:

@@ -1,7 +1,6 @@
-// Probes a scratch path for the speed that a run gets when it streams its state through it. Reads and writes of 1 MiB run at once, with as
-// many in flight as the staging ring has, until the rate is steady, while the cores compute as they will in the run. It is used for disks
-// that bench did not measure, or measured under other conditions. An unnamed file in the nearest existing folder is used. For use by one
-// thread.
+// Measures how fast a run can stream its state through a scratch path. Reads and writes of 1 MiB run at once, with as many in flight as the
+// staging ring has, until the rate is steady, while the cores compute as they will in the run. It is used for disks that bench did not
+// measure, or measured under other conditions. An unnamed file in the nearest existing folder is used. For use by one thread.
 #pragma once
 #include <optional>
 

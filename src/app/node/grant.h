@@ -37,8 +37,8 @@ struct CoreGrant {
 /// of the node share the quota. Slurm's number is per rank.
 CoreGrant core_grant(const Host& host, int sharers = 1, int local_ranks = 1);
 
-/// While an object of this class lives, it is this thread's current stream, and work on it runs on all cores that the process may use. It
-/// is for commands of one process that have no engine.
+/// While an object of this class lives, this thread's current stream is a stream whose work runs on all cores that the process may use. It
+/// is for commands that run in one process and have no training engine.
 class OnAllCores {
  public:
   explicit OnAllCores(const Host& host = {});

@@ -18,7 +18,7 @@ struct Variables {
 };
 
 // The launchers in the order in which they are tried. spillway is first, because mpirun may have started the spillway that started us. Open
-// MPI comes before srun, because mpirun inside an allocation sets the variables of both, and Open MPI's ranks are ours.
+// MPI comes before srun, because mpirun inside an allocation sets the variables of both, and Open MPI's ranks are those of this program.
 constexpr Variables kLaunchers[] = {
     {"spillway", "SPILLWAY_RANKS", "SPILLWAY_RANK", "SPILLWAY_LOCAL_RANKS", "SPILLWAY_LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},

@@ -8,8 +8,9 @@
 
 namespace spillway::app {
 
-/// Returns the path of the program. It comes from a bundle's wrapper ($SPILLWAY_PROGRAM, because there the kernel reports the loader's
-/// path), else from set_own_program(), else from the kernel.
+/// Returns the path of the program. The path is $SPILLWAY_PROGRAM if it is set: the wrapper script of a packaged bundle sets it, because
+/// the kernel would report the path of the bundle's loader. Otherwise it is that of set_own_program(), else the one that the kernel
+/// reports.
 std::string own_program();
 /// Sets the path of the program to start. To be called before the other functions if another program has loaded this library.
 void set_own_program(std::string program);

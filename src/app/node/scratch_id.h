@@ -1,5 +1,5 @@
-// Names of the folders that the ranks of a run have on a scratch path. By these names a restart finds the folders that dead processes of
-// the run left behind, even if the run had another number of ranks. These are values; only the scratch path is read.
+// Defines the names of the folders that the ranks of a run have on a scratch path. By these names a restarted run finds the folders that
+// dead processes of the run left behind, even if the run had another number of ranks. These are values; only the scratch path is read.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -1,6 +1,6 @@
 // Turns SIGINT, SIGTERM, SIGUSR1 and SIGUSR2, which batch systems send before a job's end, into a flag that the trainer checks between
-// steps. The first signal counts. A message may be printed as soon as it comes. A second SIGINT ends the program at once with status 130.
-// Only src/app handles signals. stop_requested() may be called from any thread.
+// steps. The first signal sets the flag, and prints the line of set_stop_answers() at once. A second SIGINT ends the program at once with
+// status 130. Only src/app handles signals. stop_requested() may be called from any thread.
 #pragma once
 #include <string>
 
@@ -16,7 +16,7 @@ const char* stop_signal();
 /// line is empty, nothing is written.
 void set_stop_answers(const std::string& first, const std::string& second);
 /// Passes a signal on to a process that we started. A SIGINT is sent as a SIGTERM that carries its original number. Otherwise it would
-/// count as a second SIGINT in a process that has already got the terminal's.
+/// count as a second SIGINT in a process that has already received one from the terminal.
 void hand_signal_on(int process, int signal);
 /// Forgets a signal that came. For tests, and for commands that run one after another in one process.
 void clear_stop();
