@@ -31,7 +31,8 @@ struct Dispatch {
   const Host& host;
   const std::vector<std::string> words;  // command-line words: the command's name and its flags
 
-  /// Runs `body` on the rank that this process is. If no launcher has started the ranks, this process starts them all.
+  /// If this process is one of the ranks, runs `body` as that rank. If several ranks are wanted and no launcher has started them, starts a
+  /// process for each.
   template <class Config>
   int on_ranks(const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
@@ -95,8 +96,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  // mpirun gives each rank a pseudo-terminal, even if its own output goes to a file. So stdout counts as a terminal only if this process
-  // was started without a launcher, or by spillway itself.
+  // mpirun gives each rank a pseudo-terminal, even if mpirun's own output goes to a file. So stdout counts as a terminal only if this
+  // process was started without a launcher, or by spillway itself.
   const Launcher launcher = detect_launcher(host);
   const bool own_terminal = streams.out_terminal && (launcher.name.empty() || launcher.name == "spillway");
   Console console(streams.out, streams.err, streams.terminal, streams.colour && own_terminal, own_terminal);
@@ -108,7 +109,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
       },
       settings);
   for (const std::string& note : notes) {
-    if (launcher.rank == 0 && launcher.name != "spillway") console.log("--deepspeed: " + note);  // the starter logged it already
+    if (launcher.rank == 0 && launcher.name != "spillway")
+      console.log("--deepspeed: " + note);  // the process that started this rank has logged it
   }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};
