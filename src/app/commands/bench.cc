@@ -1,5 +1,5 @@
-// spillway bench: measures this node, prints a table, and caches the figures for plan and train. The communicator is measured by the ranks
-// that entry.cc starts for it; the first of them then measures the rest alone.
+// spillway bench: measures this node, prints a table, and caches the figures for plan and train. entry.cc starts several ranks, which
+// measure the exchange of data between them. The first rank then measures everything else alone.
 #include <fmt/format.h>
 
 #include <algorithm>

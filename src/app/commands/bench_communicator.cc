@@ -11,13 +11,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using parallel::Parts;
 
-constexpr int kRuns = 3;  // runs of each loop in a round; equal on all ranks, since an extra run would wait forever
+constexpr int kRuns = 3;  // runs of each loop in a round, the same on all ranks: a rank with one run more would wait for ever
 
 // A rank's buffer for the collectives, and room for a copy of it.
 class Exchanged {
  public:
   Exchanged(i64 bytes, parallel::Communicator& ranks)
-      : ranks_(ranks), memory_(Stream::current().memory->allocate(2 * bytes, "bench: a whole and a copy")) {
+      : ranks_(ranks), memory_(Stream::current().memory->allocate(2 * bytes, "bench: exchange buffer and a copy of it")) {
     const i64 elems = bytes / static_cast<i64>(sizeof(float));
     for (i64 r = 0; r <= ranks.size(); ++r) elems_.push_back(elems * r / ranks.size());
     for (const i64 begin : elems_) bytes_.push_back(begin * static_cast<i64>(sizeof(float)));
@@ -27,7 +27,7 @@ class Exchanged {
 
   void reduce_scatter() { ranks_.reduce_scatter(whole(), part(other_half()), DType::f32, elems_).wait(); }
   void all_gather() { ranks_.all_gather(part(whole()), whole(), bytes_).wait(); }
-  /// Copies this rank's share of the `bytes` that all ranks move, which are read and written.
+  /// Copies so much that all ranks together read and write `bytes`: each copies an equal share of half of them.
   void copy(i64 bytes) { copy_past_caches(other_half().data(), whole().data(), bytes / ranks_.size() / 2); }
 
   /// The bytes that all ranks read and write together. A reduce-scatter reads every rank's buffer and writes one sum. An all-gather reads

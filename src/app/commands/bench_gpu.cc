@@ -11,7 +11,8 @@
 namespace spillway::app {
 namespace {
 
-// A GPU's memory and queue as the current stream. A loop counts as finished when the GPU has finished it.
+// While an object of this class lives, the current stream uses the GPU and its memory. A loop counts as finished when the GPU has finished
+// it.
 class OnGpu {
  public:
   OnGpu(Device gpu, i64 bytes)

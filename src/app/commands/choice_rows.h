@@ -1,5 +1,5 @@
-// Reads rows in which a model chooses an answer, one per line of a .jsonl file: {"prompt": TEXT, "choices": [TEXT, …], "answer": a choice's
-// number from 0, or its text}. Values.
+// Reads rows in which a model chooses an answer, one per line of a .jsonl file: {"prompt": TEXT, "choices": [TEXT, …], "answer": the index
+// of a choice, counted from 0, or its text}. The types are plain values.
 #pragma once
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ struct ChoiceRow {
 
 struct ChoiceRows {
   std::vector<ChoiceRow> rows;
-  i64 cut_prompts = 0;  // choices whose prompt lost its beginning
+  i64 cut_prompts = 0;  // number of choices whose prompt was cut at its beginning
   i64 bad_lines = 0;
   std::vector<std::string> notes;  // one line for each key that is not read
 };
@@ -32,11 +32,12 @@ struct ChoiceRows {
 /// Returns whether the first line that is a JSON object has choices. Throws Error(data) if the file cannot be read.
 bool has_choices(const std::string& path);
 
-/// Reads and tokenizes the rows. Prompt and choice are tokenized together, and the choice's tokens are those that the prompt alone does not
-/// have; spaces at the end of the prompt belong to the choice (as in EleutherAI's lm-evaluation-harness). The tokenizer's tokens before a
-/// text precede the prompt; those after a text are left out, since a choice is scored by its own tokens. A prompt without tokens becomes
-/// the token that begins a text, or else the one that ends it. Of more than `positions` + 1 tokens the first are dropped. Throws
-/// Error(data), which names file and line and what was expected; with --skip-bad-lines bad lines are counted instead.
+/// Reads and tokenizes the rows. Prompt and choice are tokenized as one text. If the prompt alone has n tokens, the tokens after the first
+/// n are the choice's; spaces at the end of the prompt belong to the choice (as in EleutherAI's lm-evaluation-harness). The special tokens
+/// that the tokenizer puts before a text are put before the prompt. Those that it puts after a text are left out, because a choice is
+/// scored by its own tokens only. A prompt without tokens is replaced by the begin-of-text token, or by the end-of-text token if there is
+/// no other. If prompt and choice have more than `positions` + 1 tokens together, the first ones are dropped. Throws Error(data), which
+/// names file and line and what was expected; with --skip-bad-lines bad lines are counted instead.
 ChoiceRows read_choice_rows(const std::vector<std::string>& paths, bool skip_bad_lines, const data::Tokenizer& tokenizer, i64 vocabulary,
                             i64 positions);
 

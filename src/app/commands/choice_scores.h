@@ -1,4 +1,4 @@
-// Computes how often a model finds the right one of several choices the most likely after its prompt. All ranks call it together. The
+// Computes how often a model gives the right one of several choices after a prompt the highest likelihood. All ranks call it together. The
 // result has the same bits on any number of ranks, wherever the weights reside.
 #pragma once
 #include <functional>
@@ -13,7 +13,7 @@ namespace spillway::app {
 
 struct ChoiceScores {
   i64 rows = 0, choices = 0;
-  i64 right = 0;           // rows whose answer has the largest likelihood; the first of equal ones counts
+  i64 right = 0;           // rows whose answer has the largest likelihood of all choices; of equal choices the first wins
   i64 right_by_bytes = 0;  // rows whose answer has the largest log-likelihood per byte of its text
 };
 
@@ -23,8 +23,8 @@ double standard_error(i64 right, i64 rows);
 /// Returns the number of positions that the longest prompt with its choice takes.
 i64 longest_choice(const std::vector<ChoiceRow>& rows);
 
-/// Scores all choices. `rank` must be planned for one row of `positions`. `so_far` is called with the number of choices done. Throws
-/// Error(numbers), which names the row, for a likelihood that is not finite.
+/// Scores all choices. The plan of `rank` must be for micro-batches of one row with `positions` tokens. `so_far` is called with the number
+/// of choices scored so far and the number of all choices. Throws Error(numbers), which names the row, for a likelihood that is not finite.
 ChoiceScores score_choices(parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const std::vector<ChoiceRow>& rows,
                            i64 positions, const std::function<void(i64 done, i64 all)>& so_far);
 

@@ -20,7 +20,7 @@
 namespace spillway::app {
 namespace {
 
-// Image files whose class is unknown (0 stands for it).
+// Image files whose class is unknown. The class 0 is returned for each, and means nothing.
 class Pictures final : public data::ImageSource {
  public:
   Pictures(std::vector<std::string> files, data::ImageFormat format) : files_(std::move(files)), format_(std::move(format)) {}

@@ -15,9 +15,11 @@ constexpr int kInterrupted = 130;  // exit status of a command that was interrup
 /// These commands run as one of several ranks; all ranks call them. Only the first rank prints. An error common to all ranks is thrown by
 /// the first one only; the others return its exit status.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers);
-/// As above; `callbacks` tell a calling program about the run, whose model and data may be the program's own.
+/// Does the same for a program that trains through the C++ or Python interface. `callbacks` tell the program about the run, and `own` holds
+/// the model and data that the program brings, if any.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own = {});
-/// train --rehearse. It starts the processes that it needs. Returns the exit status of what failed, or 0.
+/// Runs train --rehearse, in processes that it starts itself. Returns 0, or the status of an interrupted command. Throws the error of a
+/// part that failed.
 int run_rehearsal(const TrainConfig& config, Console& console);
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
 int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
@@ -32,12 +34,12 @@ int run_inspect(const InspectConfig& config, Console& console);
 int run_status(const StatusConfig& config, Console& console);
 int run_top(const TopConfig& config, Console& console);
 int run_report(const ReportConfig& config, Console& console);
-/// Returns 3 if anything is red.
+/// Returns 3 if a finding is red, else 0.
 int run_doctor(const DoctorConfig& config, Console& console, const Host& host);
 int run_bench(const BenchConfig& config, Console& console, const Host& host);
 int run_schedule(const ScheduleConfig& config, Console& console);
 int run_slurm(const SlurmConfig& config, Console& console);
-/// Returns 7 if numbers differ.
+/// Throws Error(numbers), which becomes exit status 7, if a result differs.
 int run_selftest(const SelftestConfig& config, Console& console, const Host& host);
 
 }  // namespace spillway::app

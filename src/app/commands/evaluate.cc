@@ -96,7 +96,7 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
     work.sequence_length = longest_choice(rows.rows);
     work.micro_batch_size = 1;
   });
-  std::vector<i32> facts;  // the ranks must agree on the rows' form and tokens
+  std::vector<i32> facts;  // all that defines the rows; ranks compare its checksum to see whether they read the same rows
   for (const ChoiceRow& row : rows.rows) {
     facts.insert(facts.end(), {static_cast<i32>(row.choices.size()), static_cast<i32>(row.answer)});
     for (const ChoiceTokens& choice : row.choices) {
@@ -107,7 +107,7 @@ int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers
   model->open(config, {{"rows of --data", fmt::format("{:08x}", crc32c(std::as_bytes(std::span(facts))))}}, work, console);
   report_phase(RankPhase::evaluating);
   if (rows.cut_prompts > 0)
-    console.log(fmt::format("data: {} prompts were cut at the beginning to fit into --sequence-length", rows.cut_prompts));
+    console.log(fmt::format("data: for {} choices the prompt was cut at its beginning to fit into --sequence-length", rows.cut_prompts));
   for (const std::string& note : rows.notes) console.log("data: " + note);
   if (rows.bad_lines > 0) console.log(fmt::format("data: {} lines that are not valid rows were skipped", rows.bad_lines));
   const auto show = [&](i64 done, i64 all) { console.passing(fmt::format("{} of {} choices", done, all)); };

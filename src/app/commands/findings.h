@@ -25,8 +25,8 @@ std::vector<Finding> look_at_host(const Host& host);
 Finding look_at_calibration(const Host& host);
 /// Reports the I/O engine that would be used, and why.
 Finding look_at_io(offload::IoEngineKind kind);
-/// Reports on a scratch path and on the files that dead runs left there, which `reclaim` removes. On a login node, where no run is meant
-/// to be, nothing it finds counts as an error.
+/// Reports on a scratch path and on the files that dead runs left there, which `reclaim` removes. On a login node nothing that is found
+/// counts as an error, because no training is meant to run there.
 std::vector<Finding> look_at_scratch(const ScratchPath& scratch, bool login, bool reclaim);
 Finding look_at_gpu(const Host& host);
 /// Reports whether this node's GPUs can reach each other, if there are several, and whether NCCL is found, if there is a GPU. Call it

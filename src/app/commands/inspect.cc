@@ -118,7 +118,7 @@ Json weight_files(const fs::path& folder) {
 Json describe_checkpoint(const fs::path& folder) {
   Json about = {{"kind", "checkpoint"}, {"path", folder.string()}};
   about["manifest"] = read_json(folder / "manifest.json");
-  about["manifest"].erase("checksums");  // there is one for each block of the files
+  about["manifest"].erase("checksums");  // too many to show: there is one for each block of the files
   about["checksums"] = has_checksums(folder);
   about["table"] = weight_files(folder);
   return about;

@@ -8,8 +8,8 @@
 
 namespace spillway::app {
 
-/// Describes the file. Its tokens are cached like those of evaluate. The member `first_rows` holds the text of the first rows. Throws
-/// train's errors: Error(usage) for flags that do not fit the model, Error(data) for a bad line.
+/// Describes the file. Its tokens are cached like those of evaluate. The member `first_rows` holds the text of the first rows. Throws the
+/// errors that train would throw: Error(usage) for flags that do not fit the model, Error(data) for a bad line.
 nlohmann::ordered_json describe_rows(const InspectConfig& config, Console& console);
 
 /// Returns `first_rows` for a reader: the text that contributes to the loss is coloured, or stands between ⟦ and ⟧; a line of dashes

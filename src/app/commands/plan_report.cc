@@ -79,8 +79,8 @@ std::string pace_text(const PlanReport& report) {
   if (pace.steps) text += fmt::format("; {} steps take {}", *pace.steps, format_duration(pace.step_s * static_cast<double>(*pace.steps)));
   if (pace.wear.bytes_per_step > 0)
     text += fmt::format(
-        "\nwritten to nvme: {}; to spare the drive, the planner adds {} to the time of a step when it compares plans, {:.0f} % of the "
-        "time that the writes take",
+        "\nwritten to nvme: {}; to spare the drive, the planner adds {} to the time of a step when it compares plans, which is {:.0f} % of "
+        "the time that the writes take",
         to_text(pace.wear, config.endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
   return text;
 }
@@ -115,19 +115,19 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   return text;
 }
 
-// Describes the cluster. Its rates are constants: nothing is looked up by the GPU's name.
+// Describes the cluster and the rates that its times are predicted with. These are the same for all GPUs: the GPU's name has no influence.
 std::string cluster_text(const Cluster& c, const Rates& rates) {
-  std::string text = fmt::format("for {} node{} of {} {} with {} each, {} of memory", c.nodes, c.nodes == 1 ? "" : "s", c.gpus, c.gpu,
-                                 format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));
+  std::string text = fmt::format("for {} node{}, each with {} x {} of {} GPU memory, {} of host memory", c.nodes, c.nodes == 1 ? "" : "s",
+                                 c.gpus, c.gpu, format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));
   if (c.nvme_bytes) text += fmt::format(" and {} of nvme", format_bytes(*c.nvme_bytes));
   text += fmt::format(
-      " a node: {} ranks; times are predicted with constants, whatever the GPU is called: {:.0f} TFLOP/s in bf16 ({:.0f} in fp32), of "
+      ": {} ranks; times are predicted with these constants, whatever the name of the GPU: {:.0f} TFLOP/s in bf16 ({:.0f} in fp32), of "
       "which blocks reach 60 %, {:.0f} GB/s in GPU memory, {:.0f} GB/s between GPU and host",
       c.ranks(), kGpuFlopsBf16 / 1e12, kGpuFlopsF32 / 1e12, kGpuMemoryBytesPerS / 1e9, kLinkBytesPerS / 1e9);
   if (c.nvme_bytes)
     text += fmt::format(", {:.2f} GB/s read from nvme and {:.2f} GB/s written to it by each rank", rates.disk_read_bytes_per_s / 1e9,
                         rates.disk_write_bytes_per_s / 1e9);
-  return text + fmt::format(", {:.0f} GB/s between all ranks together; for the CPU, with the cores of this machine\n",
+  return text + fmt::format(", {:.0f} GB/s between all ranks together; times of the CPU assume the cores of this machine\n",
                             rates.all_gather_bytes_per_s / 1e9);
 }
 

@@ -128,7 +128,7 @@ class Rehearsal {
       return late = steps(killed()) >= kLeastSteps, saved = saved || !checkpoints(killed()).empty(), late || saved;
     };
     const bool runs = run.runs_until(shown);
-    check_finite(rows_of(killed()), norms_may_overflow());  // a run with such numbers saves nothing
+    check_finite(rows_of(killed()), norms_may_overflow());  // first, since with other numbers no checkpoint is saved
     if (runs && !saved) no_save_on_the_way(run);
     const int status = runs ? run.kill() : run.end();
     if (!runs && status != 0) failed(run, status, "a checkpoint while the run trains");

@@ -1,6 +1,6 @@
 // Manages the folder in which a rehearsal works. It lies beside the run's folder on the same filesystem, and is removed afterwards together
-// with everything that the rehearsal's runs left on the scratch paths. It is locked while its rehearsal lives and lists what has to be
-// removed, so that the next rehearsal can clean up after one that was killed. One thread.
+// with everything that the rehearsal's runs left on the scratch paths. A file in the folder is locked while the rehearsal lives, and lists
+// what has to be removed. With this list the next rehearsal cleans up after one that was killed. For use by one thread.
 #pragma once
 #include <filesystem>
 #include <optional>

@@ -29,7 +29,7 @@ Json object_of(const std::string& text) {
   return value.is_object() ? value : Json::object();
 }
 
-// Returns the measured rows for a run without an audit, and so without the plan's figures.
+// Returns rows with measured figures only, for a run that did not report the plan's figures.
 std::vector<AuditRow> measured_rows(const RehearsalFigures& f) {
   std::vector<AuditRow> rows;
   const Json peak = object_of(f.last).value("peak_bytes", Json::object());
@@ -40,7 +40,7 @@ std::vector<AuditRow> measured_rows(const RehearsalFigures& f) {
   return rows;
 }
 
-// Returns the step, then each tier that the plan uses, then the process.
+// Returns one row for the time of a step, then one for the peak of each tier that the plan uses, then one for the peak of the process.
 std::vector<AuditRow> planned_rows(const RehearsalFigures& f) {
   const Json last = object_of(f.last);
   std::vector<AuditRow> rows = {{"a step", number(last, "predicted_ms") / 1e3, number(last, "step_ms") / 1e3}};

@@ -1,5 +1,5 @@
 // Runs one training process of a rehearsal: starts it with --json and its output in files, watches it while it runs, and reads what it
-// leaves in its run folder. One thread.
+// leaves in its run folder. For use by one thread.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -21,7 +21,7 @@ struct RehearsalInterrupted {};
 
 class RehearsedRun {
  public:
-  /// Starts `spillway train words… --json`; its output goes to `said`.json and `said`.txt.
+  /// Starts `spillway train words… --json`; its stdout goes to the file `said`.json, its stderr to `said`.txt.
   RehearsedRun(const std::vector<std::string>& words, const std::filesystem::path& said);
 
   /// Waits until when() holds. Returns true if the process still runs then, and false if it ended by itself. Throws RehearsalInterrupted.

@@ -1,5 +1,6 @@
-// Lists what selftest trains: tiny models with placements and shardings that must not change a bit of the result. All cells of a family
-// must give the same numbers; the others are compared with the first. Values; thread-safe.
+// Lists the training runs of selftest. A cell is one run: a tiny model with one placement and sharding. Placements and shardings must not
+// change a bit of the result, so all cells of a family must give the same numbers: each is compared with the first cell of its family.
+// Plain values; thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +8,7 @@
 namespace spillway::app {
 
 struct SelftestCell {
-  std::string family;              // cells with equal numbers: "1 data-parallel rank"
+  std::string family;              // name of the family: "1 data-parallel rank"
   std::string name;                // the placement: "everything on nvme"
   std::vector<std::string> flags;  // flags of train, in addition to those that all cells share
 };

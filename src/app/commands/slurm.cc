@@ -1,5 +1,6 @@
 // spillway slurm: prints a job script for sbatch that runs the same training. The script names no port or host: the ranks find each other
-// through srun. When a job's time is nearly up Slurm sends it USR1; it saves, exits with 75, and is queued again.
+// through srun. When a job's time is nearly up, Slurm sends it the signal USR1. The job then saves a checkpoint, exits with 75, and is
+// queued again.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

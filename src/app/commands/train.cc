@@ -40,8 +40,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Takes one rank from its flags to its last step. Whatever can be refused is refused before the first byte is written, on all ranks
-// together.
+// Runs the training of one rank, from its flags to its last step. Every error that can be found in advance is reported before the first
+// byte is written, by all ranks together.
 class Training {
  public:
   Training(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own)
@@ -297,8 +297,8 @@ class Training {
     tell_of_nvme(*session_, config_, console_, recovery_);
   }
 
-  // Settles where the rows resume, and logs what an epoch is and what differs from the earlier run. It is called for each place that the
-  // run resumes from, before its folder changes.
+  // Determines from which row of the data on the run resumes. Logs what an epoch is and what differs from the earlier run. It is called
+  // again for each checkpoint or state from which the run tries to resume, before the run folder is changed.
   void settle_rows() {
     const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
     const std::string before = run.empty() ? "" : read_whole(run / "config.json").value_or("");
@@ -344,7 +344,7 @@ class Training {
                                     : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
   }
 
-  // Another number of steps stretches the learning-rate curve under the steps still to come.
+  // Reports a changed number of steps, because it stretches the learning-rate curve over the steps still to come.
   void tell_of_schedule() const {
     const i64 before = progress_.schedule_steps, now = config_.curve_steps();
     if (progress_.step == 0 || before == 0 || before == now || !optim::ends(config_.lr_schedule)) return;
@@ -360,8 +360,8 @@ class Training {
       console_.warn(fmt::format("a checkpoint is damaged, the run goes on without it: {}", start_.left[told_].second));
   }
 
-  // Loads the start. A damaged checkpoint is found while it is read, before the run's folder changes. An unwanted state on nvme is
-  // overwritten from here on.
+  // Loads the weights and the state from which the run starts. A damaged checkpoint is found while it is read, before the run folder is
+  // changed. If the state on nvme is not resumed, it is overwritten from here on.
   void load() {
     for (bool first = true;; first = false) {
       peers_.together([&] {

@@ -1,4 +1,4 @@
-// What `train` checks of a run's model, disk and data before it writes anything.
+// The checks of a run's model, disk and data that `train` makes before it writes anything.
 #pragma once
 #include "app/run/data_sources.h"
 #include "app/run/session.h"
@@ -9,8 +9,8 @@ namespace spillway::app {
 void check_disk(const TrainConfig& config, const Session& session);
 /// Throws Error(usage) if the model folder has no weights and new ones were not requested explicitly.
 void check_weights(const TrainConfig& config, const ModelSource& source);
-/// If rows of padding will fill up steps or validations of a model with inputs of its own, evaluates such rows. Throws Error(usage) if they
-/// add to the loss. All ranks call it together.
+/// A model that declares its own inputs must give rows of padding a loss of 0. If steps or validations of this run will be filled up with
+/// such rows, evaluates a micro-batch of them, and throws Error(usage) if the loss is not 0. All ranks call it together.
 void check_padding(Session& session, const TrainConfig& config, const RunData& data);
 
 }  // namespace spillway::app

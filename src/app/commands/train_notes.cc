@@ -20,8 +20,8 @@ void note_machine(Progress& progress, const ChosenDevice& device, const std::str
   if (!attention.empty()) here += ", " + attention;
   if (!progress.made_with.empty() && progress.made_with != here) {
     console.warn(
-        fmt::format("the checkpoint was made on another instruction set or GPU{} ({}; now {}): the last bits of the numbers may "
-                    "differ from here on",
+        fmt::format("the checkpoint was made with another instruction set or GPU{} (made with {}, now {}): the last bits of the numbers "
+                    "may differ from here on",
                     attention.empty() ? "" : ", or with other cuDNN engines", progress.made_with, here));
   }
   progress.made_with = here;

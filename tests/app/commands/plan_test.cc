@@ -143,7 +143,8 @@ TEST(PlanForACluster, RanksOfANodeShareItsDrives) {
 TEST(PlanForACluster, OneNodeStartsItsRanksItself) {
   const Outcome outcome = on_cluster("1x4xA100-40GiB,256GiB");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("for 1 node of 4 A100 with 40.0 GiB each, 256.0 GiB of memory a node: 4 ranks; "), std::string::npos)
+  EXPECT_NE(outcome.out.find("for 1 node, each with 4 x A100 of 40.0 GiB GPU memory, 256.0 GiB of host memory: 4 ranks; "),
+            std::string::npos)
       << outcome.out;
   EXPECT_NE(outcome.out.find(" --ranks 4 --data PATH"), std::string::npos) << outcome.out;
 }
