@@ -32,7 +32,7 @@ struct Chart {
     double first = 0, last = 0;
     std::string kind;
   };
-  std::vector<Piece> strip;  // coloured strip below the lines: which resource bound which steps
+  std::vector<Piece> strip;  // coloured strip below the lines: which resource limited which steps
 };
 
 constexpr int kLineColours = 6;

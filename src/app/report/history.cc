@@ -9,9 +9,9 @@ namespace {
 
 using offload::Tier;
 
-constexpr i64 kMostBounds = 240;  // most pieces of the strip that shows what bound the steps
+constexpr i64 kMostBounds = 240;  // most pieces of the strip that shows which resource limited which steps
 constexpr double kMostSum = 9e18;
-constexpr i64 kWarmUp = 2;  // first steps of a process that its means leave out, as its audit does
+constexpr i64 kWarmUp = 2;  // number of first steps of a process that the means leave out, as Audit does
 
 i64 added(i64 sum, double more) { return static_cast<i64>(std::min(static_cast<double>(sum) + std::max(0.0, more), kMostSum)); }
 
@@ -42,7 +42,7 @@ class Kept {
   i64 first_ = 0, highest_ = 0;
 };
 
-// The numbers of the columns that are read from every line, looked up by name only once.
+// The indices of the columns that are read from every line. They are looked up by name only once.
 struct Columns {
   size_t tokens = metric("tokens"), positions = metric("positions"), samples = metric("samples"), skipped = metric("skipped"),
          clipped = metric("clipped");

@@ -1,8 +1,8 @@
 // Reads the history of a run from metrics.jsonl, line by line: each number over the steps with its last, best and mean value, which
-// resource bound the steps, and the audit of the last process. Memory use depends on the charts, not on the length of the run. A step that
-// was run again (after a restart from an earlier checkpoint, or after a process was killed between a line and its checkpoint) counts once,
-// by its last line. An incomplete last line is left out and noted; damaged lines are left out, counted and named. The types are plain
-// values.
+// resource limited the speed of which steps, and how the steps of the last process compare with the plan (Audit). Memory use depends on the
+// charts, not on the length of the run. A step that was run again (after a restart from an earlier checkpoint, or after a process was
+// killed between a line and its checkpoint) counts once, by its last line. An incomplete last line is left out and noted; damaged lines are
+// left out, counted and named. The types are plain values.
 #pragma once
 #include <filesystem>
 #include <map>

@@ -1,4 +1,4 @@
-// Text in an HTML page. Text that comes from a file is escaped, so that it never acts as markup. Pure functions.
+// Text in an HTML page. Text that comes from a file is escaped, so that a browser never takes it for markup. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>

@@ -18,7 +18,8 @@ std::string plan_page(const ReportedPlan& plan, const std::string& made);
 /// Error(io).
 void write_page(const std::filesystem::path& file, const std::string& page);
 
-/// Returns the number of buckets (ranges of steps) of each chart on a page of `runs` runs. It keeps the page small.
+/// Returns the number of buckets (ranges of steps) of each chart on a page of `runs` runs. The more runs, the fewer buckets each chart has,
+/// so that the page stays small.
 i64 buckets_for(size_t runs);
 
 }  // namespace spillway::app

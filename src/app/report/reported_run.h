@@ -1,4 +1,5 @@
-// The data that a report shows: of a run, read from its folder alone, while the run may be writing there; or of a plan before its run.
+// The data that a report shows. A ReportedRun is read from a run folder alone; the run may be writing there at the same time. A
+// ReportedPlan is a plan without a run.
 // The types are plain values.
 #pragma once
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The current date and time as text, to be printed on what is made now.
+// The current date and time as text, for reports to say when they were made.
 #pragma once
 #include <string>
 
