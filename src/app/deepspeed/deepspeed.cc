@@ -42,7 +42,8 @@ class Keys {
  private:
   static std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
-  // Returns whether a section is switched off: by its key "enabled", or by not having this key although DeepSpeed knows it.
+  // Returns whether a section is switched off: its key "enabled" is false, or DeepSpeed defines such a key for it and the section leaves it
+  // out.
   static bool is_off(const Json& section, const std::string& path) {
     const std::string enabled = path + ".enabled";
     const DeepspeedKey* key = find_deepspeed_key(enabled);

@@ -8,7 +8,7 @@
 namespace spillway::app {
 
 enum class Treatment {
-  same,     // the key is one of our flags under another name, with the same value
+  same,     // the key is a flag of Spillway under another name, with the same value
   read,     // the code in deepspeed.cc or optimizer.cc translates it
   noted,    // the key has no effect here; a note says why
   refused,  // an error, unless the value is one that asks for no feature
@@ -17,7 +17,7 @@ enum class Treatment {
 struct DeepspeedKey {
   std::string_view path;  // such as "zero_optimization.stage"; "nebula.*" stands for all keys inside nebula
   Treatment treatment;
-  std::string_view words;    // same: our flag; noted: the reason; refused: what to use instead
+  std::string_view words;    // same: the name of the flag; noted: the reason; refused: what to use instead
   std::string_view nothing;  // refused: the JSON values that ask for no feature, separated by |
 };
 

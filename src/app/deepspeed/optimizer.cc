@@ -1,5 +1,5 @@
-// Translates DeepSpeed's optimizers and learning-rate schedules into ours. Keys that are left out have the defaults of DeepSpeed's own
-// Adam, Adagrad, Lion and Muon, and for other optimizers those of torch.optim.
+// Translates DeepSpeed's optimizers and learning-rate schedules into Spillway's flags. Keys that are left out have the defaults of
+// DeepSpeed's own Adam, Adagrad, Lion and Muon, and for other optimizers those of torch.optim.
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
@@ -102,8 +102,8 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
   return "amsgrad";
 }
 
-// Translates the warm-up of the learning rate, and notes how it differs from DeepSpeed's. `minimum` is the key of the rate at which
-// DeepSpeed's begins.
+// Translates the warm-up of the learning rate, and notes how it differs from DeepSpeed's. `minimum` is the key of the learning rate at
+// which DeepSpeed's warm-up begins.
 void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const std::string params = "scheduler.params.";
   const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // 2 is DeepSpeed's minimum
@@ -117,8 +117,9 @@ void warm_up(DeepspeedReader& file, const std::string& minimum) {
       "lowest");
 }
 
-// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of step s is (total - s) / (total - W),
-// which is ours over total + 1 steps. Its cosine schedule reaches its end one step earlier.
+// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of step s is (total - s) / (total - W).
+// Spillway's linear schedule gives the same rates if it spans total + 1 steps. DeepSpeed's cosine schedule reaches its end one step
+// earlier.
 void fall(DeepspeedReader& file, const std::string& schedule, double least) {
   file.give("lr-schedule", schedule, "scheduler.type");
   file.give("min-lr-ratio", least, "scheduler.type");
