@@ -4,11 +4,11 @@
 //   settings.out = "runs/mine";
 //   settings.steps = 1000;
 //   settings.placement.optimizer = app::PlacementWish::whole(offload::Tier::nvme);
-//   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of anyone's blocks
+//   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of the program's blocks
 //   trainer.callbacks.on_step = [](const app::StepEvent& e) { … };
 //   trainer.fit({.training = [] { return data::samples_of(…); }});
-// The run folder is that of the command: `spillway status`, `top`, `report` and `inspect` read it, and the same program resumes it after a
-// kill, on any placement and on another number of ranks.
+// The run folder has the form that `spillway train` gives it: `spillway status`, `top`, `report` and `inspect` read it, and the same
+// program resumes it after a kill, on any placement and on another number of ranks.
 #pragma once
 #include <functional>
 #include <iosfwd>
@@ -36,7 +36,7 @@ class Trainer {
   /// command's exit status. Several ranks need a launcher, or settings.communicator = "local", which runs them as threads of this process;
   /// only rank 0 calls the callbacks. Installs no signal handlers.
   app::TrainingResult fit(const app::OwnData& data, std::ostream& results, std::ostream& log);
-  /// The same, without any output.
+  /// Does the same, but writes no output.
   app::TrainingResult fit(const app::OwnData& data);
 
  private:
