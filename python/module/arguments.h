@@ -17,12 +17,12 @@ namespace nb = nanobind;
 /// The reason why an argument is wrong; an empty text means that it is valid.
 struct Problem {
   std::string text;
-  bool of_type = false;
+  bool of_type = false;  // true if the type is wrong, false if the value is
   /// Throws WrongType or WrongValue if there is a problem.
   void check() const;
 };
 
-/// Makes the problem that `given` does not have the wanted type.
+/// Returns the problem of an argument `given` that does not have the type `wanted`.
 Problem of_type(const char* wanted, const nb::handle& given);
 
 /// An int, or an object with __index__ (such as NumPy's integers), within 64 bits. Bools and floats are refused.
@@ -62,7 +62,8 @@ class Real {
   Problem problem_;
 };
 
-/// A Real that is combined with a tensor in an expression. If it is not a number, the other operand's operators are tried.
+/// The number in an expression that combines a tensor with a number, such as 2 * t. If the object is not a number, Python tries the
+/// operators of the object's own class.
 struct Operand {
   Real number;
 };

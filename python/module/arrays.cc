@@ -420,7 +420,7 @@ void bind_creation(nb::module_& module) {
       },
       nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = "f32", where);
   module.def("arange", range, nb::arg("begin"), nb::arg("end") = nb::none(), nb::arg("step") = 1.0, nb::arg("dtype") = "f32", where,
-             "begin + i step below end, [N]; arange(n) is 0 to n - 1.");
+             "The numbers begin + i * step below end, for i = 0, 1, ..., as a tensor [N]; arange(n) gives 0 to n - 1.");
   module.def(
       "randn",
       [](const Wholes& shape, const Seed& seed, const Word& dtype, const nb::object& device) {

@@ -30,13 +30,13 @@ Tensor brought_here(const Tensor& t);
 Tensor moved(const Tensor& from, Device to);
 /// Returns the dtype with this name: "f32", or what NumPy and PyTorch call it. Throws WrongValue on other names.
 DType dtype_of(const std::string& name);
-/// Makes a Shape. Throws WrongValue on negative extents and on more than 6 axes, Error(refused) on more elements than bytes can be counted
-/// for.
+/// Makes a Shape. Throws WrongValue on negative extents and on more than 6 axes, and Error(refused) on so many elements that the number of
+/// their bytes may not fit in 64 bits.
 Shape shape_of(const std::vector<i64>& extents);
 /// Says how a conversion treats a number that the new type cannot hold. `nearest` rounds it, or drops its fraction, as PyTorch does;
 /// `whole` refuses to round whole numbers and to drop fractions. Neither converts NaN, infinities or values out of range to whole numbers.
 enum class Keep { nearest, whole };
-/// Returns a copy of the elements as another type; computes in the caller's turn (turn.h). Throws WrongValue.
+/// Returns a copy of the elements as another type. The caller must have the turn (turn.h). Throws WrongValue.
 Tensor converted(const Tensor& from, DType dtype, Keep keep = Keep::nearest);
 
 /// bind_tensor binds the class Tensor without its operations: memory, shape and gradient. bind_creation binds the functions that make

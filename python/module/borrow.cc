@@ -19,7 +19,7 @@ namespace {
 using Any = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
-// An array that a storage keeps alive. The storage may be released on any thread and in a turn.
+// Another program's array, which a tensor's storage keeps alive. The storage may be released on any thread, also in a turn (turn.h).
 class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
@@ -35,7 +35,7 @@ class Held {
   const Device device_;
 };
 
-// Imports the array through DLPack. Asks it only once, because reading a capsule uses it up.
+// Imports the array through DLPack. The array is asked only once, because a DLPack capsule can be read only once.
 Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
@@ -43,7 +43,8 @@ Any import(const nb::object& array, const char* argument) {
                   ": expected an array with DLPack's protocol (NumPy, PyTorch, ...) or an unused DLPack capsule, got " + kind_of(array));
 }
 
-// Imports an array that must be writable. Only if it is not, asks a second time to find out what is wrong.
+// Imports an array that must be writable. If that fails, imports the array as read-only, to find out whether being read-only is all that is
+// wrong.
 nb::ndarray<> import_writable(const nb::object& array, const char* argument) {
   nb::ndarray<> found;
   if (nb::try_cast(array, found)) return found;
@@ -294,7 +295,7 @@ std::vector<Array> arrays_in(const nb::object& given, const char* argument) {
   if (nb::isinstance<Array>(given)) throw WrongType(otherwise);
   std::vector<Array> arrays;
   for (const nb::handle one : iterator_of(given, otherwise)) {
-    if (!nb::isinstance<Array>(one)) throw WrongType(std::string(argument) + ": expected Tensors, got one " + kind_of(one));
+    if (!nb::isinstance<Array>(one)) throw WrongType(std::string(argument) + ": expected Tensors, got an element of type " + kind_of(one));
     arrays.push_back(static_cast<const Array&>(Given::read(one)));
   }
   return arrays;

@@ -38,7 +38,7 @@ void bind_commands(nb::module_& module) {
   module.attr("__version__") = std::string(app::kVersion);
   module.def("_run_command", run_command, nb::arg("words"),
              nb::sig("def _run_command(words: list[bytes]) -> tuple[int, bytes, bytes, bytes]"),
-             "Exit status, stdout and stderr; of an answer in JSON also its text.");
+             "Returns the exit status, stdout and stderr, and the plain-text form of an answer in JSON.");
   module.def(
       "_set_own_program", [](const nb::object& program) { app::set_own_program(path_of(program)); }, nb::arg("program"));
 }

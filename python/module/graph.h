@@ -29,7 +29,7 @@ struct Weights {
 
   nn::Sequential model;  // has no blocks if these are a user's tensors
   std::unique_ptr<nn::EagerParameters> eager;
-  std::vector<std::weak_ptr<Leaf>> leaves;  // of a model only: by parameter id, once a Tensor of the parameter was requested
+  std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: by parameter id, the leaf of each parameter whose Tensor was requested
 };
 
 /// A tensor that requires a gradient.
@@ -93,12 +93,12 @@ class Given {
   const Array* array_ = nullptr;
   Problem problem_;
 };
-/// Sets requires_grad of a Python object.
+/// Sets requires_grad of a tensor.
 void set_wanted(Array& array, bool wanted);
 
-/// Returns the thread's graph; a new one if the last is gone or over.
+/// Returns the thread's graph: the last one, or a new one if that is gone or its backward() was called.
 std::shared_ptr<Graph> current_graph();
-/// Returns false while an object of no_grad() is in force on this thread: nothing is recorded then.
+/// Returns whether operations of this thread are recorded: false inside a `with no_grad()` block.
 bool recording();
 void bind_no_grad(nb::module_& module);
 
@@ -118,8 +118,8 @@ struct Lifted {
   std::vector<Variable> variables;
 };
 
-/// Runs `call` and turns Error(bug) into Error(usage): what an op reports as a bug of its caller is a wrong argument here. `call` must not
-/// run Python code.
+/// Runs `call` and turns Error(bug) into Error(usage). An op reports a wrong argument as a bug of the C++ code that calls it, but here it
+/// is a mistake of the Python user. `call` must not run Python code.
 template <class Call>
 auto as_arguments(const Call& call) {
   try {

@@ -122,11 +122,13 @@ void Model::set_targets(MicroBatch& batch, const nb::object& targets) const {
     const Tensor given = whole_numbers(targets, "targets");
     const Tensor& wanted = batch.targets_BT;
     if (given.rank() == 0 || given.elems() != wanted.elems() || given.size(0) != wanted.size(0))
-      throw WrongValue("targets: expected " + to_string(wanted.shape()) + ", one for each token, got " + to_string(given.shape()));
+      throw WrongValue("targets: expected shape " + to_string(wanted.shape()) + ", one target for each token or image, got " +
+                       to_string(given.shape()));
     copy_span<i32>(given, batch.targets_BT);
   }
   for (const i32 target : batch.targets_BT.span<i32>()) batch.counted_targets += target >= 0;
-  if (batch.counted_targets == 0) throw WrongValue("targets: expected at least one of 0 or above, which contributes to the loss, got none");
+  if (batch.counted_targets == 0)
+    throw WrongValue("targets: expected at least one target of 0 or above, because only such targets contribute to the loss, got none");
 }
 
 Array Model::loss(const nb::object& input, const nb::object& targets, bool training) {
@@ -158,7 +160,7 @@ Array Model::logits(const nb::object& input, std::optional<i64> position) {
   MicroBatch batch = batch_of(input);
   const i64 positions = weights_->model.reads_images() ? 1 : batch.tokens_BT.size(1), at = position.value_or(-1);
   if (at < -positions || at >= positions)
-    throw WrongIndex("position: expected one of " + std::to_string(positions) + " positions, got " + std::to_string(at));
+    throw WrongIndex("position: expected the index of one of " + std::to_string(positions) + " positions, got " + std::to_string(at));
   nn::Context context;
   context.mode = nn::Mode::generate;
   context.batch = &batch;
@@ -180,7 +182,7 @@ Array Model::parameter_now(u32 id) {
 
 Array Model::parameter(i64 id) {
   if (id < 0 || id >= parameters())
-    throw WrongIndex("parameter: expected one of " + std::to_string(parameters()) + " parameters, got " + std::to_string(id));
+    throw WrongIndex("parameter: expected the index of one of " + std::to_string(parameters()) + " parameters, got " + std::to_string(id));
   const Turn turn(false);
   return parameter_now(static_cast<u32>(id));
 }

@@ -55,7 +55,7 @@ class Model {
   std::shared_ptr<Weights> weights_;
   // These fields change and are accessed only in a turn.
   Device device_;
-  i64 samples_ = 0;  // samples seen in training so far; keys dropout
+  i64 samples_ = 0;  // samples seen in training so far; dropout masks depend on it
 };
 
 void bind_model(nb::module_& module);

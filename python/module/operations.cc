@@ -156,7 +156,7 @@ void bind_elementwise(const Home& home) {
       },
       nb::arg("p"), nb::kw_only(), nb::arg("seed"), nb::arg("first_sample") = 0,
       "Sets elements of x[B, ...] to 0 with probability p and scales the others by 1 / (1 - p). The result depends only on the seed, the "
-      "number of the row (counted from first_sample) and the place in the row.");
+      "index of the row (counted from first_sample) and the position in the row.");
 }
 
 void bind_reductions(const Home& home) {
@@ -192,7 +192,7 @@ void bind_reductions(const Home& home) {
         const double less = correction;
         return apply([&, list = list_of(axes, x)](const Variable& v) { return ops::var(v, list, less, keepdims); }, x);
       },
-      axes_arg, nb::arg("correction") = 1.0, keep, "sum((x - mean)^2) / (n - correction)");
+      axes_arg, nb::arg("correction") = 1.0, keep, "The variance, sum((x - mean)^2) / (n - correction).");
   home.def(
       "logsumexp",
       [](const Given& x, const Axes& axes, const Flag& keepdims) {
@@ -272,7 +272,7 @@ void bind_layers(const Home& home) {
         const Tensor numbers = whole_numbers(ids, "ids");
         return apply([&](const Variable& w) { return ops::embedding(brought_here(numbers), w); }, weight);
       },
-      nb::arg("ids"), nb::arg("weight"), "ids[...], each in [0, V), weight[V, C] -> [..., C]");
+      nb::arg("ids"), nb::arg("weight"), "The rows of weight[V, C] that ids[...] name, each in [0, V): [..., C].");
   m.def(
       "layer_norm",
       [](const Given& x, const Given& weight, const Given& bias, const Real& epsilon) {

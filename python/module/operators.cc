@@ -54,7 +54,7 @@ ops::Range range_of(const nb::handle& key, i64 extent) {
     if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw error;
     throw WrongType("index: expected slices of whole numbers, got others: " + words_of(error.value()));
   }
-  if (step < 1) throw WrongValue("index: expected slices whose step is above 0");
+  if (step < 1) throw WrongValue("index: expected slices whose step is above 0, got one whose step is not");
   const Py_ssize_t length = PySlice_AdjustIndices(extent, &begin, &end, step);
   if (length <= 1) return {begin, begin + length, 1};  // a larger step could overflow 64 bits when it is added to an index
   return {begin, begin + (length - 1) * step + 1, step};
@@ -66,7 +66,7 @@ std::variant<i64, ops::Range> place_of(const nb::handle& key, i64 extent) {
   if (!place.is_whole()) throw WrongType("index: expected whole numbers, slices and one ..., got " + kind_of(key));
   const i64 number = place;
   if (number < -extent || number >= extent)
-    throw WrongIndex("index: expected one of " + std::to_string(extent) + " elements, got " + std::to_string(number));
+    throw WrongIndex("index: expected the index of one of " + std::to_string(extent) + " elements, got " + std::to_string(number));
   return number;
 }
 

@@ -85,7 +85,7 @@ class Optimizer {
   }
 
   static void check(const std::vector<Array>& parameters) {
-    if (parameters.empty()) throw WrongValue("params: expected a model, or tensors that want a gradient, got none");
+    if (parameters.empty()) throw WrongValue("params: expected a model, or tensors with requires_grad, got none");
     std::set<const Leaf*> seen;
     for (const Array& each : parameters) {
       if (!each.leaf) throw WrongValue("params: expected tensors with requires_grad, got one without (frozen, or computed from others)");
@@ -110,8 +110,9 @@ class Optimizer {
   static std::shared_ptr<Weights> taken(const std::vector<Array>& parameters) {
     std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>> tensors;
     for (const Array& each : parameters) {
-      if (!each.value().is_contiguous()) throw WrongValue("params: expected contiguous tensors");
-      if (each.value().device() != parameters.front().value().device()) throw WrongValue("params: expected tensors on one device");
+      if (!each.value().is_contiguous()) throw WrongValue("params: expected contiguous tensors, got one with other strides");
+      if (each.value().device() != parameters.front().value().device())
+        throw WrongValue("params: expected all tensors on one device, got tensors on several");
       tensors.emplace_back(each.value(), each.leaf);
     }
     const auto weights = std::make_shared<Weights>(tensors);

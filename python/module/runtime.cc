@@ -129,7 +129,7 @@ namespace {
 void set_threads(const Whole& threads_wanted) {
   const i64 count = threads_wanted;
   if (count < 1 || count > kMostThreads)
-    throw WrongValue("[set_threads] expected 1 to " + std::to_string(kMostThreads) + ", got " + std::to_string(count));
+    throw WrongValue("[set_threads] expected 1 to " + std::to_string(kMostThreads) + " threads, got " + std::to_string(count));
   check_process();
   const Turn turn(true);
   threads().wanted = static_cast<int>(count);

@@ -40,7 +40,7 @@ std::vector<ops::Padding> paddings_in(const nb::object& given) {
     const std::vector<i64> pair = Wholes::read(one).all();
     if (pair.size() != 2) throw WrongType(expected);
     all.push_back({std::min(pair[0], kFar), std::min(pair[1], kFar)});
-    if (all.size() > Shape::kMaxRank) throw WrongValue("paddings: expected at most 6, got more");
+    if (all.size() > Shape::kMaxRank) throw WrongValue("paddings: expected at most 6 pairs, got more");
   }
   return all;
 }

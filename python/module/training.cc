@@ -1,4 +1,5 @@
-// Binds app::Training for Python, with callbacks that may raise, Ctrl-C, and a function that gets the lines the command would print.
+// Binds app::Training for Python. Callbacks may raise exceptions, Ctrl-C works, and a function receives the lines that the command would
+// print.
 #include "app/training.h"
 
 #include <nanobind/stl/function.h>
