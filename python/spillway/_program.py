@@ -9,10 +9,11 @@ path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "spillway
 
 
 def check_interpreter() -> None:
-    """Before the module is loaded: it has threads and memory of the process, which the first interpreter alone may have."""
+    """Raises ImportError in a subinterpreter. Called before the module is loaded, because its threads and memory belong to the whole
+    process, so that only the main interpreter can use it."""
     import importlib
 
-    for name in ("_interpreters", "_xxsubinterpreters"):  # from Python 3.13 on, and before
+    for name in ("_interpreters", "_xxsubinterpreters"):  # the name from Python 3.13 on, and the name before
         try:
             interpreters = importlib.import_module(name)
         except ImportError:

@@ -14,11 +14,12 @@ import warnings
 from .errors import UsageError, UsageTypeError, _system_errors
 from .flags import _text
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
-# What the layouts of rows read (docs/fine-tuning.md). A row with tokens keeps those keys alone: datasets leave the text beside them.
+# The keys that Spillway reads in rows (docs/fine-tuning.md). Of a row with token ids only _TOKEN_KEYS are kept, because datasets leave the
+# text of the row in it, too.
 _TOKEN_KEYS = ("input_ids", "labels", "attention_mask", "position_ids", "seq_lengths", "completion_mask", "assistant_masks", "token_type_ids")
 _TEXT_KEYS = ("text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output", "system", "history")
 _KEYS = (*_TOKEN_KEYS, *_TEXT_KEYS, "tools", "documents", "chat_template_kwargs")
@@ -75,7 +76,8 @@ def write_rows(file: str | os.PathLike, rows: Iterable[Any]) -> str:
 
 
 def _whole(file: str | os.PathLike, write: Any) -> str:
-    """Writes beside, PATH.partial-PID under a lock, and puts it in place: over a file that was there before, never over one that came since."""
+    """Writes to a locked file PATH.partial-PID and then renames it to PATH. A file that existed before is replaced, but never one that was
+    created meanwhile."""
     name = _name(file)
     before = _identity(name)
     _remove_leftovers(name)
@@ -114,7 +116,7 @@ def _name(file: Any) -> str:
 
 
 class _Checked:
-    """A file whose own errors are told apart from those of the rows that are written to it."""
+    """A file whose errors become Spillway's exceptions. Errors in the rows that are written to it stay as they are."""
 
     def __init__(self, file: Any, name: str) -> None:
         self.file = file
@@ -147,7 +149,7 @@ def _put_in_place(part: str, name: str, before: tuple[int, ...] | None) -> None:
         os.replace(part, name)
     else:
         try:
-            os.link(part, name)  # refuses a name that came this very moment
+            os.link(part, name)  # fails if the name was created at this very moment
         except FileExistsError:
             raise UsageError(f"[system] expected no file named {name}, got one that was created meanwhile: give another name") from None
         except OSError:  # a filesystem without links
@@ -160,7 +162,7 @@ def _put_in_place(part: str, name: str, before: tuple[int, ...] | None) -> None:
 
 
 def _remove_leftovers(name: str) -> None:
-    """Parts of processes that are dead: nobody holds their locks."""
+    """Removes the partial files of processes that are dead: nobody holds the locks of these files."""
     folder, start = os.path.dirname(name) or ".", os.path.basename(name) + ".partial-"
     with _system_errors(f"list the folder {folder}"):
         parts = [entry.path for entry in os.scandir(folder) if entry.name.startswith(start) and entry.name[len(start) :].isdigit()]
@@ -208,7 +210,7 @@ def _write_tokens(out: Any, row: Any, number: int) -> int:
         row = row["input_ids"]
     listed, values = _listed(row), None
     if hasattr(listed, "__iter__") and not isinstance(listed, (str, bytes, bytearray)):
-        listed = list(listed)  # what it raises is the user's own
+        listed = list(listed)  # an exception of the user's own row is passed on
         with contextlib.suppress(TypeError, OverflowError):
             values = array.array("I", listed) if bool not in set(map(type, listed)) else None
     if values is None:

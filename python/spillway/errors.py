@@ -1,4 +1,4 @@
-"""The exceptions, by kind. Every message says what was expected, what was given, where, and what to do."""
+"""The exceptions, one for each kind of failure. Every message says what was expected, what was given, where, and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 
 from . import _core
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Iterator
 
@@ -40,7 +40,7 @@ class UsageIndexError(UsageError, IndexError):
 class UsageKeyError(UsageError, KeyError):
     """A name does not exist."""
 
-    __str__ = Exception.__str__  # KeyError's would quote the message
+    __str__ = Exception.__str__  # KeyError.__str__ would quote the message
 
 
 class RefusedError(SpillwayError, MemoryError):
@@ -84,7 +84,8 @@ def _of_status(status: int, message: str) -> SpillwayError:
 
 @contextlib.contextmanager
 def _system_errors(what: str) -> Iterator[None]:
-    """What the system refuses as a DeviceError, with its words and path; a name that cannot be one as a UsageError."""
+    """Turns an OSError into a DeviceError with the system's words and path, and a ValueError (an impossible file name) into a
+    UsageError."""
     try:
         yield
     except SpillwayError:

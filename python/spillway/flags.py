@@ -1,4 +1,4 @@
-"""Keyword arguments as the program's flags."""
+"""Converts keyword arguments to flags of the program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 
 from .errors import UsageError, UsageTypeError
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any
 
 
 def _text(name: str, value: Any) -> bytes:
-    """One word of a command line: the system's bytes of it, in which no null byte can be."""
+    """Returns one word of a command line as bytes in the encoding of the file system. It cannot contain a null byte."""
     if isinstance(value, (str, bytes, os.PathLike)):
         try:
             word = os.fsencode(value)
@@ -30,7 +30,8 @@ def _text(name: str, value: Any) -> bytes:
 
 
 def words(flags: dict[str, Any]) -> list[bytes]:
-    """device_memory="1GiB" is --device-memory=1GiB; True is the bare flag, False and None are none, a list is the flag repeated."""
+    """Converts device_memory="1GiB" to --device-memory=1GiB. True gives the flag without a value, False and None leave the flag out, and a
+    list repeats the flag."""
     made: list[bytes] = []
     for name, value in flags.items():
         flag = b"--" + _text("the name of a flag", name.strip("_").replace("_", "-"))

@@ -6,7 +6,7 @@ from . import _core
 from ._core import Tensor
 from .errors import UsageKeyError
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any, Iterator, Mapping
 

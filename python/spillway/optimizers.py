@@ -8,7 +8,7 @@ from ._core import Tensor
 from .errors import UsageTypeError
 from .models import Model
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Iterable, Union
 

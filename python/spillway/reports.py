@@ -8,7 +8,7 @@ from . import _core
 from .errors import _of_status
 from .flags import _text, words
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any
 
@@ -31,7 +31,8 @@ def _raise(status: int, out: str, err: str) -> None:
 
 
 class Report:
-    """print(report) shows what the program prints; report.to_dict() and report["key"] give the values that it prints with --json."""
+    """The result of a command. print(report) shows the text that the command prints; report.to_dict() and report["key"] give the values
+    that it prints with --json."""
 
     def __init__(self, values: dict[str, Any], text: str) -> None:
         self._values = values
@@ -81,7 +82,7 @@ def schedule(**flags: Any) -> Report:
 
 
 def doctor(**flags: Any) -> Report:
-    """Checks this machine (cores, memory, disks, GPUs), one line each. Raises nothing if a check is red."""
+    """Checks this machine (cores, memory, disks, GPUs) and gives one line for each. A red line raises no exception."""
     return _report([b"doctor"] + words(flags), fine=(0, 3))
 
 

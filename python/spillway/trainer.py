@@ -11,7 +11,7 @@ from .data import write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
 from .flags import _text, words
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
 

@@ -7,7 +7,7 @@ import warnings
 
 from .errors import UsageError, UsageTypeError
 
-TYPE_CHECKING = False  # without the time that importing typing takes
+TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
     from typing import Any, Callable
 
@@ -35,7 +35,7 @@ _SCHEDULES = {
     "linear": ("linear", 0.0), "cosine": ("cosine", 0.0), "polynomial": ("polynomial", 0.0), "constant": ("constant", None),
     "constant_with_warmup": ("constant", None), "cosine_with_min_lr": ("cosine", 0.0),
 }
-# What asks for something that changes the numbers or the files, and is not here.
+# Arguments that would change the numbers or the files in a way that Spillway does not support, and what to do instead.
 _REFUSED = {
     "label_smoothing_factor": "Spillway does not have it",
     "neftune_noise_alpha": "Spillway does not have it",
@@ -48,7 +48,7 @@ _REFUSED = {
     "data_seed": "seed sets the order of the data too",
     "group_by_length": "use packing=\"on\", which avoids padding",
 }
-# Of how the other trainer does its work.
+# Arguments that concern only how the Trainer of transformers works.
 _WITHOUT_PART = {
     "logging_strategy", "logging_first_step", "logging_dir", "logging_nan_inf_filter", "log_level", "log_level_replica", "log_on_each_node",
     "disable_tqdm", "run_name", "project", "eval_accumulation_steps", "per_device_eval_batch_size", "eval_delay", "eval_on_start",
@@ -75,7 +75,7 @@ class _Reading:
 
 
 def _word(value: Any) -> str:
-    return str(getattr(value, "value", value))  # of transformers' enumerations
+    return str(getattr(value, "value", value))  # members of transformers' enumerations have a value
 
 
 def _length(read: _Reading) -> None:
@@ -104,7 +104,7 @@ def _optimizer(read: _Reading) -> None:
         read.flags["optimizer"] = _OPTIMIZERS[_word(name)]
         if "8bit" in _word(name):
             read.flags["moments"] = "8bit"
-    # As in transformers, adam_epsilon is AdamW's alone and the betas are AdamW's and Lion's: the others keep their own.
+    # As in transformers, adam_epsilon applies only to AdamW, and the betas only to AdamW and Lion. Other optimizers keep their defaults.
     beta1, beta2, eps = read.take("adam_beta1"), read.take("adam_beta2"), read.take("adam_epsilon")
     rule = read.flags.get("optimizer", "adamw")
     if eps is not None and rule == "adamw":
@@ -198,7 +198,7 @@ def _rest(read: _Reading) -> None:
     _leave_to_deepspeed(read, configuration)
 
 
-# As in transformers, a configuration's own optimizer and scheduler stand; the arguments fill in what it calls "auto".
+# As in transformers, the optimizer and scheduler of a DeepSpeed configuration take precedence; the arguments fill in its "auto" values.
 def _leave_to_deepspeed(read: _Reading, configuration: Any) -> None:
     if isinstance(configuration, (str, os.PathLike)):
         import json
@@ -207,7 +207,7 @@ def _leave_to_deepspeed(read: _Reading, configuration: Any) -> None:
             with open(configuration, encoding="utf-8") as file:
                 configuration = json.load(file)
         except (OSError, ValueError):
-            return  # whoever reads it for the flags says what is wrong
+            return  # the program reads the file too, and reports what is wrong
     for section, always, filled in (("optimizer", ("optimizer", "moments"),
                                      {"learning_rate": "lr", "betas": "betas", "eps": "eps", "weight_decay": "weight_decay"}),
                                     ("scheduler", ("lr_schedule", "min_lr_ratio", "lr_power"), {"warmup_steps": "warmup_num_steps"})):
@@ -220,8 +220,9 @@ def _leave_to_deepspeed(read: _Reading, configuration: Any) -> None:
 
 
 def _file_of(configuration: dict[str, Any]) -> str:
-    """For as long as this process lives: a Trainer reads it when it is made and when it trains."""
-    import atexit  # not for those who only import spillway
+    """Writes the configuration to a temporary file and returns its path. The file exists until the process ends, because a Trainer reads it
+    when it is made and again when it trains."""
+    import atexit  # imported here, so that importing spillway stays fast
     import json
     import tempfile
 
