@@ -1,7 +1,8 @@
 // Lesson: pipeline parallelism. The CIFAR-10 tutorial network consists of two blocks, ConvPart and MlpPart; each runs on its own rank. A
-// batch passes through in 32 chunks: while MlpPart learns from one chunk, ConvPart computes the next, so a rank is idle only at both ends
-// of a step. ConvPart runs one forward ahead of its backwards (1F1B), so it keeps the activations of two chunks, not of 32. Gradients are
-// summed in chunk order on either rank, hence the losses equal those of a single rank, bit for bit.
+// batch passes through in 32 chunks: while MlpPart learns from one chunk, ConvPart computes the next, so a rank is idle only at the
+// beginning or the end of a step. ConvPart's forward passes are one chunk ahead of its backward passes (the 1F1B schedule), so it keeps the
+// activations of two chunks, not of 32. Gradients are summed in chunk order on either rank, hence the losses equal those of a single rank,
+// bit for bit.
 #include <cstdio>
 #include <memory>
 #include <thread>

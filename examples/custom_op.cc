@@ -1,5 +1,5 @@
-// Lesson: write an op with a backward of its own and check it against central differences; a hook looks at a gradient on its way back. The
-// op is Huber's loss: half of d^2 near zero, |d| - 1/2 further out.
+// Lesson: write an op with a backward of its own and check it against central differences; a hook prints a gradient during backward. The op
+// is Huber's loss: half of d^2 near zero, |d| - 1/2 further out.
 #include <cmath>
 #include <iostream>
 

@@ -39,8 +39,8 @@ class Trainer {
     // 1. All ranks start with the same weights. Every rank draws the same ones, but rank 0's are broadcast to be sure.
     models::fill(model_, models::ScratchWeights(1337));
     for (const auto& p : model_.parameters) ranks_.broadcast(bytes_of(p->value()), 0).wait();
-    // 4. The only collective for gradients runs when backward has finished one: afterwards every rank has the same sum and makes the same
-    // step.
+    // 4. The gradients need only this collective. It runs whenever backward has finished the gradient of a parameter. Afterwards every rank
+    // has the same sum, and so takes the same optimizer step.
     weights_.on_gradient([this](const nn::Parameter&, const Tensor& gradient) {
       ranks_.all_reduce(bytes_of(gradient), DType::f32, parallel::Reduction::sum).wait();
     });

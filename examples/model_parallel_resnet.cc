@@ -1,7 +1,7 @@
 // Lesson: model parallelism by hand. A ResNet is cut in two: rank 0 has the stem and the first residual block, rank 1 the rest and the
 // loss. The numbered comments follow what crosses the cut: activations forward, their gradients back. The batch is split into
-// micro-batches, so that rank 0 computes the next one while rank 1 works on the last. The losses are those of the uncut model, bit for bit.
-// Ranks are threads here; with another Communicator they are processes, and nothing below changes.
+// micro-batches, so that rank 0 computes the next micro-batch while rank 1 works on the one before. The losses are those of the uncut
+// model, bit for bit. Ranks are threads here; with another Communicator they are processes, and nothing below changes.
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   const fs::path folder = fs::temp_directory_path() / "spillway_example_trainer";
   fs::remove_all(folder);
   fs::create_directories(folder);
-  // The arguments are those of the command; the constructor refuses the same ones.
+  // The arguments are the flags of `spillway train`. The constructor throws for flags that the command would refuse.
   app::Training training({"--model",
                           "gpt2-tiny",
                           "--data",
