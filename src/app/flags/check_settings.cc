@@ -89,7 +89,8 @@ void check_allowed(TrainConfig& config) {
     const Option* option = find_option(Command::train, name);
     if (option == nullptr) refuse("[--allow-change] expected the name of an option of train, got \"" + key + "\"");
     if (!option->changes_numbers)
-      refuse("[--allow-change] expected an option that changes numbers, got \"" + key + "\", which may always change: leave it out");
+      refuse("[--allow-change] expected an option that changes numbers, got \"" + key +
+             "\", which may change without --allow-change: leave it out");
   }
 }
 
@@ -103,7 +104,7 @@ void check(TrainConfig& config, const Host& host) {
   check_allowed(config);
   config.micro_batches();
   if (!config.prompt.empty() && config.sample_every == 0)
-    refuse("[--prompt] expected --sample-every N as well, got none: without it no samples are printed");
+    refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without --sample-every");
   if (config.histograms_every > 0 && !config.tensorboard)
     refuse(
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
@@ -186,7 +187,7 @@ void check_one_process(const std::string& command, const std::string& why, const
 }
 
 void check(ChatConfig& config, const Host& host) {
-  check_one_process("chat", "chat runs in one process; generate --prompts can use several", host);
+  check_one_process("chat", "chat runs in one process; generate --prompts can use several processes", host);
   check_forward(config, host);
   if (config.ranks > 1)
     refuse("[--ranks] expected 1 for chat, got " + std::to_string(config.ranks) + ": generate --prompts can use several ranks");
@@ -206,7 +207,7 @@ void check(TokenizeConfig& config, const Host&) {
     refuse("[tokenize] expected --data TEXT with --out X.bin, or --decode X.bin, got neither");
   }
   if (!config.decode.empty() && encode)
-    refuse("[--decode] expected no --data or --out with it, got one of them: encode and decode in two commands");
+    refuse("[--decode] expected neither --data nor --out with this flag, got one of them: encode and decode in two commands");
 }
 
 void check(InspectConfig& config, const Host&) {
@@ -279,7 +280,8 @@ void take_cluster(PlanConfig& config) {
                                                 {"--ranks", config.ranks != 1}};
   for (const auto& [flag, too] : given) {
     if (too)
-      refuse(std::string("[--cluster] expected no ") + flag + " with it, because the cluster sets that value, got both: leave one out");
+      refuse(std::string("[--cluster] expected no ") + flag +
+             " with this flag, because --cluster sets the same value, got both: leave one out");
   }
   plan_for(config, parse_cluster(*config.cluster, "--cluster"));
 }

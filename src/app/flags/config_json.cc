@@ -100,7 +100,8 @@ Json value_of(const Option& option, const Settings& settings) {
 // Returns true for an empty string, which means that the user did not set the option.
 bool is_unsaid(const Json& value) { return value.is_string() && value.get<std::string>().empty(); }
 
-// Keeps only the resolved one of two options that exclude each other (steps, accumulation), so that the file can be used with --config.
+// Of two options that may not be given together, clears the one that the resolved other makes redundant: --epochs if the steps are known,
+// the global batch size if the gradient accumulation is. So the file can be used with --config.
 TrainConfig without_alternatives(TrainConfig config) {
   if (config.steps) config.epochs.reset();
   if (config.gradient_accumulation_steps) config.global_batch_size.reset();

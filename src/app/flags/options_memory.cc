@@ -25,7 +25,8 @@ std::vector<Option> memory() {
   return {
       {.name = "device",
        .group = kMemory,
-       .help = "processor that computes; with several ranks each takes its own GPU, and ranks share GPUs in turn if there are fewer",
+       .help = "processor that computes; with several ranks each uses its own GPU, or, if there are fewer GPUs than ranks, several ranks "
+               "share one",
        .field = composite(&ResourceConfig::device, parse_device, [](const std::string& text) { return text; }),
        .commands = kRuns,
        .changes_numbers = true,
@@ -111,8 +112,8 @@ std::vector<Option> speed() {
        .range = Range{.low = 1, .high = 4096}},
       {.name = "isa",
        .group = kSpeed,
-       .help = "pin the instruction set of the optimizer (same bits with each); other CPU kernels use at most this one, and their bits may "
-               "differ",
+       .help = "instruction set that the optimizer must use (its results have the same bits with each); other CPU kernels use this one or "
+               "an older one, and their results may differ from set to set",
        .field =
            choice(&ResourceConfig::isa,
                   {{"best", optim::Isa::best}, {"scalar", optim::Isa::scalar}, {"avx2", optim::Isa::avx2}, {"avx512", optim::Isa::avx512}}),
@@ -120,8 +121,8 @@ std::vector<Option> speed() {
        .changes_numbers = true},
       {.name = "bind",
        .group = kSpeed,
-       .help = "pin a rank's threads to its share of the cores near its GPU (cores) or to all of that NUMA node (numa); auto: cores if "
-               "spillway or torchrun started several ranks, else none",
+       .help = "pin the threads of a rank to cores near its GPU; cores: to the rank's share of these cores; numa: to all cores of the "
+               "GPU's NUMA node; auto: cores if spillway or torchrun started several ranks, else none",
        .field = word(&RanksConfig::bind, {"auto", "none", "cores", "numa"}),
        .commands = kForward},
   };

@@ -95,7 +95,8 @@ std::vector<Option> model() {
        .range = above(0)},
       {.name = "lora-targets",
        .group = kModel,
-       .help = "modules that get an adapter, by full name or its last part, separated by commas: q_proj,v_proj; all-linear: every linear "
+       .help = "modules that get an adapter, by full name or by the last part of the name, separated by commas: q_proj,v_proj; all-linear: "
+               "every linear "
                "layer except the head, routers and experts",
        .field = text(&TrainConfig::lora_targets),
        .commands = kTrain,

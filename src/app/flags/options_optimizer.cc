@@ -68,8 +68,8 @@ std::vector<Option> optimizer() {
        .default_text = "0.9,0.95 (adam, amsgrad 0.9,0.999; lion 0.9,0.99)"},
       {.name = "eps",
        .group = kOptimizer,
-       .help = "added to the denominator of an update: the root of the second moment, in adagrad of the sum and in rmsprop of the average "
-               "of squares",
+       .help = "small number that is added to the denominator of an update, which is the root of the second moment, in adagrad of the sum "
+               "of squared gradients and in rmsprop of their average",
        .field = number(&TrainConfig::eps),
        .commands = kTrain,
        .changes_numbers = true,
@@ -106,7 +106,7 @@ std::vector<Option> optimizer() {
       of_rules("alpha", "decay rate of the average of squared gradients in rmsprop", number(&TrainConfig::alpha), "0.99", fraction()),
       of_rules("muon-scale",
                "factor on muon's update of a matrix; original: sqrt(max(1, rows / columns)); match-rms-adamw: 0.2 * sqrt(max(rows, "
-               "columns)), with which learning rates and weight decays of AdamW fit",
+               "columns)), which suits the learning rate and weight decay of AdamW",
                choice(&TrainConfig::muon_scale,
                       {{"original", optim::MuonScale::original}, {"match-rms-adamw", optim::MuonScale::match_rms_adamw}}),
                "match-rms-adamw", {}),

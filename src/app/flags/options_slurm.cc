@@ -15,7 +15,7 @@ std::vector<Option> slurm_options() {
        .range = Range{.low = 1, .high = 65536}},
       {.name = "gpus",
        .group = kJob,
-       .help = "GPUs per node, with one task for each; 0: no GPUs, and --ranks tasks over all nodes",
+       .help = "GPUs per node; the job gets one task per GPU. 0: no GPUs; the job gets --ranks tasks, spread over all nodes",
        .field = integer(&SlurmConfig::gpus),
        .commands = here,
        .range = Range{.low = 0, .high = 1024}},

@@ -140,8 +140,8 @@ std::vector<Option> evaluate_options() {
   return {
       {.name = "data",
        .group = kGroup,
-       .help = "text, rows (.jsonl; with choices: how often the right one is the most likely), a folder of texts, token files, or images "
-               "as in train; repeatable",
+       .help = "repeatable: text, a folder of texts, token files, images as in train, or rows (.jsonl); for rows with choices the result "
+               "says how often the right choice is the most likely",
        .field = text(&EvaluateConfig::data),
        .commands = here,
        .metavar = "PATH",
