@@ -16,7 +16,7 @@
 namespace spillway::app {
 namespace {
 
-// Says how to use the model, where the folder itself does not.
+// Returns what the user must know to use the model and cannot see from the folder.
 std::string import_note(const models::ModelConfig& config) {
   if (!config.reads_images()) return "the folder has no tokenizer: give train and generate the tokenizer.json of GPT-2 with --tokenizer";
   return "here a pixel p becomes (p / 255 - 0.5) / 0.5, but torchvision trained with ImageNet's mean and standard deviation: "

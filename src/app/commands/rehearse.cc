@@ -142,7 +142,7 @@ class Rehearsal {
     failed(run, run.end(), fmt::format("a checkpoint by step {}", kLeastSteps));
   }
 
-  // Waits until the run has taken `last` steps, then asks it to save and leave, unless it does so by itself.
+  // Waits until the run has taken `last` steps, then asks it to save and exit, unless it has ended by itself.
   void run_to(RehearsedRun& run, i64 last, const fs::path& folder) {
     const bool runs = run.runs_until([&] { return steps(folder) >= last; });
     if (steps(folder) >= last) phase(phase_ + ", and a save");

@@ -1,5 +1,6 @@
 // spillway selftest: trains tiny models with every placement and sharding listed in selftest_cells.h, with this program on this node, and
-// compares losses, gradient norms, weights and moments bit by bit. Prints a table for a bug report, and returns 7 if any differ.
+// compares losses, gradient norms, weights and moments bit by bit. Prints a table for a bug report, and fails with exit status 7 if a
+// result differs.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -107,7 +107,7 @@ class Training {
     return status;
   }
 
-  // Sets the texts that answer a signal until the first step.
+  // Sets the lines that are printed if a signal comes before the first step.
   void set_answers() const {
     const char *begin = console_.terminal() ? "\n" : "", *middle = console_.terminal() ? "\n" : "; ";
     if (peers_.first())
@@ -237,7 +237,7 @@ class Training {
     progress_ = start_.progress;
   }
 
-  // Returns whether a checkpoint replaces the state on nvme. Then all of the checkpoint must be read first.
+  // Returns whether a checkpoint replaces the state on nvme. If so, the whole checkpoint must be read before that state is given up.
   bool gives_up_for_checkpoint() {
     const auto& left = session_->rank().state().recovered();
     const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
@@ -247,7 +247,7 @@ class Training {
     return peers_.most({gives_up})[0] != 0;
   }
 
-  // Reads the whole checkpoint on the first rank, for all; if it is damaged, takes an earlier one.
+  // The first rank reads the whole checkpoint on behalf of all ranks. If the checkpoint is damaged, an earlier one replaces it.
   void leave_damaged() {
     peers_.together([&] {
       if (peers_.first()) start_ = find_whole(config_, std::move(start_));
@@ -397,7 +397,7 @@ class Training {
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
-    asked.allow_change.clear();  // for this start only: later the new values are the run's own
+    asked.allow_change.clear();  // not stored: from now on the new values are the run's own
     contents_.thawed = progress_.thawed;
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
@@ -439,7 +439,7 @@ class Training {
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
   RunContents contents_;           // contents of the data at this start
-  std::vector<std::string> same_;  // keys whose values --out's run may spell otherwise
+  std::vector<std::string> same_;  // keys whose values the run in --out may spell differently
   std::vector<std::string> contents_notes_;
   LeftState left_state_;
   std::optional<TrainConfig>* first_ = nullptr;
