@@ -57,7 +57,7 @@ void DiskLoad::drain() noexcept {
   for (const Event& one : pending_) {
     try {
       one.wait();
-    } catch (const Error&) {  // wait() has already reported it
+    } catch (const Error&) {  // wait() has already reported this error
     }
   }
 }
