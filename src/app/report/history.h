@@ -41,7 +41,7 @@ struct History {
   };
   std::vector<Bound> bounds;
   std::map<std::string, i64> bound_steps;
-  // The members from here on cover the last process. Its first two steps, which warm up, are left out if it has more.
+  // The members from here on cover the last process. Its first two steps, which warm up, are left out if it took more than two.
   Audit audit;
   Phases phase_ms;                                        // mean milliseconds a step
   std::array<double, offload::kTiers> read{}, written{};  // mean bytes a step

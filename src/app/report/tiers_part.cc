@@ -87,7 +87,7 @@ std::string bytes_part(const ReportedRun& run) {
   chart.unit = Unit::bytes;
   chart.from_zero = true;
   std::vector<std::vector<std::string>> rows = {
-      {"means per step, since the last start" + of_first(run), "planned", "measured", "", "a second"}};
+      {"since the last start, means per step" + of_first(run), "planned", "measured", "", "a second"}};
   const double step_s = run.status.step_s.value_or(0);
   for (const Link& link : links_of(h, planned)) {
     if (!(link.measured > 0) && !(link.planned > 0)) continue;
