@@ -135,7 +135,7 @@ std::vector<i64> extents_of(const Array& self) {
   return {extents.begin(), extents.end()};
 }
 
-// Throws if copy_() would change a value that PyTorch would record here: a copy is not recorded.
+// Throws in the cases in which PyTorch would record the copy for backward(), because copy_() here is not recorded.
 void check_unrecorded(const Array& self, const nb::object& from) {
   if (!recording()) return;
   if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
@@ -319,8 +319,8 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
             kept.forget_gradient();
           },
           nb::for_setter(nb::arg("gradient").none()),
-          "The gradient, summed over all backward() calls since it was last cleared; f32 for bf16 and f16 parameters. None if there is "
-          "none.")
+          "The gradient, summed over all backward() calls since it was last cleared; f32 for bf16 and f16 parameters. None if there is no "
+          "gradient.")
       .def("backward", backward, nb::arg("gradient") = nb::none(),
            "Computes the gradients of this one number (or of its product with `gradient`) for all tensors with requires_grad. A graph can "
            "be used once.")

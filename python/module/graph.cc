@@ -135,7 +135,7 @@ void Graph::backward(const Variable& y, const Tensor& dy) {
     if (leaf->weights && place.weight) continue;
     const Tensor gradient = tape_.take_gradient(place);
     if (!gradient.defined()) continue;
-    if (leaf->weights) {  // it was given to an optimizer after it was recorded
+    if (leaf->weights) {  // the leaf was given to an optimizer after the graph recorded it
       kernels::copy(gradient, leaf->weights->eager->target(leaf->id, 0, gradient.shape(), wide_dtype(gradient.dtype())));
       leaf->weights->eager->done(leaf->id, 0);
     } else {
@@ -213,7 +213,7 @@ void check_in_place(const Array& array) {
   if (now != array.value().device())
     throw Error(ErrorCode::usage, "[device] expected a current parameter of the model, got " + array.leaf->name +
                                       " from when the model was on " + to_string(array.value().device()) + ": the model is on " +
-                                      to_string(now) + " now; get the parameter from it again");
+                                      to_string(now) + " now; get the parameter from the model again");
 }
 
 }  // namespace

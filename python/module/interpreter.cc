@@ -51,7 +51,7 @@ Ending& ending() {
   std::abort();
 }
 
-// Leaves the process if a thread is under way. exit() calls this function first, because it was registered last.
+// Ends the process at once if a thread is inside this module (UnderWay). exit() calls this function first, because it was registered last.
 void leave_at_once(int status, void*) {
   if (under_way == 0) return;
   static_cast<void>(std::fflush(nullptr));

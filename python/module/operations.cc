@@ -280,14 +280,15 @@ void bind_layers(const Home& home) {
                                                              const Variable& b) { return ops::layer_norm(v, w, b, eps); },
                      x, weight, bias);
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps") = 1e-5, "Over the last axis: x[..., C], weight[C], bias[C].");
+      nb::arg("x"), nb::arg("weight"), nb::arg("bias"), nb::arg("eps") = 1e-5,
+      "Normalizes over the last axis: x[..., C], weight[C], bias[C].");
   m.def(
       "rms_norm",
       [](const Given& x, const Given& weight, const Real& epsilon) {
         return apply([&, eps = static_cast<double>(epsilon)](const Variable& v, const Variable& w) { return ops::rms_norm(v, w, eps); }, x,
                      weight);
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("eps") = 1e-6, "Over the last axis: x[..., C], weight[C].");
+      nb::arg("x"), nb::arg("weight"), nb::arg("eps") = 1e-6, "Normalizes over the last axis: x[..., C], weight[C].");
   m.def(
       "scaled_dot_product_attention",
       [](const Given& q, const Given& k, const Given& v, const Flag& causal, const std::optional<Real>& scale) {
