@@ -68,7 +68,7 @@ class Trainer {
     nn::Context context;
     context.batch = &batch.micro_batches[0];
     context.tape = &tape;
-    context.loss_factor = 1 / targets;  // the gradient of the mean over all ranks, so that gradients only need to be summed
+    context.loss_factor = 1 / targets;  // so that the sum over all ranks is the gradient of the mean loss
     const nn::Variable loss = nn::run(model_, context);
     optimizer_.zero_grad();
     loss.backward();
