@@ -45,7 +45,7 @@ void check_values(Command command, const Settings& settings);
 std::string to_json(Command command, const Settings& settings);
 
 /// Runs the checks that concern several options or the node. Throws Error(usage) for batches that do not divide evenly, options that need
-/// another one, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
+/// another option, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
 /// $SLURM_TMPDIR is filled in.
 void check_settings(Settings& settings, const Host& host);
 /// Runs the checks of check_settings() on settings that a C++ or Python program filled in itself, which may bring its own data. Also checks

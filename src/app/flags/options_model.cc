@@ -183,7 +183,7 @@ std::vector<Option> model() {
        .unset_word = "auto"},
       {.name = "tf32-matmul",
        .group = kModel,
-       .help = "compute fp32 matrix products in tf32 on a GPU; --precision tf32 sets this and --tf32-conv",
+       .help = "compute fp32 matrix products in tf32 on a GPU; --precision tf32 sets this flag and --tf32-conv",
        .field = flag(&ResourceConfig::tf32_matmul),
        .commands = kRuns,
        .changes_numbers = true},

@@ -178,7 +178,7 @@ std::vector<Option> schedule() {
        .range = at_least(1)},
       {.name = "warmup-steps",
        .group = kSchedule,
-       .help = "W, the number of warm-up steps: step s = 0, 1 .. has the rate lr*(s+1)/(W+1)",
+       .help = "W, the number of warm-up steps: in the warm-up, step s = 0, 1 .. has the rate lr*(s+1)/(W+1)",
        .field = integer(&TrainConfig::warmup_steps),
        .commands = kTrain,
        .changes_numbers = true,

@@ -22,7 +22,7 @@ const NamedRule kNamedRules[] = {
     {"adafactor", optim::AdafactorSettings{}},
 };
 
-// Copies the flag's value to the rule's member if the flag is set, else the member's default to the flag.
+// If the flag is set, copies its value to the member of the rule's settings. Otherwise copies the member's default to the flag.
 template <class T>
 void settle(std::optional<T>& flag, T& member) {
   if (!flag) flag = member;
