@@ -62,7 +62,7 @@ Texts texts_of(const std::string& line, const std::string& where) {
 }
 
 ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data::Tokenizer& tokenizer, const std::string& where) {
-  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // a prompt that is all spaces counts entirely
+  const size_t spaces = prompt.size() - (prompt.find_last_not_of(" \t\n\r\v\f") + 1);  // all of it if it is only spaces
   const std::string moved = prompt.substr(prompt.size() - spaces) + choice;
   prompt.resize(prompt.size() - spaces);
   ChoiceTokens all{tokenizer.encode(prompt + moved), std::ssize(tokenizer.encode(prompt)), std::ssize(choice)};

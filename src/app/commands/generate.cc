@@ -1,5 +1,6 @@
-// spillway generate: continues text with a model folder, a run or a checkpoint, under the same budgets and placements as training. A single
-// prompt is answered as a stream. A file of prompts is answered several at once, one line of JSON each. The first rank prints.
+// spillway generate: continues text with a model folder, a run or a checkpoint, under the same budgets and placements as training. The
+// answer to a single prompt is printed while it is generated. The prompts of a file are answered several at a time, with one line of JSON
+// each. The first rank prints.
 #include <fmt/format.h>
 
 #include <algorithm>
