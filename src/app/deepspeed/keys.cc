@@ -57,7 +57,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"amp.enabled", refused, "give fp16: {\"enabled\": true} or bf16", "false"},
     {"amp.*", noted, kChecked, ""},
     {"data_types.grad_accum_dtype", read, "", ""},
-    {"data_types.*", refused, "--precision sets weights and activations, and sums stay in fp32 where needed", "\"auto\""},
+    {"data_types.*", refused, "--precision sets the type of weights and activations; sums stay in fp32 where needed", "\"auto\""},
     {"communication_data_type", noted, "gradients are summed in fp32", ""},
     {"fp32_allreduce", noted, kAlways, ""},
     {"seq_parallel_communication_data_type", noted, "there is no sequence parallelism", ""},

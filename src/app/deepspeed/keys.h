@@ -18,7 +18,7 @@ struct DeepspeedKey {
   std::string_view path;  // such as "zero_optimization.stage"; "nebula.*" stands for all keys inside nebula
   Treatment treatment;
   std::string_view words;    // same: the name of the flag; noted: the reason; refused: what to use instead
-  std::string_view nothing;  // refused: the JSON values that ask for no feature, separated by |
+  std::string_view nothing;  // refused: JSON values that do not ask for the feature and so are accepted, separated by |
 };
 
 /// Returns the table's entry for a key; null if DeepSpeed has no such key.
