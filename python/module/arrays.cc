@@ -88,7 +88,7 @@ double number_in(const Array& self) {
   return element(self, [](const Tensor& t) { return load_wide(t.raw(), t.dtype()); });
 }
 
-// Returns the element of a whole-number tensor.
+// Returns the only element of a tensor of whole numbers.
 i64 whole_number_in(const Array& self) {
   return element(
       self, [](const Tensor& t) { return t.dtype() == DType::int64 ? *t.data<i64>() : static_cast<i64>(load_wide(t.raw(), t.dtype())); });

@@ -50,7 +50,7 @@ class NoGrad {
     std::unique_ptr<autograd::NoGrad> silence;
     std::thread::id thread;
   };
-  // Leaves the last entry. If another thread made it and did not leave it, it stays in force on that thread.
+  // Drops the most recent entry. If another thread made that entry and has not left it, no_grad stays in force on that thread.
   void drop() {
     if (held_.back().thread == std::this_thread::get_id()) {
       --silences;

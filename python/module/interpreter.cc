@@ -38,7 +38,8 @@ Ending& ending() {
   return *one;
 }
 
-// Handles std::terminate: Python ends a thread by unwinding it, which calls terminate if a noexcept frame lies before call_python().
+// The handler of std::terminate. Python ends a thread by unwinding its stack. This calls std::terminate if the unwinding meets a noexcept
+// function before it reaches call_python().
 [[noreturn]] void stop_or_terminate() {
   Ending& end = ending();
   bool ours = false;

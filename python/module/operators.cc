@@ -63,7 +63,7 @@ ops::Range range_of(const nb::handle& key, i64 extent) {
 std::variant<i64, ops::Range> place_of(const nb::handle& key, i64 extent) {
   if (nb::isinstance<nb::slice>(key)) return range_of(key, extent);
   const Whole place = Whole::read(key);
-  if (!place.is_whole()) throw WrongType("index: expected whole numbers, slices and one ..., got " + kind_of(key));
+  if (!place.is_whole()) throw WrongType("index: expected whole numbers, slices and at most one ellipsis (...), got " + kind_of(key));
   const i64 number = place;
   if (number < -extent || number >= extent)
     throw WrongIndex("index: expected the index of one of " + std::to_string(extent) + " elements, got " + std::to_string(number));

@@ -141,7 +141,7 @@ optim::RuleSettings settings_of(const std::string& name, const nb::dict& values)
     ++used;
   };
   const auto whole = [&](const optim::RuleSettings& settings) {
-    if (used != nb::len(values)) throw WrongType("expected only settings of " + name + ", got another one");
+    if (used != nb::len(values)) throw WrongType("expected only settings of " + name + ", got another setting");
     return settings;
   };
   if (name == "sgd") {
