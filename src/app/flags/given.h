@@ -35,7 +35,7 @@ std::vector<std::string> train_words(const GivenMap& given);
 std::vector<std::string> rehearsal_words(const GivenMap& given);
 
 /// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if a value is not one
-/// of the choices, out of range, given twice or excluded by another, or if a required one is missing (which `partial` allows).
+/// of the choices, out of range, given twice or excluded by another option, or if a required option is missing (which `partial` allows).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
 /// Checks every value in `settings` as make_settings() checks given texts. Throws Error(usage) that names the option.
