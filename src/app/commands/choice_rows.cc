@@ -83,7 +83,7 @@ ChoiceTokens tokens_of(std::string prompt, const std::string& choice, const data
   return all;
 }
 
-// Drops the first tokens beyond `positions` + 1. Returns whether any were dropped.
+// If there are more than `positions` + 1 tokens, drops the first ones. Returns whether any were dropped.
 bool keep_last(ChoiceTokens& choice, i64 positions, const std::string& where) {
   const i64 dropped = std::ssize(choice.tokens) - (positions + 1);
   if (dropped <= 0) return false;

@@ -28,7 +28,7 @@ i64 longest_choice(const std::vector<ChoiceRow>& rows);
 ChoiceScores score_choices(parallel::Rank& rank, const parallel::Mesh& mesh, const Peers& peers, const std::vector<ChoiceRow>& rows,
                            i64 positions, const std::function<void(i64 done, i64 all)>& so_far);
 
-/// Formats the scores as "accuracy 0.5000 ± 0.0500, by bytes …", or as JSON.
+/// Formats the scores as "accuracy 0.5000 ± 0.0500, normalized by bytes …", or as JSON.
 std::string text_of(const ChoiceScores& scores, const ChoiceRows& rows, bool json);
 
 }  // namespace spillway::app

@@ -1,5 +1,6 @@
-// spillway evaluate: computes the loss of a model folder, a run or a checkpoint on data, or how often it answers right, under the same
-// budgets and placements as training. Data-parallel ranks share the rows or choices; the result has the same bits on any number of ranks.
+// spillway evaluate: computes the loss of a model folder, a run or a checkpoint on data, or how often its model gives the right answer,
+// under the same budgets and placements as training. Data-parallel ranks share the rows or choices; the result has the same bits on any
+// number of ranks.
 #include <fmt/format.h>
 
 #include <algorithm>

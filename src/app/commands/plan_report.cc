@@ -64,7 +64,7 @@ std::string moved_text(const PlanReport& report) {
   return text;
 }
 
-// Returns the price in seconds of what this rank writes to nvme in a step.
+// Returns the seconds that the planner adds to the time of a step for the bytes that this rank writes to nvme, to spare the drive.
 double write_price_s(const PlanReport& report) {
   return report.rates.write_price_s(static_cast<double>(report.session.chosen().moved_per_step().written[2]));
 }

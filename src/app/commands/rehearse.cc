@@ -90,7 +90,7 @@ class Rehearsal {
     return all;
   }
 
-  // Returns whether a sample takes little enough time. A token is one forward pass, about a third of a step.
+  // Returns whether generating a sample takes little enough time to be rehearsed. Each token needs a forward pass, about a third of a step.
   bool samples_soon_enough() {
     const double sample_s = rows_of(killed()).back().value("step_ms", 0.0) / 1e3 / 3 * kSampledTokens;
     if (sample_s <= kLongestSample_s) return true;

@@ -36,7 +36,7 @@ class RehearsedRun {
   nlohmann::ordered_json result() const;
   /// Returns the message that the process ended with: its error, else its last warning and what followed, else its last line.
   std::string words() const;
-  /// Returns its last line that begins with `begin`, without that prefix; empty if there is none.
+  /// Returns the last line of the process's output that begins with `begin`, without that prefix; empty if there is none.
   std::string last_line(const std::string& begin) const;
 
  private:

@@ -297,7 +297,7 @@ class Training {
     tell_of_nvme(*session_, config_, console_, recovery_);
   }
 
-  // Determines from which row of the data on the run resumes. Logs what an epoch is and what differs from the earlier run. It is called
+  // Determines the row of the data at which the run resumes. Logs what an epoch is and what differs from the earlier run. It is called
   // again for each checkpoint or state from which the run tries to resume, before the run folder is changed.
   void settle_rows() {
     const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
