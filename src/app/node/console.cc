@@ -91,7 +91,8 @@ void Console::clear_progress() {
   progress_shown_ = false;
 }
 
-// Passes a line to the record, or stores it until there is one. The number of stored lines is limited, because there may never be a record.
+// Passes a line to the function of record(), or stores it until there is one. The number of stored lines is limited, because record() may
+// never be called.
 void Console::keep(std::string_view line) {
   constexpr size_t kMostEarly = 1000;
   if (record_) {

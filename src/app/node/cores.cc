@@ -75,7 +75,7 @@ const std::string& gpu_of(const std::vector<std::string>& gpus, int local_rank) 
 }
 
 // Among the local ranks whose GPUs are near the same cores `near`, returns this rank's index and the number of these ranks. All ranks must
-// see the same list `gpus`. If each rank sees only one GPU, this is not known, because each may see a different one.
+// see the same list `gpus`. If each rank sees only one GPU, this cannot be known, because each may see a different one.
 std::pair<int, int> among_neighbours(const Host& host, const Launcher& launcher, const std::vector<std::string>& gpus,
                                      const std::vector<int>& near) {
   std::pair<int, int> mine{0, 0};

@@ -10,7 +10,7 @@
 namespace spillway::app {
 
 struct ProbeSize {
-  i64 file_bytes = 0;  // bytes that the run itself would move; the file has as many, but 64 MiB to 512 MiB
+  i64 file_bytes = 0;  // bytes that the run itself would move; the test file has this size, but 64 MiB to 512 MiB
   int threads = 1;     // number of threads that compute meanwhile
 };
 
