@@ -1,6 +1,5 @@
 // The data that a report shows. A ReportedRun is read from a run folder alone; the run may be writing there at the same time. A
-// ReportedPlan is a plan without a run.
-// The types are plain values.
+// ReportedPlan is a plan without a run. The types are plain values.
 #pragma once
 #include <filesystem>
 #include <optional>
