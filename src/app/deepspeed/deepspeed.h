@@ -22,8 +22,8 @@ DeepspeedFlags read_deepspeed_file(const std::string& path);
 /// Does the same with the file's text; `where` names the file in messages.
 DeepspeedFlags read_deepspeed_text(const std::string& text, const std::string& where);
 
-/// Returns `flags` merged with the files that --config and --deepspeed name. If several give a value, the flag wins, then --config. `notes`
-/// receives the notes on the DeepSpeed file.
+/// Returns `flags` merged with the files that --config and --deepspeed name. If several give the same option, the flag takes precedence,
+/// then the file of --config. `notes` receives the notes on the DeepSpeed file.
 GivenMap with_files(Command command, const GivenMap& flags, std::vector<std::string>& notes);
 
 }  // namespace spillway::app

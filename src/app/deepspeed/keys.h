@@ -11,7 +11,7 @@ enum class Treatment {
   same,     // the key is a flag of Spillway under another name, with the same value
   read,     // the code in deepspeed.cc or optimizer.cc translates it
   noted,    // the key has no effect here; a note says why
-  refused,  // an error, unless the value is one that asks for no feature
+  refused,  // the key is an error, unless its value does not ask for the feature
 };
 
 struct DeepspeedKey {
