@@ -10,14 +10,16 @@
 namespace spillway::python {
 
 /// Returns a view of an array that supports DLPack or the buffer protocol (NumPy, PyTorch, ...). The array must be contiguous and writable,
-/// have a dtype that tensors have, and lie in host memory or on a GPU. Throws WrongType or WrongValue, naming `argument`, on any other.
+/// have a dtype that tensors have, and lie in host memory or on a GPU. On any other array it throws WrongType or WrongValue, which names
+/// `argument`.
 Tensor borrow(const nb::object& array, const char* argument);
-/// Copies such an array to host memory in its own dtype. It may be read-only and have any strides (on a GPU it must be contiguous). Also
-/// copies nested lists of numbers, as the narrowest of bool, int64 (also for empty lists) and f64 that holds all of them.
+/// Copies an array that supports DLPack or the buffer protocol to host memory, in its own dtype. The array may be read-only and have any
+/// strides, but on a GPU it must be contiguous. Also copies nested lists of numbers, as the narrowest of bool, int64 (also for empty lists)
+/// and f64 that holds all of them.
 Tensor copy_of(const nb::object& array, const char* argument);
 /// Returns true for a list, a tuple or a number, whose elements have no dtype that a copy would have to keep.
 bool is_untyped(const nb::object& array);
-/// Returns the device of such an array; lists are in host memory.
+/// Returns the device of an array. For lists this is host memory.
 Device device_of_array(const nb::object& array);
 /// Returns copies of the Tensors that the iterable `given` yields; iterates over it once. Throws WrongType, naming `argument`, if it is not
 /// iterable or yields something else.

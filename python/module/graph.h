@@ -35,7 +35,7 @@ struct Weights {
 /// A tensor that requires a gradient.
 struct Leaf {
   Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
-  std::shared_ptr<Weights> weights;  // where the gradient is stored otherwise
+  std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
   u32 id = 0;
   std::string name;
 };
@@ -71,8 +71,8 @@ class Graph final : public autograd::GradientSink {
 /// The Python class Tensor. Outside of a turn only needs_gradient() and value() may be called.
 struct Array {
   Variable v;
-  std::shared_ptr<Graph> graph;  // the graph on which it was computed, if any
-  std::shared_ptr<Leaf> leaf;    // set if it requires a gradient itself
+  std::shared_ptr<Graph> graph;  // the graph on which this tensor was computed, if any
+  std::shared_ptr<Leaf> leaf;    // set if this tensor was not computed from others and requires a gradient
 
   const Tensor& value() const { return v.value; }
   bool needs_gradient() const { return leaf || (graph && !graph->over()); }

@@ -67,8 +67,8 @@ class UnderWay {
 /// Throws Error(usage) once the interpreter is ending; for functions that call Python from other threads.
 void check_not_ending(const char* what);
 
-/// Registers a function that runs when the interpreter ends. (python/spillway/_program.py checks that it is the process's main
-/// interpreter.)
+/// Registers a function that runs when the interpreter ends. (python/spillway/_program.py checks that the interpreter is the main one of
+/// the process.)
 void bind_interpreter(nb::module_& module);
 
 }  // namespace spillway::python
