@@ -102,8 +102,8 @@ void conv_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& chu
   }
 }
 
-// Runs the stage that ends with the loss: MlpPart behind ConvPart's rank or, if `conv` is null, both parts on one rank. Returns the loss of
-// each step.
+// Runs the stage that ends with the loss. That is MlpPart, whose input comes from ConvPart's rank, or, if `conv` is null, both parts on one
+// rank. Returns the loss of each step.
 std::vector<double> last_rank(std::vector<size_t> blocks, parallel::Communicator* conv, const std::vector<MicroBatch>& chunks) {
   Stage stage(std::move(blocks));
   std::vector<double> losses(kSteps, 0.0);

@@ -95,8 +95,8 @@ void first_rank(parallel::Communicator& ranks, const std::vector<MicroBatch>& ba
   }
 }
 
-// Runs the part that ends with the loss: the rest of the model behind rank 0 or, if `first` is null, the whole model. Returns the loss of
-// each step.
+// Runs the part that ends with the loss. That is the part of the model that rank 0 does not have, or, if `first` is null, the whole model.
+// Returns the loss of each step.
 std::vector<double> last_rank(size_t begin, parallel::Communicator* first, const std::vector<MicroBatch>& batches) {
   Part part(begin, ~size_t{0});
   std::vector<double> losses(kSteps, 0.0);
