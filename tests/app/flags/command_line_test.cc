@@ -105,7 +105,7 @@ TEST(CommandLine, ValuesThatAreMissingOrTooMany) {
 
 TEST(CommandLine, RequiredFlags) {
   expect_refused({{{"train", "--data", "x"}, {"[--model]", "train needs it"}},
-                  {{"train", "--model", "gpt2-tiny"}, {"[--data]", "train needs it"}},
+                  {{"train", "--model", "gpt2-tiny"}, {"[--data]", "train needs data"}},
                   {{"generate", "--model", "x"}, {"[--prompt]", "--prompts FILE"}},
                   {{"export", "--out", "x"}, {"[RUN]", "export needs it"}},
                   {{"export", "runs/x"}, {"[--out]", "export needs it"}},
