@@ -1,8 +1,8 @@
 // AtomicFolder writes a whole folder atomically: a checkpoint or an export appears under its final name complete or not at all. The folder
-// is filled under a temporary name next to its final path (data/beside.h); commit() fsyncs every file and sub-folder and renames it. An
-// existing folder is exchanged for the new one in one step where the caller asked for replacement. Several ranks may write files into
-// path(), but only one rank owns the AtomicFolder. An object is used by one thread. Errors: Error(io) with path and errno, which says in
-// words when the disk is full, and the errors of data/beside.h.
+// is filled under a temporary name next to its final path (data/beside.h). commit() fsyncs every file and sub-folder, then renames the
+// folder. If the caller asked for Existing::replace, commit() exchanges an existing folder for the new one in one step. Several ranks may
+// write files into path(), but only one rank owns the AtomicFolder. An object is used by one thread. Errors: Error(io) with path and errno
+// (the message says in words when the disk is full), and the errors of data/beside.h.
 #pragma once
 #include <filesystem>
 #include <string_view>
@@ -20,7 +20,7 @@ class AtomicFolder {
   const std::filesystem::path& path() const { return beside_.path(); }
   const std::filesystem::path& final_path() const { return beside_.final_path(); }
 
-  /// Writes and fsyncs one file. `name` is relative to path(); sub-folders that it names are created.
+  /// Writes and fsyncs one file. `name` is relative to path(). Sub-folders in `name` that do not exist are created.
   void write_text(const std::filesystem::path& name, std::string_view text);
 
   /// Moves the folder to its final path. Once this returns, the folder and its contents survive a power loss.

@@ -47,7 +47,8 @@ std::string final_name_of(const std::string& name) {
 
 int open_for_lock(const fs::path& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }
 
-// Returns true if the process that created `path` is dead: nobody holds its flock. On a filesystem without flock the answer is false.
+// Returns true if the process that created `path` is dead. A live process holds the flock of its partial file, so a file that nobody has
+// locked is a leftover. On a filesystem without flock the answer is false.
 bool is_left(const fs::path& path) {
   const int descriptor = open_for_lock(path);
   if (descriptor < 0) return false;
@@ -56,7 +57,8 @@ bool is_left(const fs::path& path) {
   return free;
 }
 
-// Lists the files and folders in `parent` that have such a partial name. Entries that cannot be listed are skipped.
+// Lists the files and folders in `parent` whose name is that of a partial file (see final_name_of). Entries that cannot be listed are
+// skipped.
 std::vector<fs::path> partial_in(const fs::path& parent) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -71,7 +73,7 @@ std::vector<fs::path> partial_in(const fs::path& parent) {
 
 void remove_left_of(const fs::path& final_path) {
   for (const fs::path& path : partial_in(parent_of(final_path))) {
-    std::error_code ignored;  // it may belong to another user
+    std::error_code ignored;  // the leftover may belong to another user
     if (final_name_of(path.filename().string()) == final_path.filename() && is_left(path)) fs::remove_all(path, ignored);
   }
 }
@@ -99,21 +101,22 @@ Beside::Beside(const fs::path& final_path, Kind kind, Existing existing)
   make();
 }
 
-// Creates the partial file or folder and locks it. Before the lock is taken, another process may mistake the new file for a leftover and
-// remove it; then it is created again.
+// Creates the partial file or folder and locks it. Between the creation and the lock, another process may mistake the new file for a
+// leftover and remove it. In that case make() creates the file again.
 void Beside::make() {
   const std::string name = final_.string() + std::string(kMark) + std::to_string(::getpid());
   for (int attempt = 0;; ++attempt) {
     beside_ = attempt == 0 ? name : fmt::format("{}-{}", name, attempt);
     const int made = kind_ == Kind::folder ? ::mkdir(beside_.c_str(), 0777)
                                            : ::open(beside_.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    // name taken by another thread, or by a process with the same pid on another machine
+    // The name is taken by another thread, or by a process with the same pid on another machine: try the next name.
     if (made < 0 && errno == EEXIST && attempt < 1000) continue;
     if (made < 0) throw_io("create", beside_, errno);
     lock_ = kind_ == Kind::folder ? open_for_lock(beside_) : made;
     if (lock_ < 0 && errno == ENOENT) continue;
     if (lock_ < 0) throw_io("open", beside_, errno);
-    const bool locked = ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // on a filesystem without flock nobody removes it
+    // Without flock on this filesystem, other processes do not remove the file as a leftover.
+    const bool locked = ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     struct stat ours {};
     if (locked && ::fstat(lock_, &ours) == 0 && identity_of(beside_) == Identity{ours.st_dev, ours.st_ino}) return;
     ::close(lock_);
@@ -126,13 +129,13 @@ Beside::~Beside() {
   ::close(lock_);
 }
 
-// Returns false if something exists at the final path.
+// Moves the finished file or folder to the final path. Returns false if something already exists there.
 bool Beside::take_free_place() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
   if (errno != EINVAL && errno != ENOSYS) throw_io("rename the finished file or folder to", final_, errno);
-  // Some filesystems do not support RENAME_NOREPLACE. For a file, link() fails if the name exists; for a folder, rename() fails if the
-  // target is not empty.
+  // Some filesystems do not support RENAME_NOREPLACE. For a file, link() is used instead: it fails if the name exists. For a folder,
+  // rename() is used: it fails if the target is not empty.
   if (kind_ == Kind::file && ::link(beside_.c_str(), final_.c_str()) == 0) {
     ::unlink(beside_.c_str());
     return true;
@@ -142,24 +145,25 @@ bool Beside::take_free_place() {
   throw_io("rename the finished file or folder to", final_, errno);
 }
 
-// Replaces the old file or folder. What comes out of the final path is checked before it is removed: it must be what was there at the
-// beginning.
+// Replaces the old file or folder at the final path. It is removed only if it is the same one that was there when this object was created.
+// If another program has put something else there, that stays there.
 void Beside::exchange() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
-    if (errno == ENOENT && take_free_place()) return;  // the old one was removed in the meantime
+    if (errno == ENOENT && take_free_place()) return;  // the old file or folder was removed in the meantime
     if (errno != EINVAL && errno != ENOSYS) throw_io("replace the old file or folder at", final_, errno);
     if (identity_of(final_) != before_) keep_for_the_user();
     if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename the finished file or folder to", final_, errno);
     return;
   }
-  // The partial name now holds the old file, or another program's. So no error from here on may remove it.
+  // After the exchange, the partial name holds the old file or another program's. So if something fails from here on, the destructor must
+  // not remove what has the partial name.
   done_ = true;
   if (identity_of(beside_) != before_) {
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("restore", final_, errno);
     keep_for_the_user();
   }
   sync_path(parent_of(final_));
-  // The partial name now holds the old one. If it cannot be removed, the next writer to this path removes it.
+  // The partial name now holds the old file or folder. If it cannot be removed now, the next writer to this path removes it.
   std::error_code ignored;
   fs::remove_all(beside_, ignored);
 }

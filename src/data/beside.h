@@ -1,8 +1,8 @@
 // Beside creates a file or folder atomically: it is written next to its final path as `<final>.partial-<pid>` and renamed when it is
-// complete. A crash before the rename leaves what was at the final path. A file that another program creates at the final path in the
-// meantime is never replaced: it stays, and our finished one is kept under a name that the error message gives. The writer holds a lock
-// (flock) on the partial file while it works. The lock tells leftovers of a dead process from the work of a live one; a new writer removes
-// leftovers of the same final path. An object is used by one thread. Errors: Error(io) with path and errno; Error(usage) where noted.
+// complete. A crash before the rename leaves what was at the final path. If another program creates a file at the final path in the
+// meantime, that file stays, and our finished file is kept under a name that the error message gives. The writer holds a lock (flock) on
+// the partial file while it works. The lock tells leftovers of a dead process from the work of a live one. A new writer removes leftovers
+// of the same final path. An object is used by one thread. Errors: Error(io) with path and errno; Error(usage) where noted.
 #pragma once
 #include <sys/types.h>
 
@@ -18,8 +18,8 @@ namespace spillway::data {
 enum class Existing {
   refuse,   // nothing may exist there; otherwise Error(usage)
   replace,  // what existed at the start is replaced
-  // Anything is replaced. If several processes write one file at once, the last one wins. This is for files that only this program writes,
-  // and not allowed for folders.
+  // Whatever exists there is replaced. If several processes write one file at once, the last one wins. This value is meant for files that
+  // only this program writes; it is not allowed for folders.
   overwrite,
 };
 
@@ -37,16 +37,16 @@ class Beside {
   const std::filesystem::path& path() const { return beside_; }
   const std::filesystem::path& final_path() const { return final_; }
 
-  /// Renames to the final path. The contents must already be on stable storage; on return the name is too. Throws Error(io) if something
-  /// appeared at the final path after construction.
+  /// Renames the partial file or folder to the final path. The contents must already be on stable storage; on return the name is too.
+  /// Throws Error(io) if another program created or replaced something at the final path after this object was constructed.
   void put_in_place();
 
-  /// Removes all partial files and folders that dead processes left in `parent`, and returns their paths. It ignores the flocks, so call it
-  /// only when nobody else can be writing there, that is, while the run folder's lock is held.
+  /// Removes all partial files and folders that dead processes left in `parent`, and returns their paths. It ignores the flocks and so
+  /// would remove a live process's files too. Call it only while the run folder's lock is held, because then nobody else writes there.
   static std::vector<std::filesystem::path> remove_left(const std::filesystem::path& parent);
 
  private:
-  /// Identifies the file or folder that a path leads to by device and inode number, whatever its contents.
+  /// Identifies a file or folder by device and inode number. Its contents do not matter.
   struct Identity {
     dev_t device;
     ino_t number;

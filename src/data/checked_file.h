@@ -1,5 +1,6 @@
-// Files that are verified against checksums: one CRC32C for each block of 256 KiB. Writers accumulate the checksums of what they write, in
-// pieces of any order and from several processes. A reader never receives a byte of a block whose checksum does not match.
+// Files that are verified against checksums. Each block of 256 KiB has one CRC32C. Writers accumulate the checksums of what they write.
+// They may write the file in pieces of any size and order, and several processes may write parts of it. A reader never receives a byte of a
+// block whose checksum does not match.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -25,11 +26,13 @@ struct FileChecksums {
 class ChecksumSums {
  public:
   explicit ChecksumSums(i64 bytes);
-  /// Adds `written`, the file's bytes from `offset` on. Over all writers together, every byte of the file must be added exactly once.
+  /// Adds the checksums of `written`, the file's bytes from `offset` on. Over all writers together, every byte of the file must be added
+  /// exactly once.
   void add(i64 offset, std::span<const std::byte> written);
-  /// Returns the sums of what was added to this object. The sums of several writers are combined by XOR.
+  /// Returns the partial checksums of the bytes that were added to this object, one for each block. The results of several writers are
+  /// combined by XOR.
   std::vector<u32> sums() const;
-  /// Returns the checksums of a file, given the combined sums of all its writers.
+  /// Returns the checksums of a file, given the XOR of the sums() of all its writers.
   static FileChecksums checksums(i64 bytes, std::span<const u32> sums);
 
  private:
@@ -37,7 +40,7 @@ class ChecksumSums {
   std::vector<std::atomic<u32>> sums_;
 };
 
-/// The error that a file does not contain what was written to it. Its code is Error(data).
+/// The error that a file does not contain what was written to it. It is an Error(data).
 class Damaged : public Error {
  public:
   /// Reports bytes [begin, end) of a file as damaged. `within` says what they are, for example which tensor.

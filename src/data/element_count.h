@@ -1,4 +1,4 @@
-// Counts the elements of a tensor from extents (sizes of its axes) that come from an untrusted file. Pure function.
+// Counts the elements of a tensor whose extents (the sizes of its axes) come from an untrusted file. Pure function.
 #pragma once
 #include <optional>
 #include <span>
@@ -7,12 +7,13 @@
 
 namespace spillway::data {
 
-/// Upper limit on the elements of a tensor in a file. It keeps byte counts of any dtype, and sums of a few of them, far within 64 bits and
-/// within Shape's own limit.
+/// Upper limit on the number of elements of a tensor in a file. With this limit, the byte counts of tensors of any dtype, and sums of a few
+/// such counts, fit into 64 bits with much room. They also stay within Shape's own limit.
 constexpr i64 kMostElements = i64{1} << 56;
 
 /// Returns the product of the extents. Returns nothing if an extent is negative or if the product of all nonzero extents exceeds
-/// kMostElements. Zeros are left out of that check because the strides of an empty tensor are products of its other extents.
+/// kMostElements. The comparison leaves out zeros because the strides of an empty tensor are products of its other extents, and they must
+/// not overflow either.
 inline std::optional<i64> element_count(std::span<const i64> extents) {
   i64 product = 1;
   bool empty = false;

@@ -20,17 +20,18 @@ namespace {
 
 std::string in_words(int error) { return fmt::format("{} (errno {})", std::strerror(error), error); }
 
-// Linux transfers at most 2 GiB - 4 KiB per call. Smaller pieces also let a signal interrupt a long transfer.
+// Linux transfers at most 2 GiB - 4 KiB per call. Pieces of 1 GiB stay below that, and a signal can interrupt a long transfer between
+// pieces.
 constexpr size_t kPieceBytes = size_t{1} << 30;
 
-// Calls sync_file_range. Some filesystems do not support it; that is no error, because sync() then does all the work.
+// Calls sync_file_range. Some filesystems do not support the call. That is no error, because File::sync() writes everything anyway.
 void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
   if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP)
     return;
   throw_io(fmt::format("start writing back {} bytes at offset {} of", bytes, offset), file.path(), errno);
 }
 
-// Throws if the file is a Git LFS pointer, which no caller can want to read.
+// Throws if the file is a Git LFS pointer: a small text that stands for a file that was not downloaded. No caller wants to read that text.
 void refuse_pointer(const File& file) {
   if (file.size_bytes() >= kLfsPointerLimitBytes) return;
   std::string text(static_cast<size_t>(file.size_bytes()), ' ');
@@ -49,7 +50,7 @@ void throw_io(std::string_view what, const std::filesystem::path& path, int erro
 }
 
 File File::open(const std::filesystem::path& path) {
-  // O_NONBLOCK so that a named pipe is refused below instead of waited for.
+  // O_NONBLOCK makes open() return at once for a named pipe, which is then refused below. Without the flag, open() would wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && (errno == EMFILE || errno == ENFILE)) throw_io("open", path, errno);
   if (fd < 0) throw Error(ErrorCode::data, fmt::format("[file] cannot open {}: {}", path.string(), in_words(errno)));

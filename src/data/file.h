@@ -1,7 +1,7 @@
-// File wraps a file on disk: reads and writes at given offsets, which resume after short transfers, and errors that name the path, the
-// offset and errno. Reads and writes at offsets are thread-safe. Reading uses pread instead of mmap, so a page that cannot be read gives
-// Error(io) rather than a SIGBUS; the page cache works the same. Errors: Error(data) if a file cannot be opened for reading; Error(io) for
-// everything else, which says in words when the disk is full.
+// File wraps a file on disk. Reads and writes take an offset and continue after short transfers; errors name the path, the offset and
+// errno. Reads and writes at offsets are thread-safe. Reading uses pread instead of mmap, so that a page that cannot be read gives
+// Error(io) rather than a SIGBUS; the page cache works the same. Errors: Error(data) if a file cannot be opened for reading, Error(io) for
+// everything else. The message says in words when the disk is full.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -15,12 +15,12 @@ namespace spillway::data {
 
 class File {
  public:
-  /// Opens an existing regular file for reading. Anything else is refused at once: a Git LFS pointer (base/lfs_pointer.h), a named pipe
-  /// (open would block) or a device (opening it might act on it).
+  /// Opens an existing regular file for reading. These are refused at once: a Git LFS pointer (base/lfs_pointer.h), a named pipe (open
+  /// would block) and a device (opening it might act on it).
   static File open(const std::filesystem::path& path);
   /// Creates an empty file; an existing file of that name is truncated.
   static File create(const std::filesystem::path& path);
-  /// Opens an existing regular file for writing at offsets. Other processes may write other parts of it.
+  /// Opens an existing regular file for writing at offsets. At the same time, other processes may write other parts of the file.
   static File open_to_write(const std::filesystem::path& path);
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -32,16 +32,17 @@ class File {
   /// Returns the size when the file was opened or last resized.
   i64 size_bytes() const { return size_bytes_; }
 
-  /// Fills `into` from `offset`. Throws Error(io) if the file ends before that, because then it was shortened after it was opened.
+  /// Fills `into` with the file's bytes from `offset` on. Throws Error(io) if the file ends earlier, which means that it was shortened
+  /// after it was opened.
   void read(i64 offset, std::span<std::byte> into) const;
   void write(i64 offset, std::span<const std::byte> from);
   void resize(i64 bytes);
-  /// Resizes a file that will be written whole. Where the filesystem can, the disk space is allocated now, in one piece.
+  /// Sets the size of a file of which every byte will be written. If the filesystem can, it allocates the disk space now, in one piece.
   void reserve(i64 bytes);
   /// Starts writeback of [offset, offset + bytes) from the page cache to the disk without waiting for it.
   void send(i64 offset, i64 bytes);
-  /// Waits until that range is on the disk and drops it from the page cache. It covers the contents only, not the file's size and name;
-  /// sync() covers those.
+  /// Waits until bytes [offset, offset + bytes) are on the disk and drops them from the page cache. This covers the file's contents only.
+  /// Its size and name become durable with sync().
   void send_and_drop(i64 offset, i64 bytes);
   /// Waits until the file's contents are on stable storage.
   void sync();
@@ -56,7 +57,8 @@ class File {
   i64 size_bytes_ = 0;
 };
 
-/// Throws Error(io) "[file] cannot <what> <path>: <errno in words> (errno n)". The message adds a remedy if the disk or the quota is full.
+/// Throws Error(io) "[file] cannot <what> <path>: <errno in words> (errno n)". If the disk or the quota is full, or too many files are
+/// open, the message adds a remedy.
 [[noreturn]] void throw_io(std::string_view what, const std::filesystem::path& path, int error);
 
 /// Calls fsync on a file or folder by path. The fsync of a folder makes the names in it durable.

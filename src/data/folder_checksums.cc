@@ -44,7 +44,7 @@ std::string whole_text(const fs::path& path, i64 limit_bytes) {
   return text;
 }
 
-// Returns the position of the eight hex digits of the manifest's own checksum, or npos.
+// Returns where in the manifest's text the eight hex digits of its own checksum begin, or npos if it has none.
 size_t own_place(const std::string& text) {
   const std::string before = fmt::format("\"{}\": \"", kOwnKey);
   const size_t at = text.find(before);
@@ -74,7 +74,8 @@ FileChecksums parse_file(const fs::path& manifest, const std::string& name, cons
   return checksums;
 }
 
-// Names the tensors that bytes [begin, end) of a file belong to. Returns an empty string if its header cannot be read.
+// Names the tensors to which bytes [begin, end) of a safetensors file belong. Returns an empty string for other files, and if the header
+// cannot be read.
 std::string tensors_in(const fs::path& path, i64 begin, i64 end) {
   try {
     return path.extension() == ".safetensors" ? SafetensorsReader(path).describe(begin, end) : "";
@@ -108,7 +109,8 @@ void find_damage(const fs::path& path, const FileChecksums& checksums, std::vect
   found.emplace_back(e.what());
 }
 
-// Returns true if `name` is a relative path that stays inside the folder and is in normal form, so that each file has only one name.
+// Returns true if `name` is a relative path that stays inside the folder and is in normal form. Normal form ensures that each file has only
+// one name.
 bool is_inside(const std::string& name) {
   const fs::path path(name);
   if (name.empty() || name == "." || path.is_absolute() || !path.has_filename()) return false;

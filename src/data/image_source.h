@@ -1,5 +1,5 @@
-// ImageSource is the interface to a set of labelled images. Images are addressed by number and read from their files on demand. data/images
-// opens such sources.
+// ImageSource is the interface to a set of labelled images. Images are addressed by index, counted from 0, and read from their files on
+// demand. The functions of data/images open such sources.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace spillway::data {
 
-/// The shape and the classes of images, as a source provides them and a model expects them.
+/// The shape and the classes of images. An image source states the format that it provides; a model states the format that it expects.
 struct ImageFormat {
   Shape shape_CHW;
   i64 classes = 0;
@@ -23,11 +23,11 @@ class ImageSource {
   virtual const std::string& name() const = 0;
   virtual i64 images() const = 0;
   virtual const ImageFormat& format() const = 0;
-  /// Copies the pixels [C, H, W] of image number `image` into `pixels_CHW` and returns its class.
+  /// Copies the pixels [C, H, W] of the image with index `image` into `pixels_CHW`. Returns the index of its class.
   virtual i32 read(i64 image, std::span<u8> pixels_CHW) const = 0;
 };
 
-/// A part of a dataset; held_out is the validation data.
+/// The part of a dataset: training data or held-out data, that is, validation data.
 enum class Split { training, held_out };
 
 }  // namespace spillway::data

@@ -13,8 +13,9 @@
 namespace spillway::data {
 namespace {
 
-// Returns how many windows are validation data: the given fraction, rounded to the nearest number. A fraction strictly between 0 and 1
-// takes at least one window and leaves at least one, if there are two.
+// Returns how many of a source's windows are validation data: the given fraction of `windows`, rounded to the nearest integer. If the
+// fraction lies strictly between 0 and 1 and there are at least two windows, at least one is validation data and at least one is training
+// data.
 i64 held_out_windows(i64 windows, double fraction) {
   if (fraction <= 0) return 0;
   if (fraction >= 1) return windows;
@@ -31,7 +32,7 @@ void check_sequence(const LoaderOptions& o) { at_least_one(o.sequence_length, "-
 void check_options(const LoaderOptions& o) {
   at_least_one(o.micro_batch_size, "--micro-batch-size");
   at_least_one(o.micro_batches, "--gradient-accumulation-steps");
-  require(o.ranks >= 1 && o.rank >= 0 && o.rank < o.ranks, "[loader] the rank is not one of the ranks");
+  require(o.ranks >= 1 && o.rank >= 0 && o.rank < o.ranks, "[loader] expected a rank from 0 to ranks - 1");
   if (!(o.validation_fraction >= 0 && o.validation_fraction <= 1)) {
     throw Error(ErrorCode::usage, fmt::format("[loader] expected --validation-fraction from 0 to 1, got {}", o.validation_fraction));
   }
@@ -44,12 +45,12 @@ void check_weights(const std::vector<double>& weights, size_t sources) {
   }
 }
 
-// Returns times · decimal / over, rounded up or down. `decimal` is taken as the shortest decimal number that reads back as this double,
-// which is what the user wrote. `times` and `over` are at least 1.
+// Returns times · decimal / over, rounded up or down to an integer. `decimal` is taken as the shortest decimal number that reads back as
+// this double, which is what the user wrote. `times` and `over` are at least 1.
 i64 product(double decimal, i64 times, i64 over, bool up) {
   __extension__ typedef unsigned __int128 u128;
   constexpr u128 kMost = u128{1} << 62, kBeyond = u128{1} << 120;
-  std::array<char, 40> text{};  // zero-filled, so that atoi ends after the number
+  std::array<char, 40> text{};  // filled with zeros, so that atoi stops at the end of the exponent
   char* end = std::to_chars(text.data(), text.data() + text.size(), decimal, std::chars_format::scientific).ptr;
   const char* exponent = std::find(text.data(), end, 'e');
   u128 digits = 0;  // at most 17 digits
@@ -59,9 +60,10 @@ i64 product(double decimal, i64 times, i64 over, bool up) {
     digits = digits * 10 + static_cast<u128>(*at - '0');
     tens -= at > text.data();
   }
-  u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);  // above is less than 10^17 · 2^63 < 2^120
+  // numerator of the quotient: it is less than 10^17 · 2^63 < 2^120, so it fits
+  u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
-  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // beyond kBeyond the quotient stays below 1, so the loop can stop
+  for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // once the denominator exceeds kBeyond, the quotient is below 1
   const u128 whole = above / below + (up && above % below != 0 ? 1 : 0);
   if (whole >= kMost) throw Error(ErrorCode::usage, fmt::format("[--epochs] expected fewer than 2^62 steps, got {} epochs", decimal));
   return static_cast<i64>(whole);
@@ -117,7 +119,7 @@ void Loader::check_steps() const {
 
 void Loader::set_mixture_start(MixtureStart start) {
   require(start.weights.size() == training_.size() && start.rows.size() == training_.size() && start.orders.size() == training_.size(),
-          "[loader] expected a mixture of all sources");
+          "[loader] expected a mixture with a weight, a row and an order for each source");
   mixture_.emplace(start.weights);
   mixture_start_ = std::move(start);
 }
@@ -154,15 +156,15 @@ i64 Loader::steps_of_epochs(double epochs) const {
   return std::max<i64>(1, product(epochs, windows(), windows_per_step(), !options_.drop_last));
 }
 
-// Finds the window with a given number, where the windows of all ranges are numbered consecutively.
+// Finds the window with index `window`. The windows of all ranges are numbered consecutively from 0.
 Loader::Window Loader::numbered(const std::vector<Range>& ranges, i64 window) {
   auto range = ranges.begin();
   for (; window >= range->windows; ++range) window -= range->windows;
   return {range->source, range->first_window + window};
 }
 
-// Returns which of `windows` windows is the one at position `at`. Epochs follow each other, each with its own permutation if the data is
-// shuffled.
+// Returns the index of the window that is read at position `at` of a sequence of epochs. Each epoch reads all `windows` windows once. If
+// the data is shuffled, each epoch has its own permutation.
 i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
   const i64 epoch = at / windows, place = at % windows;
   if (!options_.shuffled) return place;
@@ -170,7 +172,7 @@ i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
   return static_cast<i64>(permute(key, static_cast<u64>(windows), static_cast<u64>(place)));
 }
 
-// Returns the window at row `at` of the run.
+// Returns the window that row `at` of the run reads.
 Loader::Window Loader::window_at(i64 at) const {
   const RandomKey key{options_.seed};
   if (!mixture_) return numbered(training_, in_order(key, windows(), at));
@@ -181,7 +183,7 @@ Loader::Window Loader::window_at(i64 at) const {
 }
 
 StepBatch Loader::step(i64 cursor) const {
-  require(cursor >= 0 && windows() > 0, "[loader] expected a cursor of at least 0 and training windows");
+  require(cursor >= 0 && windows() > 0, "[loader] expected a cursor of at least 0 and at least one training window");
   const Rows rows = rows_of_step(cursor);
   StepBatch batch{.cursor = rows.begin};
   for (i64 k = 0; k < options_.micro_batches; ++k) {
@@ -197,7 +199,7 @@ StepBatch Loader::step(i64 cursor) const {
 }
 
 MicroBatch Loader::validation(i64 i) const {
-  require(i >= 0 && i < validation_micro_batches(), "[loader] there is no such validation micro-batch");
+  require(i >= 0 && i < validation_micro_batches(), "[loader] expected the index of a validation micro-batch");
   const i64 first = (i * options_.ranks + options_.rank) * options_.micro_batch_size;
   return make_micro_batch(first, [&](i64 row) -> std::optional<Window> {
     if (first + row >= validation_windows()) return std::nullopt;
@@ -206,14 +208,15 @@ MicroBatch Loader::validation(i64 i) const {
 }
 
 std::string Loader::fingerprint() const {
-  constexpr i64 kRead = 32;  // number of samples that are read of each source
+  constexpr i64 kRead = 32;  // number of samples of each source that are read for the checksum
   std::string all;
   const std::vector<i64> counts = samples_->counts();
   for (size_t source = 0; source < counts.size(); ++source) {
     const i64 read = std::min(kRead, counts[source]);
     MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
     for (i64 i = 0; i < read; ++i) samples_->read(source, read > 1 ? i * (counts[source] - 1) / (read - 1) : 0, batch, i);
-    // Older versions wrote kIgnoredTarget where kPaddingTarget stands now. Mapping it back keeps the fingerprint of the same data.
+    // Older versions wrote kIgnoredTarget where kPaddingTarget stands now. Writing kIgnoredTarget here keeps the fingerprint of unchanged
+    // data the same as in runs of those versions.
     std::ranges::replace(batch.targets_BT.span<i32>(), kPaddingTarget, kIgnoredTarget);
     u32 sum = 0;
     for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {

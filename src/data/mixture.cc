@@ -14,10 +14,10 @@ constexpr i64 kBeyond = i64{1} << 62;
 
 }  // namespace
 
-// Stores the weights as integers, so that comparing due times is exact. They are divided by the largest weight first, because their sum
-// could exceed the largest double.
+// Stores the weights as integers, so that comparing due times is exact. The weights are first divided by the largest one, because the sum
+// of the original weights could exceed the largest double.
 Mixture::Mixture(const std::vector<double>& weights) {
-  require(!weights.empty(), "[data] expected a mixture of sources, got none");
+  require(!weights.empty(), "[data] expected at least one source in a mixture, got none");
   const double largest = *std::ranges::max_element(weights);
   double sum = 0;
   for (const double w : weights) {
@@ -30,7 +30,8 @@ Mixture::Mixture(const std::vector<double>& weights) {
   }
 }
 
-// Returns how many rows of all sources fall due before this one, at most kBeyond.
+// Returns the position in the mixture of row `row` of `source`: the number of rows of all sources that fall due earlier. The result is at
+// most kBeyond.
 i64 Mixture::place_of(size_t source, i64 row) const {
   u128 before = 0;
   for (size_t other = 0; other < weights_.size(); ++other) {
@@ -43,8 +44,8 @@ i64 Mixture::place_of(size_t source, i64 row) const {
 }
 
 i64 Mixture::rows_of(size_t source, i64 count) const {
-  // When row k of a source falls due, each source has had its share of all rows before, to within half a row. So k is the source's share of
-  // `count` to within (sources + 3) / 2, which bounds the binary search.
+  // When row k of a source falls due, each source has had its share of the rows before it, to within half a row. So k differs from the
+  // source's share of `count` rows by at most (sources + 3) / 2, which bounds the binary search.
   const i64 sources = std::ssize(weights_);
   const auto share = static_cast<i64>(static_cast<u128>(count) * weights_[source] / sum_);
   i64 low = std::max<i64>(0, share - sources), high = std::min(count, share + sources + 1);
@@ -60,7 +61,7 @@ i64 Mixture::rows_of(size_t source, i64 count) const {
 }
 
 Mixture::Row Mixture::at(i64 at) const {
-  require(at >= 0, "[data] expected the number of a row in the mixture, from 0");
+  require(at >= 0, "[data] expected a row index of at least 0 in the mixture");
   size_t source = 0;
   i64 row = rows_of(0, at);
   while (place_of(source, row) != at) row = rows_of(++source, at);

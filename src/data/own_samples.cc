@@ -15,7 +15,8 @@ class OwnSamples final : public Samples {
   OwnSamples(std::shared_ptr<const TensorSource> source, std::vector<InputShape> inputs)
       : source_(std::move(source)), inputs_(std::move(inputs)) {
     require(source_ != nullptr, "[data] expected a source of samples, got a null pointer");
-    if (inputs_.empty()) throw Error(ErrorCode::usage, "[data] expected the inputs of a model, got none: name them in Sequential::inputs");
+    if (inputs_.empty())
+      throw Error(ErrorCode::usage, "[data] expected a model with named inputs, got no input: name them in Sequential::inputs");
     for (auto input = inputs_.begin(); input != inputs_.end(); ++input) {
       if (std::find_if(inputs_.begin(), input, [&](const InputShape& other) { return other.name == input->name; }) != input)
         throw Error(ErrorCode::usage, fmt::format("[data] expected inputs of different names, got `{}` twice", input->name));
@@ -46,8 +47,9 @@ class OwnSamples final : public Samples {
   }
 
   std::string too_few(const std::string& kind) const override {
-    return fmt::format("the data has no {} sample: its source has {}; give it more, or a smaller validation fraction", kind,
-                       source_->samples());
+    return fmt::format(
+        "the data has no {} sample: the source has {} in all; give the source more samples, or choose a smaller validation fraction", kind,
+        source_->samples());
   }
 
  private:

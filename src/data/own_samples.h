@@ -1,4 +1,5 @@
-// Samples of a program's own for models that name their inputs (nn::Sequential::inputs): each sample is one tensor for each input.
+// Samples that a program supplies itself, for models that name their inputs (nn::Sequential::inputs). Each sample has one tensor for each
+// input.
 #pragma once
 #include <memory>
 #include <span>
@@ -7,14 +8,14 @@
 
 namespace spillway::data {
 
-/// A program's data. Threads of the loader call both functions at the same time.
+/// The interface that a program implements to supply its data. Several threads of the loader may call both functions at the same time.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
   /// Returns the number of samples. It must not change while a run reads them.
   virtual i64 samples() const = 0;
-  /// Writes sample `index`, counted from 0: out[k] is a contiguous host tensor of the shape and type of input k, with zeros in it. The same
-  /// index must always give the same values, or the run cannot be repeated.
+  /// Writes the sample with index `index`, counted from 0, into `out`: out[k] is a contiguous host tensor of the shape and type of input k,
+  /// filled with zeros. The same index must always give the same values; otherwise the run cannot be repeated.
   virtual void read(i64 index, std::span<const Tensor> out) const = 0;
 };
 

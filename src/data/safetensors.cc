@@ -39,7 +39,7 @@ i64 header_bytes(const CheckedFile& file) {
 
 void check_range(const std::filesystem::path& path, const TensorInfo& tensor, i64 offset, size_t bytes) {
   if (offset < 0 || offset > tensor.bytes() || static_cast<i64>(bytes) > tensor.bytes() - offset) {
-    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}, tensor {}: bytes {} to {} are outside its {} bytes", path.string(),
+    throw Error(ErrorCode::bug, fmt::format("[safetensors] {}, tensor {}: bytes {} to {} are outside the tensor's {} bytes", path.string(),
                                             in_quotes(tensor.name), offset, offset + static_cast<i64>(bytes), tensor.bytes()));
   }
 }
@@ -109,7 +109,7 @@ struct SafetensorsWriter::State {
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
-  bool finished;  // set when the file is complete, or not ours to remove
+  bool finished;  // true when the file is complete, or when another process created it: then the destructor must not remove it
   ChecksumSums checksums;
   WriteBehind behind{file};
 

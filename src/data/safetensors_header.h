@@ -1,5 +1,5 @@
-// Parses and writes the header of a safetensors file: JSON text to checked TensorInfos and back. Internal to the safetensors reader and
-// writer; pure functions.
+// Parses and writes the header of a safetensors file: converts JSON text to verified TensorInfos, and TensorInfos to JSON text. Only the
+// safetensors reader and writer use it. Pure functions.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -21,11 +21,12 @@ struct SafetensorsHeader {
 /// Throws Error(data), "[safetensors] <path>: <why>".
 [[noreturn]] void reject_safetensors(const std::filesystem::path& path, const std::string& why);
 
-/// Parses the JSON text of a header that is followed by `data_bytes` bytes. Memory use is proportional to the text: it is read as a stream
-/// of tokens, and nesting deeper than the format's is refused at once. Throws Error(data), naming `file`.
+/// Parses the JSON text of a header that is followed by `data_bytes` bytes of tensor data. Memory use is proportional to the length of the
+/// text: the text is read as a stream of tokens, and deeper nesting than the format has is refused at once. Throws Error(data), naming
+/// `file`.
 SafetensorsHeader parse_safetensors_header(const std::string& text, i64 data_bytes, const std::string& file);
 
-/// Returns the JSON text, padded with spaces to a multiple of 8. Throws Error(bug) if a name is not UTF-8.
+/// Returns the JSON text of the header, padded with spaces to a multiple of 8 bytes. Throws Error(bug) if a name is not UTF-8.
 std::string write_safetensors_header(const SafetensorsHeader& header);
 
 }  // namespace spillway::data

@@ -12,7 +12,8 @@ void SafetensorsReader::read_wide(const TensorInfo& info, i64 begin, std::span<d
     reject_safetensors(path(),
                        fmt::format("tensor {}: expected floating-point numbers, got {}", in_quotes(info.name), to_string(info.dtype)));
   }
-  std::array<std::byte, 32768> raw;  // on the stack, not the heap: a training run may read weights while all of its memory is planned
+  // The buffer is on the stack, not the heap: a training run may read weights when all of its memory is already assigned by the plan.
+  std::array<std::byte, 32768> raw;
   const i64 width = size_of(info.dtype), step = static_cast<i64>(raw.size()) / width, count = static_cast<i64>(out.size());
   for (i64 at = 0; at < count; at += step) {
     const auto n = static_cast<size_t>(std::min(step, count - at) * width);

@@ -11,16 +11,17 @@ namespace spillway::data {
 
 class StepsAhead {
  public:
-  /// Allocates prefetched steps from `memory`, which is host memory: one step at a time, beside the one the caller holds. The loader and
-  /// the allocator must outlive this object.
+  /// Prefetched steps are allocated from `memory`, which is host memory. At most one prefetched step exists at a time, beside the one that
+  /// the caller holds. The loader and the allocator must outlive this object.
   StepsAhead(const Loader& loader, Allocator& memory) : loader_(loader), memory_(memory) {}
   /// Waits for the step that is being made.
   ~StepsAhead();
   StepsAhead(const StepsAhead&) = delete;
   StepsAhead& operator=(const StepsAhead&) = delete;
 
-  /// Returns Loader::step(cursor) and throws its errors. If `cursor` is not the one after the last call's, the step is made now, from the
-  /// current stream. The same happens on the next call if the system refuses to start a thread.
+  /// Returns Loader::step(cursor) and throws its errors. The prefetched step is the one that follows the last call's. If `cursor` is
+  /// another one, the step is made now, from the current stream. It is also made now if the system refused to start a thread for
+  /// prefetching.
   StepBatch step(i64 cursor);
 
  private:
@@ -28,7 +29,7 @@ class StepsAhead {
   Allocator& memory_;
   i64 next_cursor_ = 0;
   std::future<StepBatch> next_;  // the step at next_cursor_
-  std::thread thread_;           // the thread that makes it
+  std::thread thread_;           // the thread that makes the step at next_cursor_
 };
 
 }  // namespace spillway::data

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPendingBytes = 65536;
 
-// Refuses to replace an existing file that is not a token file: its name was probably given by mistake.
+// Throws if `path` is an existing file that is not a token file, because its name was probably given by mistake. Returns `path` otherwise.
 const std::filesystem::path& only_token_file(const std::filesystem::path& path) {
   std::error_code unseen;
   if (std::filesystem::exists(path, unseen) && !begins_as_token_file(File::open(path))) {

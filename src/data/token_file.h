@@ -11,8 +11,9 @@ namespace spillway::data {
 
 class TokenFileWriter {
  public:
-  /// Tokens are uint16 if `vocabulary` is at most 65536, else uint32. The file is written under a temporary name next to `path` and
-  /// replaces an existing token file there when it is complete. Throws Error(usage) if another kind of file is there.
+  /// Tokens are written as uint16 if `vocabulary` is at most 65536, else as uint32. The file is written under a temporary name next to
+  /// `path`. When it is complete, it is renamed to `path` and replaces an existing token file there. Throws Error(usage) if another kind of
+  /// file is there.
   TokenFileWriter(const std::filesystem::path& path, i64 vocabulary);
 
   /// Appends tokens. Throws Error(data) for an id outside [0, vocabulary) and Error(io) if the disk is full.

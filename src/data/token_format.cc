@@ -42,8 +42,9 @@ TokenLayout llmc_layout(const File& file, const std::array<std::byte, 16>& head,
 
 TokenLayout headerless_layout(const File& file) {
   if (file.size_bytes() % 2 != 0) {
-    reject(file, fmt::format("expected headerless uint16 tokens (no llm.c header, no .idx beside it), got an odd number of bytes: {}",
-                             file.size_bytes()));
+    reject(file,
+           fmt::format("expected headerless uint16 tokens (no llm.c header, no .idx beside it), got a file with an odd number of bytes: {}",
+                       file.size_bytes()));
   }
   return {0, file.size_bytes() / 2, 2, false};
 }
@@ -59,7 +60,8 @@ constexpr std::array kMegatronTypes = {MegatronType{1, 1, false}, MegatronType{3
                                        MegatronType{5, 8, true}, MegatronType{8, 2, false}};
 
 // Counts the tokens of a Megatron index. The sequences must lie one after the other without gaps, as Megatron's own tools write them. Then
-// the tokens are one contiguous run, and the two tables, which may take gigabytes, need not be kept.
+// all tokens are contiguous in the .bin file, and the two tables of sizes and offsets, which may take gigabytes, need not be kept in
+// memory.
 i64 checked_tokens(const File& index, i64 sequences, i64 most_tokens, int width_bytes) {
   constexpr i64 kStep = 2048;
   std::array<std::byte, kStep * 4> sizes;
@@ -99,7 +101,8 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   const auto sequences = load<u64>(head.data() + 18), documents = load<u64>(head.data() + 26);
   const u64 body = static_cast<u64>(index.size_bytes() - kMegatronHeaderBytes);
   if (sequences > body / 12 || documents > body / 8 || sequences * 12 + documents * 8 != body) {
-    reject(index, fmt::format("{} sequences and {} documents do not add up to its {} bytes", sequences, documents, index.size_bytes()));
+    reject(index, fmt::format("{} sequences and {} documents do not make an index of {} bytes, the size of this file", sequences, documents,
+                              index.size_bytes()));
   }
   const i64 tokens = checked_tokens(index, static_cast<i64>(sequences), file.size_bytes() / type->width_bytes, type->width_bytes);
   if (tokens != file.size_bytes() / type->width_bytes || file.size_bytes() % type->width_bytes != 0) {
@@ -109,7 +112,8 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   return {0, tokens, type->width_bytes, type->is_signed};
 }
 
-// Earlier versions wrote the header last, into the file itself. If one was killed, the file begins with zeros instead of a header.
+// Earlier versions wrote the header last, into the file itself. If such a version was killed, the file begins with zeros instead of a
+// header.
 void refuse_unfinished(const File& file) {
   std::array<std::byte, kLlmcHeaderBytes> head;
   if (file.size_bytes() < kLlmcHeaderBytes) return;

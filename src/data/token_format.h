@@ -1,4 +1,4 @@
-// Names the constants of the token file formats and finds where the tokens lie in a file. All numbers are little-endian.
+// Names the constants of the token file formats and finds where the tokens are in a file. All numbers are little-endian. The formats:
 //
 //   llm.c     header of 256 int32: magic, version, number of tokens (low 32 bits), its high 32 bits (ours: llm.c itself has 0 there and
 //             refuses more than 2^31 tokens), zeros; then uint16 tokens (magic 20240520, version 1) or uint32 (20240801, version 7)

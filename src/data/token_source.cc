@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStackBytes = 32768;  // the read buffer is on the stack because reading happens during training
+constexpr size_t kStackBytes = 32768;  // bytes of the read buffer, which is on the stack because reading happens during training
 
 [[noreturn]] void reject_id(const fs::path& path, i64 token, i64 byte, i64 id, i64 vocabulary) {
   throw Error(ErrorCode::data, fmt::format("[data] {}: expected ids from 0 to {}, got {} at token {} (byte {}): the file was made for a "
@@ -94,7 +94,7 @@ class BinSource final : public TokenSource {
   std::string name_;
 };
 
-/// Text through the byte tokenizer: one file, or several files read as if they were concatenated.
+/// Text that goes through the byte tokenizer: one file, or several files that are read as if they were concatenated.
 class TextSource final : public TokenSource {
  public:
   TextSource(std::string name, const std::vector<fs::path>& paths, i64 vocabulary) : name_(std::move(name)) {
@@ -111,7 +111,7 @@ class TextSource final : public TokenSource {
 
   void read(i64 begin, std::span<i32> out) const override {
     check_range(*this, begin, out.size());
-    // Find the last part that begins at or before `begin`; this passes over empty parts.
+    // Find the last part that begins at or before `begin`. If several parts begin there, all but the last are empty.
     auto part = std::prev(std::ranges::upper_bound(parts_, begin, {}, &Part::begin_bytes));
     while (!out.empty()) {
       const i64 part_end = std::next(part) == parts_.end() ? bytes_ : std::next(part)->begin_bytes;
@@ -129,7 +129,8 @@ class TextSource final : public TokenSource {
     i64 begin_bytes;
     std::optional<File> file;
   };
-  // Most files that are kept open. A folder may hold more files than a process may have open; then each file is opened when it is read.
+  // Largest number of files that are kept open. A folder may hold more files than a process may have open; in that case each file is opened
+  // when it is read.
   static constexpr size_t kKeptOpen = 256;
 
   static void read_part(const Part& part, i64 offset, std::span<i32> out) {
@@ -182,7 +183,7 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
   return paths;
 }
 
-// Returns the remedy for a file of an unsupported kind: the name or the form in which it would be accepted.
+// Returns the remedy for a file of an unsupported kind: how to name or convert it so that it is accepted.
 const char* cure_for(const fs::path& path) {
   const std::string name = path.filename().string();
   const auto is = [&](const char* ending) { return name.ends_with(ending) || name.ends_with(std::string(ending) + ".gz"); };

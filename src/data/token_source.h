@@ -1,4 +1,4 @@
-// TokenSource is the interface to a sequence of token ids, whatever kind of file they come from.
+// TokenSource is the interface to a sequence of token ids, whatever kind of file the ids come from.
 #pragma once
 #include <memory>
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace spillway::data {
 
-/// Token ids by position, read from the file on demand: any length, without a copy in RAM. Thread-safe.
+/// Token ids by position. They are read from the file on demand, so the sequence may be of any length and no copy of it is kept in RAM.
+/// Thread-safe.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -23,8 +24,8 @@ class TokenSource {
 constexpr i64 kAnyVocabulary = i64{1} << 31;
 
 /// Opens `--data` paths. A `.txt` file, or a folder of them in byte order of names, goes through the byte tokenizer. A `.bin` token file is
-/// llm.c's if it has that header, Megatron's if a .idx lies next to it, else nanoGPT's headerless uint16. Ids at or above `vocabulary`
-/// throw Error(data) with file and offset; they are found here, before the first step.
+/// in llm.c's format if it has that header, in Megatron's if a .idx file lies next to it, else in nanoGPT's headerless uint16. Throws
+/// Error(data) with file and offset if an id is `vocabulary` or greater. All ids are read for this check here, before the first step.
 std::vector<std::unique_ptr<TokenSource>> open_token_sources(const std::vector<std::string>& paths, i64 vocabulary);
 
 }  // namespace spillway::data

@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Calls `each` with a value of the C++ type of `dtype`. Only the value's type matters.
+// Calls `each` with a value of the C++ type of `dtype`. The value itself means nothing; `each` uses only its type.
 template <class Each>
 void as_type(DType dtype, const Each& each) {
   switch (dtype) {
@@ -29,7 +29,8 @@ void as_type(DType dtype, const Each& each) {
 }  // namespace
 
 void widen_stored(std::span<const std::byte> stored, DType dtype, std::span<double> out) {
-  require(stored.size() == out.size() * static_cast<size_t>(size_of(dtype)), "[weights] expected as many bytes as the elements take");
+  require(stored.size() == out.size() * static_cast<size_t>(size_of(dtype)),
+          "[weights] expected the byte count to be that of all elements");
   as_type(dtype, [&]<class T>(T) {
     for (size_t i = 0; i < out.size(); ++i) {
       T value;
@@ -40,7 +41,8 @@ void widen_stored(std::span<const std::byte> stored, DType dtype, std::span<doub
 }
 
 void narrow_stored(std::span<const double> values, DType dtype, std::span<std::byte> stored) {
-  require(stored.size() == values.size() * static_cast<size_t>(size_of(dtype)), "[weights] expected as many bytes as the elements take");
+  require(stored.size() == values.size() * static_cast<size_t>(size_of(dtype)),
+          "[weights] expected the byte count to be that of all elements");
   as_type(dtype, [&]<class T>(T) {
     for (size_t i = 0; i < values.size(); ++i) {
       const T value = narrow<T>(static_cast<Wide<T>>(values[i]));

@@ -1,5 +1,6 @@
-// Sends what is written of a large file to the disk while the rest is being made, and drops it from the page cache some MiB later. The file
-// then does not push other programs' pages out of memory, and syncing it finds little to do.
+// Starts writing the finished parts of a large file to the disk while the rest of the file is being produced, and drops these parts from
+// the page cache some MiB later. So the file does not push other programs' pages out of memory, and syncing it at the end finds little left
+// to write.
 #pragma once
 #include <deque>
 #include <mutex>
@@ -12,7 +13,8 @@ class WriteBehind {
  public:
   /// `file` must outlive this object.
   explicit WriteBehind(File& file) : file_(file) {}
-  /// Tells that bytes [begin, end) were written. Neighbouring ranges are sent together. Thread-safe. Throws Error(io).
+  /// Reports that bytes [begin, end) of the file were written. Neighbouring ranges are sent to the disk together. Thread-safe. Throws
+  /// Error(io).
   void wrote(i64 begin, i64 end);
 
  private:
@@ -22,7 +24,7 @@ class WriteBehind {
   };
   File& file_;
   std::mutex mutex_;  // guards the members below
-  Range collected_;   // written and not sent yet
+  Range collected_;   // a range that was written and not sent to the disk yet
   std::deque<Range> on_the_way_;
   i64 on_the_way_bytes_ = 0;
 };
