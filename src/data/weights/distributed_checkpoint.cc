@@ -20,7 +20,7 @@ using Sizes = std::vector<i64>;
 
 constexpr const char* kMetadata = ".metadata";
 constexpr i64 kMostMetadataBytes = 256 * kMiB;
-constexpr u64 kNames = 3;  // copies of a tensor's name that are charged to the budget
+constexpr u64 kNames = 3;  // The reader keeps up to three copies of a tensor's name; all are charged to the read budget.
 constexpr std::string_view kCure = "save the model's state_dict alone";
 
 bool belongs_to_metadata(std::string_view global) {
@@ -28,14 +28,15 @@ bool belongs_to_metadata(std::string_view global) {
   return global.starts_with("torch.") || global.starts_with("collections.") || std::ranges::find(kPlain, global) != std::end(kPlain);
 }
 
-// A rectangular block of a tensor.
+// A rectangular block of a tensor. A sharded checkpoint stores each tensor as one or more such blocks.
 struct Block {
   Sizes offsets, sizes;
   i64 elems = 0;
-  // The number of consecutive elements of the block that are also consecutive in the whole tensor.
+  // Length of a run: the largest number of consecutive elements of the block that are also consecutive in the whole tensor.
   i64 run = 1;
 };
-// Says where a block lies. The key is the tensor's name in the metadata and the block's offsets.
+// Says in which file a block is stored, and at which bytes. A block is identified by the key: the tensor's name in the metadata and the
+// block's offsets in the tensor.
 struct Place {
   std::string_view file;
   TorchArchive::Range range;
@@ -56,7 +57,7 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode& key = tree_.at(entries[i]);
       if (key.kind != Kind::text) reject("expected texts as the keys of `state_dict_metadata`, got something else");
-      // skip values saved as bytes, such as a number or a text
+      // Skip an entry that is not a tensor, such as a number or a text: such values are saved as bytes and have no chunks.
       if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;
       if (const std::string name = name_of(tree_.text(key)); !name.empty()) one(tree_.text(key), name, tree_.at(entries[i + 1]));
     }
@@ -89,14 +90,14 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode &key = tree_.at(entries[i]), &value = tree_.at(entries[i + 1]);
       const PickleNode* offset = tree_.attribute(&key, "offset");
-      if (offset == nullptr || offset->kind == Kind::none) continue;  // skip entries for values saved as bytes
+      if (offset == nullptr || offset->kind == Kind::none) continue;  // skip an entry for a value saved as bytes
       const std::string_view name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
       const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file that holds each block");
       if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
         reject(fmt::format("expected the plain name of a file in the same folder, got {}", in_quotes(file)));
       const PickleNode* transforms = tree_.attribute(&value, "transform_descriptors");
       if (transforms != nullptr && transforms->kind != Kind::none && !(transforms->kind == Kind::list && transforms->count == 0))
-        reject(fmt::format("{} was transformed when it was saved (perhaps compressed): save the checkpoint again without transforms",
+        reject(fmt::format("tensor {} was transformed when it was saved (perhaps compressed): save the checkpoint again without transforms",
                            in_quotes(name)));
       Sizes offsets = tree_.sizes(*offset, name);
       tree_.hold(sizeof(Key) + sizeof(Place) + kMapNodeBytes + offsets.size() * sizeof(i64));
@@ -107,7 +108,7 @@ class MetadataReader {
     check_places();
   }
 
-  // Checks that no two blocks share bytes of a file. So no file is read more than once, whatever the metadata says.
+  // Checks that no two blocks share bytes of a file. This ensures that no byte is read for two blocks, whatever the metadata says.
   void check_places() {
     std::vector<const Place*> all;
     for (const auto& [key, place] : places_) all.push_back(&place);
@@ -126,8 +127,8 @@ class MetadataReader {
     }
   }
 
-  // Returns the model's name for a tensor, or "" if it belongs to the optimizer. If the tensor's path in the saved dictionary is known, the
-  // path decides.
+  // Returns the model's name for the tensor that the metadata calls `key`, or "" if the tensor belongs to the optimizer. The name is the
+  // last key on the tensor's path in the saved dictionary. If no path is recorded, it is `key` itself.
   std::string name_of(std::string_view key) const {
     tree_.spend_name(key.size());
     const auto path = paths_.find(key);
@@ -142,7 +143,8 @@ class MetadataReader {
     return std::string(last);
   }
 
-  // Adds one tensor. Everything that the metadata says about it is checked before a data file is opened.
+  // Adds one tensor, called `key` in the metadata and `name` in the model. What the metadata says about the tensor is checked before a data
+  // file is opened.
   void one(std::string_view key, const std::string& name, const PickleNode& metadata) {
     const PickleNode *size = tree_.attribute(&metadata, "size"), *chunks = tree_.attribute(&metadata, "chunks");
     if (size == nullptr || chunks->kind != Kind::list) reject(name, "expected a size and a list of chunks, got something else");
@@ -185,13 +187,15 @@ class MetadataReader {
       if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
         reject(name, "a block reaches beyond the tensor");
     }
-    block.elems = *element_count(block.sizes);  // at most as many as the whole tensor has
-    // Count the trailing axes that the block covers completely, plus one more: elements along these are consecutive in the whole tensor.
+    block.elems = *element_count(block.sizes);  // at most as many elements as the whole tensor has
+    // A run spans the trailing axes that the block covers completely, and the one axis before them: elements along these axes are
+    // consecutive in the whole tensor.
     for (size_t axis = axes; axis > 0 && block.elems > 0 && (axis == axes || block.sizes[axis] == whole.sizes[axis]);)
       block.run *= block.sizes[--axis];
   }
 
-  // Cuts the blocks into runs, sorted by their position in the whole tensor, and checks that they fill it.
+  // Cuts the blocks into runs (Block::run) and sorts the runs by their position in the whole tensor. Checks that the runs fill the tensor
+  // exactly.
   Pieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
     i64 runs = 0, missing = whole.elems;
     for (const Block& block : blocks) {
@@ -215,7 +219,7 @@ class MetadataReader {
   static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // number of elements that the axes from `outer` on span within a run
+    i64 inner = 1;  // number of elements that a run spans along the axes from `outer` on
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {
@@ -232,7 +236,7 @@ class MetadataReader {
   const TorchTensor& stored_block(std::string_view key, const Block& block) {
     tree_.spend_name(key.size());
     const auto place = places_.find({key, block.offsets});
-    if (place == places_.end()) reject(fmt::format("no file is recorded for a block of {}", in_quotes(key)));
+    if (place == places_.end()) reject(fmt::format("no file is recorded for a block of tensor {}", in_quotes(key)));
     const fs::path path = folder_ / place->second.file;
     tree_.hold(sizeof(TorchTensor) + 2 * block.sizes.size() * sizeof(i64) + sizeof(fs::path) + path.native().size());
     const size_t file = tensors.archives->add(path, place->second.range);
@@ -240,20 +244,20 @@ class MetadataReader {
     const TorchTree tree(*archive, belongs_to_tensors, kCure);
     auto tensor = tree.tensor(tree.root(), key);
     if (!tensor || tensor->sizes != block.sizes)
-      reject_torch(path, fmt::format("expected the block of {} at byte {}, as .metadata says, got something else", in_quotes(key),
+      reject_torch(path, fmt::format("expected the block of tensor {} at byte {}, as .metadata says, got something else", in_quotes(key),
                                      place->second.range.begin));
     if (tensor->elems > tensor->storage_elems())
-      reject_torch(path, fmt::format("expected {} stored elements for the block of {}, got {} elements that are repeated", tensor->elems,
-                                     in_quotes(key), tensor->storage_elems()));
+      reject_torch(path, fmt::format("expected {} elements stored for the block of tensor {}, got only {}, which the block repeats",
+                                     tensor->elems, in_quotes(key), tensor->storage_elems()));
     tensors.add(file, std::move(*tensor));
     return tensors.tensors.back().second;
   }
 
   const fs::path folder_;
   const PickleTree& tree_;
-  ReadBudget cut_;  // budget for pieces; the size of the data files limits their number
+  ReadBudget cut_;  // budget for the pieces of all tensors; the more bytes the data files have, the more pieces are allowed
   std::map<Key, Place> places_;
-  // The path of each tensor in the saved dictionary, by the tensor's name in the metadata: dictionary keys, the outermost first.
+  // By a tensor's name in the metadata, the tensor's path in the saved dictionary: the keys that lead to it, the outermost first.
   std::map<std::string_view, const PickleNode*> paths_;
 };
 

@@ -19,7 +19,7 @@ namespace {
 constexpr i32 kLlmCMagic = 20240326, kLlmCF32 = 3, kLlmCBf16 = 5;
 constexpr size_t kLlmCInts = 256, kLlmCIntsSaid = 8;
 constexpr i64 kLlmCHeaderBytes = kLlmCInts * sizeof(i32);
-// Limits of the header's numbers: far above any model, and low enough that no product of them overflows 64 bits.
+// Limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
 constexpr i64 kLlmCWidth = i64{1} << 20, kLlmCLayers = 8192, kLlmCPositions = i64{1} << 27, kLlmCVocabulary = i64{1} << 24;
 
 [[noreturn]] void reject_llm_c(const std::filesystem::path& path, const std::string& why) {
@@ -46,7 +46,8 @@ LlmCHeader llm_c_header(const File& file) {
   const auto number = [&](size_t at, const char* what, i64 least, i64 most) {
     const i64 value = header[at];
     if (value < least || value > most)
-      reject_llm_c(file.path(), fmt::format("expected {} from {} to {} as number {} of the header, got {}", what, least, most, at, value));
+      reject_llm_c(file.path(), fmt::format("expected {} from {} to {} as integer {} of the header (counted from 0), got {}", what, least,
+                                            most, at, value));
     return value;
   };
   LlmCHeader said;
@@ -62,7 +63,7 @@ LlmCHeader llm_c_header(const File& file) {
   return said;
 }
 
-// Layout of a tensor in the file. Only its first `kept` rows are used; the rest is padding.
+// Layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
 struct LlmCLayout {
   const char* name;
   i64 rows, columns, kept;
@@ -141,7 +142,8 @@ struct LlmCFile::State {
   std::vector<TensorInfo> infos;
   std::vector<bool> transposed;
   std::map<std::string, size_t> by_name;
-  // Cache for transposed reading: rows [band_begin, band_end) of the matrix that was read last.
+  // Cache for reading a transposed tensor: rows [band_begin, band_end) of the tensor that was read last. The rows are those of the tensor
+  // after transposition.
   std::mutex mutex;
   const TensorInfo* banded = nullptr;
   i64 band_begin = 0, band_end = 0;
@@ -170,7 +172,7 @@ void LlmCFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> 
   for (size_t at = 0; at < out.size();) {
     const i64 element = begin + static_cast<i64>(at), row = element / columns;
     if (state_->banded != &tensor || row < state_->band_begin || row >= state_->band_end) {
-      state_->banded = nullptr;  // the cache is invalid until it is filled
+      state_->banded = nullptr;  // the cache is invalid until it is filled again
       state_->band_begin = row;
       state_->band_end = std::min(rows, row + transposed_band(columns));
       const i64 count = state_->band_end - row;

@@ -1,6 +1,7 @@
-// PickleTree is the parsed tree of a pickle that PyTorch wrote (pickle/pickle.h: the pickle is read, never run), with look-ups that several
-// readers need. Every look-up is charged to the tree's read budget, so values that refer to each other thousands of times are refused
-// instead of visited. Therefore even a const tree must be used by one thread only. Errors as in torch_file.h.
+// PickleTree is the parsed tree of a pickle that PyTorch wrote (pickle/pickle.h: the pickle is read, never run). It offers the look-ups
+// that several readers need. In a malicious pickle, values may refer to each other thousands of times. So every look-up is charged to the
+// tree's read budget, and a pickle that exceeds the budget is refused. Because look-ups change the budget, even a const tree must be used
+// by one thread only. Errors as in torch_file.h.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -15,8 +16,8 @@ constexpr std::string_view kOrderedDict = "collections.OrderedDict", kTorchSize 
 
 class PickleTree {
  public:
-  /// Parses a pickle. Throws if it refers to a Python global for which `known` returns false; the message then ends with `cure`, the advice
-  /// what to do.
+  /// Parses a pickle. If it refers to a Python global for which `known` returns false, the constructor throws, and the message ends with
+  /// `cure`, which advises the user what to do.
   PickleTree(std::vector<std::byte> bytes, std::filesystem::path path, const std::string& member, bool (*known)(std::string_view global),
              std::string_view cure);
 
@@ -24,10 +25,10 @@ class PickleTree {
   const PickleNode& root() const { return pickle_.at(pickle_.root()); }
   const PickleNode& at(PickleRef ref) const { return pickle_.at(ref); }
   std::string_view text(const PickleNode& node) const { return pickle_.text(node); }
-  /// Charges work that a caller does beside the look-ups here: spend() counts steps, hold() counts bytes kept. Both throw Error(data), see
-  /// ReadBudget.
+  /// These charge work that a caller does in addition to the look-ups here. spend() charges steps, and hold() charges bytes that are kept.
+  /// Both throw Error(data), see ReadBudget.
   void spend(u64 steps) const { pickle_.budget().spend(steps); }
-  /// Charges a name of `bytes` bytes that is copied or looked up among others.
+  /// Charges the work of copying a name of `bytes` bytes, or of finding it among other names.
   void spend_name(u64 bytes) const { spend(kNameSteps + bytes); }
   void hold(u64 bytes) const { pickle_.budget().hold(bytes); }
 
@@ -35,19 +36,20 @@ class PickleTree {
   bool calls(const PickleNode& node, std::string_view global) const;
   /// Returns the tuple of arguments of a call.
   const PickleNode& arguments(const PickleNode& call) const { return at(pickle_.items(call)[1]); }
-  /// Returns true for a dictionary, also an OrderedDict.
+  /// Returns true if the node is a dictionary, which may be an OrderedDict.
   bool is_dictionary(const PickleNode& node) const;
-  /// Returns a dictionary's entries as key, value, key, value ..; empty for any other node.
+  /// Returns a dictionary's entries in the order key, value, key, value and so on. Returns nothing for any other node.
   std::span<const PickleRef> entries(const PickleNode& node) const;
-  /// Returns the elements of a list or a tuple; empty for null and any other node.
+  /// Returns the elements of a list or a tuple. Returns nothing for null and for any other node.
   std::span<const PickleRef> elements(const PickleNode* node) const;
   /// Returns the value of `key` in a dictionary. Returns null if `node` is null, is no dictionary, or has no such key.
   const PickleNode* find(const PickleNode* node, std::string_view key) const;
-  /// Returns a dictionary's values by those of its keys that are text, for many look-ups. The result is empty for null and any other node.
+  /// Returns a map from each key that is a text to its value, for many look-ups in one dictionary. The map is empty for null and for a node
+  /// that is no dictionary.
   std::map<std::string_view, const PickleNode*> by_key(const PickleNode* node) const;
-  /// Returns an attribute of an object, looked up in the dictionary of its attributes. Returns null in the same cases as find().
+  /// Returns an attribute of an object. Returns null if `node` is null, is no object, or has no such attribute.
   const PickleNode* attribute(const PickleNode* node, std::string_view name) const;
-  /// Returns the attributes of an object. Returns null if `node` is null, is no object, or has no attributes.
+  /// Returns the dictionary of an object's attributes. Returns null if `node` is null, is no object, or has no attributes.
   const PickleNode* attributes(const PickleNode* node) const { return node == nullptr ? nullptr : pickle_.state(*node); }
   /// Reads a list of sizes from a tuple, a list or a torch.Size of one. `name` is the tensor's name, for messages.
   std::vector<i64> sizes(const PickleNode& node, std::string_view name) const;

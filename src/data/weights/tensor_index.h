@@ -1,4 +1,5 @@
-// TensorIndex holds the descriptions of the tensors of a file or folder, in their order and by name. Thread-safe once all are added.
+// TensorIndex holds the descriptions of the tensors of a file or folder. They can be listed in the order in which they were added, and
+// found by name. Thread-safe once all tensors are added.
 #pragma once
 #include <map>
 
@@ -10,12 +11,12 @@ class TensorIndex {
  public:
   /// `where` begins every error message, for example "[torch] model.bin".
   explicit TensorIndex(std::string where) : where_(std::move(where)) {}
-  /// Adds a tensor. Throws Error(data) if the name is taken or if the bytes of all tensors overflow 64 bits.
+  /// Adds a tensor. Throws Error(data) if another tensor has the same name, or if the total bytes of all tensors overflow 64 bits.
   void add(TensorInfo info);
   const std::vector<TensorInfo>& all() const { return infos_; }
   /// Returns the tensor of that name, or null if there is none.
   const TensorInfo* find(const std::string& name) const;
-  /// Returns the tensor's index in all(). The name must have been added.
+  /// Returns the index in all() of the tensor with this name. A tensor of that name must have been added.
   size_t number(const std::string& name) const { return by_name_.at(name); }
 
  private:

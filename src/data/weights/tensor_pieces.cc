@@ -15,7 +15,7 @@ void PieceTensors::read(std::span<const TensorPiece> pieces, i64 begin, std::spa
   if (out.empty()) return;
   auto piece = std::ranges::upper_bound(pieces, begin, {}, &TensorPiece::at) - 1;
   for (size_t done = 0; done < out.size(); ++piece) {
-    require(piece >= pieces.begin() && piece < pieces.end(), "[weights] expected a range inside the weight");
+    require(piece >= pieces.begin() && piece < pieces.end(), "[weights] expected to read elements inside the weight");
     const i64 within = begin + static_cast<i64>(done) - piece->at;
     const auto some =
         out.subspan(done, static_cast<size_t>(std::min<i64>(piece->elems - within, std::ssize(out) - static_cast<i64>(done))));

@@ -1,4 +1,4 @@
-// Describes weights that are stored in pieces over many torch.save files, as the ranks of a training run wrote them, and reads them.
+// Describes and reads weights that are stored in pieces in several torch.save files. The ranks of a training run write weights that way.
 #pragma once
 #include "data/weights/torch_archives.h"
 #include "data/weights/torch_tree.h"
@@ -11,11 +11,11 @@ struct TensorPiece {
   size_t tensor = 0;
   i64 begin = 0, elems = 0, at = 0;
 };
-using Pieces = std::vector<TensorPiece>;  // all pieces of a weight, in the weight's order
+using Pieces = std::vector<TensorPiece>;  // all pieces of one weight, sorted by their position in the weight
 
 struct PieceTensors {
   std::unique_ptr<TorchArchives> archives = std::make_unique<TorchArchives>();
-  std::vector<std::pair<size_t, TorchTensor>> tensors;  // each stored tensor with the number of its file
+  std::vector<std::pair<size_t, TorchTensor>> tensors;  // each stored tensor, with the index of its file in `archives`
 
   size_t add(size_t file, TorchTensor tensor);
   /// Copies elements [begin, begin + out.size()) of the weight that consists of `pieces`, widened to fp64. Thread-safe once all tensors are

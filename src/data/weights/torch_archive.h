@@ -1,5 +1,5 @@
-// TorchArchive is the zip archive that torch.save writes, read through libzip: its member data.pkl, and its storages by key. Errors as in
-// torch_file.h.
+// TorchArchive is the zip archive that torch.save writes, read through libzip. It gives access to the member data.pkl, and by key to the
+// members that hold the storages. A storage is the memory that one or more tensors share. Errors as in torch_file.h.
 #pragma once
 #include <filesystem>
 #include <mutex>
@@ -19,7 +19,7 @@ namespace spillway::data {
 
 class TorchArchive {
  public:
-  /// The part of a file in which the archive lies. Without a Range the archive is the whole file.
+  /// The range of bytes of a file that holds the archive. Without a Range the archive is the whole file.
   struct Range {
     i64 begin = 0, bytes = 0;
   };
@@ -29,17 +29,17 @@ class TorchArchive {
   TorchArchive& operator=(const TorchArchive&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Returns the size of the archive: of the file, or of the given part of it.
+  /// Returns the size of the archive in bytes: that of the file, or that of the Range.
   i64 bytes() const { return bytes_; }
   /// Returns the contents of data.pkl, 64 MiB at most.
   std::vector<std::byte> pickle() const;
-  /// A member of the archive, stored uncompressed.
+  /// A member of the archive. It must be stored uncompressed.
   struct Member {
     u64 index = 0;
     i64 bytes = 0;
   };
   Member storage(const std::string& key) const;
-  /// Fills `into` from byte `offset` of a member. Thread-safe.
+  /// Fills `into` with the member's bytes from `offset` on. Thread-safe.
   void read(const Member& member, i64 offset, std::span<std::byte> into) const;
 
  private:
@@ -48,8 +48,8 @@ class TorchArchive {
   const std::filesystem::path path_;
   i64 bytes_ = 0;
   zip* zip_ = nullptr;
-  std::string folder_;        // folder of all members, such as "archive/"
-  mutable std::mutex mutex_;  // because a libzip archive must be used by one thread at a time
+  std::string folder_;        // name of the folder within the archive that holds all members, such as "archive/"
+  mutable std::mutex mutex_;  // A libzip archive must be used by one thread at a time.
 };
 
 }  // namespace spillway::data

@@ -29,9 +29,10 @@ constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParame
                            kOfType = "torch._tensor._rebuild_from_type_v2";
 
 constexpr i64 kPieceBytes = 32768;
-// Limit on how often a tensor may repeat the elements of its storage, on average.
+// A tensor may repeat elements of its storage, as PyTorch's expand() does. This limits the tensor's elements per element of the storage.
 constexpr i64 kRepeats = 16;
-// Limit on the elements of a tensor whose storage fits into one piece: about a second's work.
+// Limit on the elements of a tensor that repeats a small storage: one of at most kPieceBytes. Reading so many elements takes about a
+// second.
 constexpr i64 kMostRepeated = i64{1} << 25;
 constexpr u64 kTensorSteps = 256;  // budget steps for looking up the tensor's storage in the archive
 constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
@@ -63,10 +64,11 @@ TorchTensor::Run TorchTensor::run() const {
   return run;
 }
 
-// Reads contiguous runs, as long as the trailing axes allow and one buffer holds. A small storage is read once as a whole, because a tensor
-// may repeat its elements any number of times.
+// Reads contiguous runs of elements, each as long as the trailing axes and the buffer allow. If the storage fits into the buffer, the
+// storage is read once as a whole, because the tensor may repeat the same elements very often.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
-  std::array<std::byte, kPieceBytes> raw;  // on the stack, not the heap: a training run may read weights while all of its memory is planned
+  // The buffer is on the stack, not the heap: a training run may read weights when all of its memory is already assigned by the plan.
+  std::array<std::byte, kPieceBytes> raw;
   const bool is_small = tensor.storage.bytes <= std::ssize(raw);
   const i64 most_elems = std::max(is_small ? kMostRepeated : 0, kRepeats * tensor.storage_elems());
   if (tensor.elems > most_elems) {
@@ -129,7 +131,7 @@ TorchTensor TorchTree::rebuilt(const PickleNode& arguments, std::string_view nam
   return tensor;
 }
 
-// Computes the number of elements and checks that the last one lies within the storage.
+// Computes the number of elements of the tensor and checks that its last element lies within the storage.
 void TorchTree::check_within(TorchTensor& tensor, std::string_view name) const {
   const std::optional<i64> elems = element_count(tensor.sizes);
   if (!elems) wrong(name, fmt::format("expected at most {} elements, got the sizes [{}]", kMostElements, fmt::join(tensor.sizes, ", ")));

@@ -9,17 +9,17 @@
 
 namespace spillway::data {
 
-/// Describes where a tensor's elements lie in its storage. The values have been checked against the storage's size.
+/// Describes where a tensor's elements are in its storage. Offset, sizes and strides have been checked against the storage's size.
 struct TorchTensor {
   TorchArchive::Member storage;
   DType dtype = DType::f32;
-  std::string_view foreign;  // name of a dtype that tensors here do not have, such as "I8"; else empty
-  i64 offset = 0;            // of the first element in the storage, in elements
+  std::string_view foreign;  // name of the dtype, such as "I8", if this program has no tensors of it; else empty
+  i64 offset = 0;            // index of the tensor's first element within the storage
   std::vector<i64> sizes, strides;
   i64 elems = 0;
 
   i64 storage_elems() const { return storage.bytes / size_of(dtype); }
-  /// The number of trailing axes over which the elements are contiguous, and how many elements such a contiguous run has.
+  /// A contiguous run of elements: `axes` is the number of trailing axes that it spans, and `elems` is its number of elements.
   struct Run {
     size_t axes = 0;
     i64 elems = 1;
@@ -29,19 +29,20 @@ struct TorchTensor {
   TensorInfo info(const std::string& name) const;
 };
 
-/// Copies elements [begin, begin + out.size()) of a floating-point tensor, in row-major order whatever its strides, widened to fp64. A
-/// tensor may repeat elements of its storage (expand), but only up to 16 times the storage's elements, or up to 32 million elements for a
-/// small storage. Otherwise a file of a kilobyte could keep a reader busy for ever. Thread-safe.
+/// Copies elements [begin, begin + out.size()) of a floating-point tensor, widened to fp64. The elements are counted in row-major order,
+/// whatever the tensor's strides. A tensor may repeat elements of its storage (as expand() does), but it may have at most 16 times as many
+/// elements as the storage, or at most 32 million elements if the storage is small. Without this limit, a file of a kilobyte could keep a
+/// reader busy for ever. Thread-safe.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out);
 
-/// Returns true if `global` is one of the Python globals that a pickle of tensors refers to.
+/// Returns true if `global` is one of the Python globals that occur in a pickle of tensors.
 bool belongs_to_tensors(std::string_view global);
 
 class TorchTree : public PickleTree {
  public:
   TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure);
   const TorchArchive& archive() const { return archive_; }
-  /// Returns the tensor that a node describes, or nothing if the node is something else. `name` is for messages.
+  /// Returns the tensor that a node describes, or nothing if the node is something else. Messages call the tensor `name`.
   std::optional<TorchTensor> tensor(const PickleNode& node, std::string_view name) const;
 
  private:

@@ -9,7 +9,7 @@ namespace spillway::data {
 
 void read_transposed(i64 rows, i64 columns, const MatrixValues& values, i64 begin, i64 count, std::span<float> out) {
   require(begin >= 0 && count >= 0 && begin + count <= columns && static_cast<i64>(out.size()) == count * rows,
-          "[transposed] expected a band inside the matrix");
+          "[transposed] expected a range of rows inside the transposed matrix");
   std::vector<double> piece(static_cast<size_t>(count));
   for (i64 row = 0; row < rows; ++row) {
     values(row * columns + begin, piece);

@@ -1,8 +1,8 @@
-// ZeroCheckpoint reads what a DeepSpeed training run saved (engine.save_checkpoint) with ZeRO stage 1, 2 or 3 at any number of
-// data-parallel ranks, or as a universal checkpoint: the fp32 weights, the optimizer's state arrays, and the position of the run. The
-// layout is DeepSpeed's own (deepspeed/utils/zero_to_fp32.py and deepspeed/checkpoint/ds_to_universal.py of 0.19 read it). Stages 1 and 2
-// concatenate the parameters of each group and cut the result into one partition per rank; stage 3 partitions each parameter. The input is
-// untrusted and read as in torch_file.h: no code in it is run, and every size is checked against what the files hold. Reading streams.
+// ZeroCheckpoint reads what a DeepSpeed training run saved (engine.save_checkpoint): the fp32 weights, the optimizer's state arrays, and
+// how far the run had come. It reads checkpoints of ZeRO stage 1, 2 or 3 with any number of data-parallel ranks, and universal checkpoints.
+// The layout is DeepSpeed's own (deepspeed/utils/zero_to_fp32.py and deepspeed/checkpoint/ds_to_universal.py of 0.19 read it). Stages 1 and
+// 2 concatenate the parameters of each group and cut the result into one partition per rank; stage 3 partitions each parameter. The input
+// is untrusted and read as in torch_file.h: no code in it is run, and every size is checked against what the files hold. Reading streams.
 // Thread-safe after construction.
 #pragma once
 #include <memory>
@@ -14,14 +14,14 @@ namespace spillway::data {
 
 class ZeroCheckpoint {
  public:
-  /// Opens a global_step folder, or its parent whose file `latest` names it. Throws Error(data), "[deepspeed] <path>: <why>", or as
-  /// torch_file.h does.
+  /// Opens a global_step folder, or the folder above it, in which a file `latest` names the global_step folder. Throws Error(data),
+  /// "[deepspeed] <path>: <why>", or as torch_file.h does.
   explicit ZeroCheckpoint(const std::filesystem::path& folder);
   ZeroCheckpoint(ZeroCheckpoint&&) noexcept;
   ~ZeroCheckpoint();
 
   const std::filesystem::path& folder() const;
-  /// Returns the weights: trained ones in fp32, frozen ones and buffers in their own dtype.
+  /// Returns the weights: trained weights in fp32, and frozen weights and buffers in the dtype in which they are stored.
   const std::vector<TensorInfo>& tensors() const;
   const TensorInfo* find(const std::string& name) const;
   /// Copies elements [begin, begin + out.size()) of a floating-point weight, widened to fp64.
@@ -29,7 +29,7 @@ class ZeroCheckpoint {
 
   /// Returns the names of the optimizer's state arrays, sorted, as torch.optim calls them (such as "exp_avg").
   std::vector<std::string> arrays() const;
-  /// Returns true if the optimizer has this array for this weight, with the weight's size.
+  /// Returns true if the checkpoint has this optimizer array for this weight, with as many elements as the weight.
   bool has_array(const TensorInfo& tensor, const std::string& array) const;
   void read_array(const TensorInfo& tensor, const std::string& array, i64 begin, std::span<double> out) const;
 

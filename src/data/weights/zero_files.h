@@ -1,5 +1,5 @@
-// Finds the files of a DeepSpeed checkpoint (engine.save_checkpoint) and sorts them by the rank that wrote them. These functions look at
-// file names only.
+// Finds the files of a DeepSpeed checkpoint (engine.save_checkpoint) and sorts them by the rank that wrote them. Only file names are
+// examined, and the file `latest`; checkpoint files are not opened.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,15 +14,17 @@ struct ZeroFiles {
   std::vector<std::filesystem::path> model_states;
   /// The optimizer states of each data-parallel rank; empty if `parameters` holds them instead.
   std::vector<std::filesystem::path> optimizer_states;
-  /// For a universal checkpoint (deepspeed.checkpoint.ds_to_universal), the folder with one sub-folder per parameter, named after it.
+  /// For a universal checkpoint (deepspeed.checkpoint.ds_to_universal), the folder that has one sub-folder for each parameter. A sub-folder
+  /// has the parameter's name.
   std::filesystem::path parameters;
 };
 
-/// Returns true if `folder` is a DeepSpeed checkpoint: a global_step folder, or its parent whose file `latest` names it.
+/// Returns true if `folder` is a global_step folder of a DeepSpeed checkpoint, or the folder above it, in which a file `latest` names the
+/// global_step folder.
 bool is_zero_checkpoint(const std::filesystem::path& folder);
 
-/// Lists the files of a checkpoint. Throws Error(data), "[deepspeed] <path>: <why>", if files of some ranks are missing or if it was saved
-/// in a way that is not supported.
+/// Lists the files of a checkpoint. Throws Error(data), "[deepspeed] <path>: <why>", if files of some ranks are missing or if the
+/// checkpoint was saved in a way that is not supported.
 ZeroFiles zero_files(const std::filesystem::path& folder);
 
 /// Throws Error(data), "[deepspeed] <path>: <why>".

@@ -49,7 +49,7 @@ class ModelReader {
     const PickleNode* node = find(key);
     return node != nullptr && node->kind == Kind::integer ? std::max<i64>(node->integer(), 0) : 0;
   }
-  // Calls `each` for every entry of `dictionary` that has a text key; does nothing if it is no dictionary.
+  // Calls `each` for every entry of `dictionary` whose key is a text. Does nothing if `dictionary` is not a dictionary.
   void over(const PickleNode* dictionary, const auto& each) const {
     const auto entries = dictionary == nullptr ? std::span<const PickleRef>() : tree_.entries(*dictionary);
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {

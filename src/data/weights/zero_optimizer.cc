@@ -12,8 +12,8 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-// Returns the optimizer's states in order. They are the "state" of torch.optim's state_dict, numbered from 0, or a list
-// (elastic_checkpoint).
+// Returns the states of the optimizer's groups in order. DeepSpeed stores them in one of two ways: as the "state" of torch.optim's
+// state_dict, numbered from 0, or as a list (elastic_checkpoint).
 std::vector<const PickleNode*> states_of(const TorchTree& tree, const PickleNode* optimizer) {
   std::vector<const PickleNode*> states;
   if (optimizer != nullptr && optimizer->kind == Kind::list) {
@@ -40,7 +40,7 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
     auto tensor = tree.tensor(tree.at(ref), name);
     if (!tensor || !tensor->foreign.empty() || !is_floating(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("expected floating-point tensors in {}", name));
-    // The parts of the list must not share elements, so together they have at most the file's bytes.
+    // No two tensors of the list may share elements, so together they have at most as many bytes as the file.
     if (tensor->elems > left / size_of(tensor->dtype))
       reject_zero(tree.archive().path(), fmt::format("{} have more elements than fit into the file", name));
     left -= tensor->elems * size_of(tensor->dtype);
@@ -49,7 +49,8 @@ std::vector<TorchTensor> tensors_of(const TorchTree& tree, const PickleNode* lis
   return tensors;
 }
 
-// Collects the state arrays of a group: tensors as large as the group's weights, apart from the padding of the last partition.
+// Collects the state arrays of one group: every floating-point tensor in the group's state. Its elements correspond to those of the group's
+// weights, except for padding at the end of the last partition.
 void take_arrays(const TorchTree& tree, const PickleNode& state, std::map<std::string, std::vector<TorchTensor>>& arrays) {
   const auto entries = tree.entries(state);
   for (size_t i = 0; i + 1 < entries.size(); i += 2) {
@@ -105,7 +106,7 @@ std::vector<std::vector<i64>> paddings_of(const TorchTree& tree, const PickleNod
   return paddings;
 }
 
-// Reads the ZeRO stage, which is stored as 3 or as ZeroStageEnum(3).
+// Reads the ZeRO stage, which the file holds as a number such as 3 or as ZeroStageEnum(3).
 int stage_of(const TorchTree& tree, const PickleNode* node) {
   if (node != nullptr && node->kind == Kind::object) {
     const auto arguments = tree.elements(&tree.arguments(*node));
@@ -134,7 +135,7 @@ ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchi
     reject_zero(path, "expected `optimizer_state_dict` with `zero_stage` 1, 2 or 3, got something else");
   const PickleNode* count = tree.find(dictionary, "partition_count");
   if (count != nullptr) {
-    std::vector<i64> counts = whole_numbers(tree, *count);  // one partition count for each parameter group
+    std::vector<i64> counts = whole_numbers(tree, *count);  // the number of partitions, for each parameter group
     counts.push_back(whole_number(tree, *count).value_or(0));
     read.ranks = std::ranges::max(counts);
   }

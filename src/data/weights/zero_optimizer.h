@@ -11,15 +11,16 @@ struct ZeroOptimizer {
   int stage = 0;
   i64 ranks = 0;
   std::optional<i64> updates;
-  std::vector<TorchTensor> weights;                        // this rank's partition of each group, fp32
-  std::map<std::string, std::vector<TorchTensor>> arrays;  // one tensor per group; only arrays that all groups have
-  std::vector<std::vector<i64>> paddings;                  // padding elements after each parameter, by group; empty if none
+  std::vector<TorchTensor> weights;                        // the fp32 weights of this rank's partition, one tensor for each group
+  std::map<std::string, std::vector<TorchTensor>> arrays;  // by array name: one tensor for each group; only arrays that all groups have
+  // by group: the number of padding elements after each parameter; empty if there is no padding
+  std::vector<std::vector<i64>> paddings;
   std::optional<ZeroCheckpoint::Scale> loss_scale;
 };
 
 ZeroOptimizer zero_optimizer(const std::filesystem::path& path, const TorchArchive& archive);
 
-/// Reads a whole number of at least 0 from a number or from a tensor with one element. Returns nothing for any other node.
+/// Reads a whole number of at least 0 from a node that is a number, or a tensor with one element. Returns nothing for any other node.
 std::optional<i64> whole_number(const TorchTree& tree, const PickleNode& node);
 
 }  // namespace spillway::data

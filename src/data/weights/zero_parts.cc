@@ -19,7 +19,7 @@ using Kind = PickleNode::Kind;
 
 i64 rounded_up(i64 value, i64 to) { return (value + to - 1) / to * to; }
 
-// A sequence of tensors, concatenated.
+// A sequence of stored tensors, treated as one long array: their concatenation.
 class Flat {
  public:
   void append(size_t tensor, i64 elems) {
@@ -28,8 +28,8 @@ class Flat {
     elems_ = std::min(elems_ + elems, kMostElements);
   }
   i64 elems() const { return elems_; }
-  // Appends the pieces that elements [begin, begin + elems) of the concatenation consist of. They are elements [at, at + elems) of a
-  // weight.
+  // Finds the stored pieces that make up elements [begin, begin + elems) of the concatenation, and appends them to `into`. In the weight to
+  // which these elements belong, they are elements [at, at + elems).
   void cut(i64 begin, i64 elems, i64 at, Pieces& into) const {
     const auto behind = std::ranges::upper_bound(begins_, begin) - begins_.begin();
     for (auto i = static_cast<size_t>(std::max<std::ptrdiff_t>(behind - 1, 0)); i < tensors_.size() && begins_[i] < begin + elems; ++i) {
@@ -73,8 +73,8 @@ class PartsReader {
  private:
   [[noreturn]] void reject(const std::string& why) const { reject_zero(files_.folder, why); }
 
-  // Opens a file. Its pickle is charged to the budget of the tree made from it. What is kept from all files is charged to budget_, which
-  // grows with their sizes.
+  // Opens a file and returns its index and its archive. The work of parsing its pickle is charged to the budget of the PickleTree made from
+  // it. What is kept in memory from all files is charged to budget_, which grows with the files' sizes.
   std::pair<size_t, std::shared_ptr<const TorchArchive>> open(const fs::path& path) {
     const size_t file = parts_.tensors.archives->add(path);
     auto archive = parts_.tensors.archives->open(file);
@@ -100,7 +100,7 @@ class PartsReader {
     budget_.hold(sizeof weight + weight.info.name.size() + pieces * sizeof(TensorPiece) + arrays);
   }
 
-  // Reads "mp_rank_00_model_states.pt", or with ZeRO-3 the model states of each rank.
+  // Reads the file "mp_rank_00_model_states.pt", or with ZeRO-3 the model-states file of each rank.
   void read_models() {
     for (const fs::path& path : files_.model_states) {
       const auto [file, archive] = open(path);
@@ -110,7 +110,7 @@ class PartsReader {
         reject_zero(path, fmt::format("this file is from step {}, but {} is from step {}: expected files of one save", model.steps,
                                       files_.model_states.front().filename().string(), model_.steps));
       if (!first && model.frozen_values.size() != model_.frozen.size())
-        reject_zero(path, "its frozen parameters differ from those in the first rank's file: expected files of one save");
+        reject_zero(path, "this file has another number of frozen parameters than the first rank's file: expected files of one save");
       if (first) model_ = std::move(model);
       std::vector<TorchTensor>& frozen = first ? model_.frozen_values : model.frozen_values;
       frozen_.resize(model_.frozen.size());
@@ -149,8 +149,9 @@ class PartsReader {
     }
   }
 
-  // Checks the fp32 weights against the model's own weights, which are stored whole except with stage 3. The model's must be the fp32 ones
-  // rounded, compared at three elements of each. So a layout that this program does not know is not mistaken for one it knows.
+  // Compares the optimizer's fp32 weights with the model's own weights, which stages 1 and 2 store too, whole. The model's weights must be
+  // the rounded fp32 weights. Three elements of each weight are compared. If they differ, the files have a layout that this program does
+  // not know, or come from different saves.
   void check_against_module() {
     for (const ZeroWeight& weight : parts_.weights) {
       const auto own = model_.module.find(weight.info.name);
@@ -170,7 +171,8 @@ class PartsReader {
       }
     }
   }
-  // Returns the allowed difference: two units in the last place, with an absolute minimum for tiny values.
+  // Returns the difference that is allowed between an fp32 weight and the model's weight: two units in the last place of `dtype`, with an
+  // absolute minimum for tiny values.
   static double bound(DType dtype, double value) {
     const double relative = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-9 : 0x1p-22;
     return relative * std::abs(value) + (dtype == DType::f16 ? 0x1p-23 : 0x1p-125);
@@ -206,8 +208,8 @@ class PartsReader {
   }
   i64 elems(size_t tensor) const { return parts_.tensors.tensors[tensor].second.elems; }
 
-  // Reads stages 1 and 2: the parameters of a group are concatenated and cut into one partition per rank. The ends of partitions may be
-  // padding.
+  // Describes the weights of stages 1 and 2. There the parameters of a group are concatenated, and the result is cut into one partition per
+  // rank. Partitions may end in padding.
   void lay_by_group(const std::vector<ZeroOptimizer>& ranks) {
     if (ranks.front().weights.size() != model_.groups.size())
       reject(
@@ -259,7 +261,8 @@ class PartsReader {
     }
   }
 
-  // Reads stage 3: every rank has an equally large part of each parameter, stored after its parts of the parameters before.
+  // Describes the weights of stage 3. There every rank has an equally large part of each parameter. A rank stores its parts one after the
+  // other, in the order of the parameters.
   void lay_by_parameter(const std::vector<ZeroOptimizer>& ranks) {
     std::vector<NamedShape> shapes;
     for (std::vector<NamedShape>& group : model_.groups) std::ranges::move(group, std::back_inserter(shapes));
@@ -303,7 +306,7 @@ class PartsReader {
     return flat;
   }
 
-  // Reads a universal checkpoint: one folder per parameter, with fp32.pt and one file per optimizer array.
+  // Reads a universal checkpoint. It has one folder per parameter, which holds fp32.pt and one file for each array of the optimizer.
   void read_universal() {
     std::vector<fs::path> folders;
     for (const auto& entry : fs::directory_iterator(files_.parameters)) {
@@ -344,7 +347,8 @@ class PartsReader {
     if (updates) parts_.standing.updates = *updates;
   }
 
-  // Returns the shape of a parameter. A stored tensor that is flat, and may end in padding, takes the shape recorded for the parameter.
+  // Returns the shape of a parameter. If the stored tensor is flat (it may then end in padding), this is the shape that the model states
+  // record for the parameter. Otherwise it is the stored tensor's own shape.
   static NamedShape universal_shape(const std::map<std::string_view, const NamedShape*>& shapes, const std::string& name,
                                     const TorchTensor& tensor) {
     const auto shape = shapes.find(name);
@@ -371,9 +375,11 @@ class PartsReader {
   std::map<std::string, size_t> numbers_by_name_;  // index in parts_.weights by the weight's name
   ZeroModel model_;                                // model states of the first rank
   std::vector<Flat> frozen_;
-  static constexpr size_t kFirstModel = 0;                               // number of the file that is opened first
-  std::vector<std::vector<size_t>> numbers_;                             // by rank: indices of its tensors of weights
-  std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;  // by rank and optimizer array: indices of the rank's tensors
+  // index of the file that is opened first, which holds the first rank's model states
+  static constexpr size_t kFirstModel = 0;
+  std::vector<std::vector<size_t>> numbers_;  // by rank: the indices in parts_.tensors of the rank's weights
+  // by rank and optimizer array: the indices in parts_.tensors of the rank's tensors of that array
+  std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Works out which elements of which stored tensors make up each weight of a DeepSpeed checkpoint, and each array of its optimizer. Errors
-// as in zero_checkpoint.h.
+// Determines, for each weight of a DeepSpeed checkpoint and for each optimizer array of that weight, which elements of which stored tensors
+// it consists of. Errors as in zero_checkpoint.h.
 #pragma once
 #include <map>
 
