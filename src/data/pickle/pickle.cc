@@ -11,7 +11,7 @@ namespace spillway::data {
 
 using Kind = PickleNode::Kind;
 
-// Interprets the opcodes of Python's pickle stack machine; the values on its stack are nodes of the tree.
+// Interprets the opcodes of Python's pickle stack machine. The values on its stack are nodes of the tree that it builds.
 class PickleMachine {
  public:
   PickleMachine(const std::string& where, Pickle& out) : bytes_(out.bytes_), where_(where), out_(out) {}
@@ -52,14 +52,14 @@ class PickleMachine {
     out_.nodes_.push_back(node);
     return static_cast<PickleRef>(out_.nodes_.size() - 1);
   }
-  // Pushes a value. The stack is charged to the budget only when it grows beyond its previous maximum.
+  // Pushes a value. Popping gives nothing back to the budget, so the stack is charged only when it grows beyond its previous maximum.
   void push_ref(PickleRef ref) {
     stack_.push_back(ref);
     if (stack_.size() > highest_stack_) out_.budget_.hold(sizeof ref), highest_stack_ = stack_.size();
   }
   void push(PickleNode node) { push_ref(make(node)); }
   void push_integer(i64 value) { push({.kind = Kind::integer, .bits = static_cast<u64>(value)}); }
-  // Pushes a text node that refers to the pickle's bytes instead of copying them.
+  // Pushes a text node. The node refers to the text's bytes in the pickle instead of copying them.
   void push_text(Kind kind, u64 bytes) {
     const u64 begin = at_;
     take(bytes);
@@ -81,7 +81,7 @@ class PickleMachine {
     stack_.pop_back();
     return top;
   }
-  // Returns the topmost `count` values of the stack. The result is valid until they are dropped.
+  // Returns the topmost `count` values of the stack. The result is valid until these values are dropped.
   std::span<const PickleRef> last(size_t count) const {
     expect(count);
     return std::span(stack_).last(count);
@@ -101,7 +101,7 @@ class PickleMachine {
   }
 
   static bool grows(Kind kind) { return kind == Kind::list || kind == Kind::dict || kind == Kind::set; }
-  // Reserves room for `count` elements and returns where they begin.
+  // Reserves room for `count` elements of a container and returns the index at which they begin.
   u64 room(size_t count) {
     out_.budget_.hold(count * sizeof(PickleRef));
     out_.refs_.resize(out_.refs_.size() + count, Pickle::kNone);
@@ -114,7 +114,7 @@ class PickleMachine {
     std::ranges::copy(items, out_.refs_.begin() + static_cast<std::ptrdiff_t>(begin));
     return make({.kind = kind, .count = static_cast<u32>(count), .bits = begin});
   }
-  // Replaces the topmost `count` values of the stack by a container of them.
+  // Replaces the topmost `count` values of the stack by one container that holds them.
   void push_last(Kind kind, size_t count) {
     const PickleRef made = make_container(kind, last(count));
     drop(count);
@@ -122,7 +122,7 @@ class PickleMachine {
   }
   void push_since_mark(Kind kind) {
     const auto items = since_mark();
-    if (kind == Kind::dict && items.size() % 2 != 0) wrong("expected a value for each key");
+    if (kind == Kind::dict && items.size() % 2 != 0) wrong("expected a value for each key of a dictionary");
     const PickleRef made = make_container(kind, items);
     drop_mark();
     push_ref(made);
@@ -140,13 +140,13 @@ class PickleMachine {
     std::ranges::copy(more, out_.refs_.begin() + static_cast<std::ptrdiff_t>(into.bits + before));
     into.count = static_cast<u32>(after);
   }
-  // Adds the topmost `count` values of the stack to the container or the called object below them.
+  // Adds the topmost `count` values of the stack to the value below them, which is a container or an object.
   void add(size_t count, Kind wanted) {
     expect(count + 1);
     PickleRef into = stack_[stack_.size() - count - 1];
     const Kind kind = out_.nodes_[into].kind;
     if (kind != wanted && kind != Kind::object) wrong("expected a container that takes values, got another object");
-    if (wanted == Kind::dict && count % 2 != 0) wrong("expected a value for each key");
+    if (wanted == Kind::dict && count % 2 != 0) wrong("expected a value for each key of a dictionary");
     if (kind == Kind::object) into = entries_of(into);
     append(into, last(count));
     drop(count);
@@ -156,7 +156,7 @@ class PickleMachine {
     marks_.pop_back();
     add(count, wanted);
   }
-  // Returns the list of what was added to an object, and creates it on first use.
+  // Returns the list of the values that were added to an object. The first call creates the list.
   PickleRef entries_of(PickleRef object) {
     const PickleNode& node = out_.nodes_[object];
     const size_t at = static_cast<size_t>(node.bits) + node.count + 1;
@@ -167,8 +167,8 @@ class PickleMachine {
     return out_.refs_[at];
   }
 
-  // Stores the top of the stack in the memo. Python numbers memo entries from 0 and spends at least one instruction on each, so a larger
-  // number is refused.
+  // Stores the value on top of the stack in the memo, from which later opcodes fetch values by number. Python numbers memo entries from 0
+  // and spends at least one byte of the pickle on each. A number that is too large for that is refused.
   void remember(u64 key) {
     expect(1);
     if (key >= at_) wrong(fmt::format("expected memo entries that are numbered from 0, got number {}", key));
@@ -184,7 +184,7 @@ class PickleMachine {
     push_ref(memo_[static_cast<size_t>(key)]);
   }
 
-  // Pushes an integer in two's complement, little-endian, of any length.
+  // Pushes an integer of `count` bytes: two's complement, little-endian.
   void push_long(u64 count) {
     if (count > 8) return push_text(Kind::big_integer, count);
     const auto raw = take(count);
@@ -254,7 +254,7 @@ class PickleMachine {
         return push_long(number(4)), true;
       case 'G':
         return push_real(), true;
-      case 0x8c:  // text opcodes differ in the width of the length
+      case 0x8c:  // the text opcodes, which differ in the width of the length that precedes the text
         return push_text(Kind::text, number(1)), true;
       case 'X':
         return push_text(Kind::text, number(4)), true;

@@ -7,9 +7,10 @@
 namespace spillway::data {
 
 void ReadBudget::exceeded(const char* how) const {
-  throw Error(ErrorCode::data, fmt::format("{}: reading it {} than its {} bytes justify: expected each value to be used only a few "
-                                           "times, as in files that a training run saves",
-                                           where_, how, input_));
+  throw Error(ErrorCode::data,
+              fmt::format("{}: reading the file {} than the file's {} bytes justify: expected each value to be used only a few "
+                          "times, as in files that a training run saves",
+                          where_, how, input_));
 }
 
 }  // namespace spillway::data

@@ -1,6 +1,7 @@
-// ReadBudget limits the work and memory that reading an untrusted file may take. References of a few bytes can make a reader visit or copy
-// the same values any number of times. So readers of formats with references charge every visit and every copy here. Both limits grow with
-// the bytes read; honest files use a fraction of them, whatever their size. An object is used by one thread.
+// ReadBudget limits the work and memory that reading an untrusted file may take. In formats with references, a few bytes can refer to a
+// large value and so make a reader visit or copy that value any number of times. So readers of such formats charge every visit and every
+// copy to a ReadBudget. Both limits grow with the bytes read. Files that were not made to attack a reader use a fraction of them, whatever
+// their size. An object is used by one thread.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace spillway::data {
 
-/// Approximate bytes that a std::map takes for each entry beside the value itself.
+/// Approximate bytes that a std::map takes for each entry, in addition to those of the key and value.
 constexpr u64 kMapNodeBytes = 32;
 
 class ReadBudget {
@@ -20,21 +21,21 @@ class ReadBudget {
   /// `where` begins every error message, for example "[torch] model.bin".
   explicit ReadBudget(std::string where, u64 input_bytes = 0) : where_(std::move(where)) { add_input(input_bytes); }
 
-  /// Raises the limits because `bytes` more bytes of input are read.
+  /// Raises both limits, because `bytes` more bytes of input are read.
   void add_input(u64 bytes) {
-    constexpr u64 kEnough = u64{1} << 50;  // larger than any file, and no product overflows
+    constexpr u64 kEnough = u64{1} << 50;  // larger than any file, and small enough that no product below overflows
     input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
     most_steps_ = kStepsOfAny + kStepsPerByte * input_;
     most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);
   }
-  /// Charges steps: values visited or bytes compared. Throws Error(data) if the total exceeds kStepsOfAny plus kStepsPerByte for each byte
-  /// of input.
+  /// Charges steps of work; a step is a value visited or a byte compared. Throws Error(data) if the total exceeds kStepsOfAny plus
+  /// kStepsPerByte for each byte of input.
   void spend(u64 steps) {
     if (steps > most_steps_ - steps_) exceeded("visits its values more often");
     steps_ += steps;
   }
-  /// Charges bytes kept in memory. Throws Error(data) if the total exceeds kHeldOfAny plus kHeldPerByte for each byte of input, or
-  /// kMostHeld.
+  /// Charges bytes that are kept in memory. Throws Error(data) if the total exceeds kMostHeld, or kHeldOfAny plus kHeldPerByte for each
+  /// byte of input.
   void hold(u64 bytes) {
     if (bytes > most_held_ - held_) exceeded("takes more memory");
     held_ += bytes;

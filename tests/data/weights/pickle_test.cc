@@ -204,7 +204,7 @@ TEST(Pickle, WhatItHoldsIsBoundedByItsBytes) {
   EXPECT_EQ(deep.node_count(), kMany);
   EXPECT_EQ(pickle_of(pickle(none + repeated("\x94", kMany))).node_count(), 1u);
   const auto refused = [](const std::string& bytes) {
-    EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr("takes more memory than its"));
+    EXPECT_THAT(error_of(ErrorCode::data, [&] { pickle_of(bytes); }), HasSubstr("takes more memory than"));
   };
   refused(pickle(repeated("N", 8 * kMany)));
   // A global made of two texts of a megabyte takes only a few bytes each time it is repeated.
@@ -215,7 +215,7 @@ TEST(ReadBudget, GrowsWithWhatIsReadAndNamesIt) {
   ReadBudget budget("[torch] x.bin", 1000);
   budget.spend(ReadBudget::kStepsOfAny + 1000 * ReadBudget::kStepsPerByte);
   EXPECT_THAT(error_of(ErrorCode::data, [&] { budget.spend(1); }),
-              HasSubstr("[torch] x.bin: reading it visits its values more often than its 1000 bytes justify"));
+              HasSubstr("[torch] x.bin: reading the file visits its values more often than the file's 1000 bytes justify"));
   budget.add_input(1);
   budget.spend(ReadBudget::kStepsPerByte);
   EXPECT_EQ(budget.steps(), ReadBudget::kStepsOfAny + 1001 * ReadBudget::kStepsPerByte);
