@@ -1,5 +1,5 @@
-// Reads rows in Alpaca's layout. The prompt is that of https://github.com/tatsu-lab/stanford_alpaca. System text and history are rendered
-// as LLaMA-Factory's alpaca format and its template "alpaca" do.
+// Reads rows in Alpaca's layout. The wording of the prompt is that of https://github.com/tatsu-lab/stanford_alpaca. A row's system text and
+// history are put into the prompt as LLaMA-Factory's alpaca format does with its template "alpaca".
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

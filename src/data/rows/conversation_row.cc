@@ -1,5 +1,5 @@
-// Reads conversations in OpenAI's fine-tuning format, TRL's, ShareGPT's and LLaMA-Factory's into the messages and variables that a chat
-// template expects.
+// Reads conversations in four formats: OpenAI's fine-tuning format, TRL's, ShareGPT's and LLaMA-Factory's. Each becomes the messages and
+// variables that a chat template expects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> kSpeakers[] = {
     {"chatgpt", "assistant"}, {"bing", "assistant"},   {"bard", "assistant"}, {"function_call", "assistant"},
     {"system", "system"},     {"observation", "tool"}, {"tool", "tool"}};
 
-// Parameters of transformers' apply_chat_template that are not variables of a template.
+// Parameters of transformers' apply_chat_template that are not variables of a template, so a row may not set them.
 constexpr std::array kNoVariables = {"messages",
                                      "conversation",
                                      "add_generation_prompt",
@@ -35,7 +35,7 @@ constexpr std::array kNoVariables = {"messages",
                                      "truncation",
                                      "processor_kwargs"};
 
-// Returns the list of tools, which may also be written as JSON text. Returns nothing if it is missing, null or "".
+// Returns the row's list of tools. The list may also be written as a JSON text. Returns nothing if it is missing, null or "".
 std::optional<Json> tools_of(const JsonLine& line) {
   const Json* value = line.given("tools");
   if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) return {};
@@ -52,14 +52,14 @@ std::optional<Json> tools_of(const JsonLine& line) {
   return tools;
 }
 
-// Wraps a tool that is a bare function into {"type": "function"}, as LLaMA-Factory's templates do.
+// Wraps each tool that is a bare function (an object without "type") into {"type": "function"}, as LLaMA-Factory's templates do.
 void wrap_functions(Json& tools) {
   for (Json& tool : tools) {
     if (!tool.contains("type")) tool = Json{{"type", "function"}, {"function", std::move(tool)}};
   }
 }
 
-// Reads the template variables of a row in TRL's order: values of chat_template_kwargs override the others.
+// Reads the template variables of a row. If a variable is given twice, the value in chat_template_kwargs is used, as in TRL.
 void read_variables(const JsonLine& line, bool bare_functions, Row& row) {
   Json variables = Json::object();
   if (auto tools = tools_of(line)) {
@@ -94,7 +94,7 @@ bool is_left_out(const JsonLine& line, const Json& message, const JsonPath& path
     line.reject_at(at("weight"), fmt::format("expected 0 or 1 as `weight` of a message, got {}", weight->dump().substr(0, 40)));
   if (train && !train->is_null() && !train->is_boolean()) line.reject(at("train"), "true or false as `train` of a message", train);
   if (train && *train == true && !assistant)
-    line.reject_at(at("train"), "expected `train: true` only on the assistant's messages, got it on another message");
+    line.reject_at(at("train"), "expected `train: true` only on the assistant's messages, got `train: true` on another message");
   return assistant && ((weight && *weight == 0) || (train && *train == false));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr i64 kMaxId = std::numeric_limits<i32>::max();
 
-// Extracts the JSON parser's explanation, which follows its error number and position.
+// Extracts the explanation from a message of the JSON parser. It follows the error number and the position.
 std::string reason(const std::string& what) {
   const size_t at = what.rfind(" - ");
   const std::string tail = at == what.npos ? "" : what.substr(at + 3);

@@ -1,5 +1,5 @@
-// JsonLine is one line of a JSON Lines file, parsed as an object. Readers of row layouts use it; its error messages name file, line and
-// column. Used by one thread.
+// JsonLine is one line of a JSON Lines file, parsed as an object. The readers of row layouts use it. Its error messages name the file, the
+// line and the column. An object is used by one thread.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -16,7 +16,8 @@ class JsonLine {
  public:
   using Json = nlohmann::ordered_json;
 
-  /// Parses a line. `line` and `file` must outlive the object. Throws Error(data) if the line is no JSON object or nests deeper than 200.
+  /// Parses a line. `line` and `file` must outlive this object. Throws Error(data) if the line is not a JSON object or nests deeper than
+  /// 200 levels.
   JsonLine(std::string_view line, const std::string& file, i64 number);
   ~JsonLine();
   JsonLine(const JsonLine&) = delete;
@@ -26,8 +27,8 @@ class JsonLine {
   /// Moves the value of a key out of the object. The key itself stays.
   Json take(const char* key);
 
-  /// Each throws Error(data) "[data] FILE, line N, column C: <what>". The column is that of the given byte, or of the value under `path`.
-  /// The last form says what was expected and what kind of value `got` is.
+  /// Each of these throws Error(data) "[data] FILE, line N, column C: <what>". The column is that of the given byte, or that of the value
+  /// under `path`. The last one says what was expected and of what kind the value `got` is.
   [[noreturn]] void reject(size_t byte, const std::string& what) const;
   [[noreturn]] void reject_at(const JsonPath& path, const std::string& what) const { reject(json_place(line_, path), what); }
   [[noreturn]] void reject(const JsonPath& path, const std::string& expected, const Json* got) const;
@@ -36,10 +37,11 @@ class JsonLine {
   static const Json* find(const Json& object, const char* key);
   /// Returns the value of a key, or null if the key is missing or its value is JSON's null.
   const Json* given(const char* key) const;
-  /// Names the kind of a value for messages: "a list", "a text".
+  /// Names the kind of a value for messages, for example "a list" or "a text".
   static std::string shown(const Json& value);
 
-  /// Return a text or list that must be present; throw otherwise. A list must have at least one item, and its items must be objects.
+  /// These return a text or a list that must be present, and throw if it is missing or of another kind. A list must have at least one item,
+  /// and its items must be objects.
   const std::string& text_in(const Json& object, JsonPath path, const char* key) const;
   const std::string& text(const char* key) const { return text_in(*json_, {}, key); }
   const Json& list(const char* key) const;

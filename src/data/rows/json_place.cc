@@ -13,7 +13,8 @@ class Walker {
 
   size_t at() const { return at_; }
 
-  // Moves into the value under a key or an index. Returns false and stays in place if there is none.
+  // Moves to the value under a key or an index. If there is no such value, it returns false and the position stays that of the enclosing
+  // value.
   bool enter(const std::variant<std::string, size_t>& step) {
     const size_t begin = at_;
     const auto* key = std::get_if<std::string>(&step);
@@ -42,7 +43,8 @@ class Walker {
     spaces();
   }
 
-  // Reads a string and returns the raw text between its quotes. Escapes need not be resolved because the keys looked for have none.
+  // Reads a string and returns the raw text between its quotes. Escapes need not be resolved, because none of the keys that are looked up
+  // contains a character that is escaped.
   std::string_view string() {
     const size_t begin = ++at_;
     while (!done() && json_[at_] != '"') at_ += json_[at_] == '\\' ? 2 : 1;

@@ -1,5 +1,6 @@
-// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. It becomes a text, a prompt with its
-// completion, a conversation for the chat template, or a list of token ids made elsewhere. Thread-safe: values and pure functions.
+// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. A row is what is read from it: a text, a prompt
+// with its completion, a conversation for the chat template, or a list of token ids that another program made. Thread-safe: values and pure
+// functions.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -28,22 +29,23 @@ struct Exchange {
 struct Row {
   RowLayout layout = RowLayout::text;
   std::string text;                                           // layout `text`
-  std::vector<Exchange> history{};                            // layout `alpaca`: exchanges before the prompt, in order
+  std::vector<Exchange> history{};                            // layout `alpaca`: the exchanges that precede the prompt, in order
   std::string prompt, completion;                             // layouts `completion` and `alpaca`
-  std::shared_ptr<const nlohmann::ordered_json> messages{};   // `messages`, `sharegpt`: [{"role", "content"}…], not empty
+  std::shared_ptr<const nlohmann::ordered_json> messages{};   // layouts `messages` and `sharegpt`: [{"role", "content"}…], not empty
   std::shared_ptr<const nlohmann::ordered_json> variables{};  // the row's template variables (tools, documents…), or null
-  std::vector<u8> left_out{};                                 // by message: 1 if it is excluded from the loss; may be empty
-  std::vector<i32> ids{};                                     // layout `tokens`: ids that attention_mask keeps, at least one
-  std::vector<u8> counted{};                                  // by token: 1 if its label is not -100
-  std::vector<u32> begins{};                                  // positions where further documents begin, ascending, without 0
-  std::vector<std::string> unread{};  // keys that nothing reads and that are not null; "conversations[].KEY" for keys of items
+  std::vector<u8> left_out{};                                 // for each message, 1 if it is excluded from the loss; may be empty
+  std::vector<i32> ids{};                                     // layout `tokens`: the ids that attention_mask keeps, at least one
+  std::vector<u8> counted{};                                  // layout `tokens`: for each token, 1 if its label is not -100
+  std::vector<u32> begins{};                                  // layout `tokens`: where further documents begin, ascending, without 0
+  // keys that this program does not use and whose value is not null; a key of the conversation's items appears as "conversations[].KEY"
+  std::vector<std::string> unread{};
 };
 
-/// Returns `variables` updated by the row's own variables, which take precedence.
+/// Returns `variables` together with the row's own variables. If both have the same name, the row's value is used.
 nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, const Row& row);
 
-/// Parses one line, given without its "\n". If `layout` is none, the layout is recognised by the line's keys. A message may lack its
-/// content if it has tool_calls.
+/// Parses one line, given without its "\n". If `layout` has no value, the layout is recognised by the line's keys. A message with
+/// tool_calls may lack its content.
 ///
 /// Each layout reads further keys:
 /// - messages, sharegpt: `tools` (a list, or that list as JSON text), `documents` (a list) and `chat_template_kwargs` (an object of further

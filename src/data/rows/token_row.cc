@@ -8,9 +8,9 @@
 namespace spillway::data {
 namespace {
 
-constexpr i64 kNotCounted = -100;  // label of tokens without loss: PyTorch's ignore_index
+constexpr i64 kNotCounted = -100;  // a token with this label does not contribute to the loss: PyTorch's ignore_index
 
-// Reads a list with one number for each token. Returns an empty list if the key is missing.
+// Reads the list under `key`, which must have one number for each token. Returns an empty list if the key is missing.
 std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tokens, i64 least, bool booleans = false) {
   if (!line.given(key)) return {};
   std::vector<i64> values = line.numbers(key, least, booleans);
@@ -19,7 +19,7 @@ std::vector<i64> beside_tokens(const JsonLine& line, const char* key, size_t tok
   return values;
 }
 
-// Reads a list of 0 and 1, one for each token.
+// Reads the list under `key`, which must have 0 or 1 for each token. Returns an empty list if the key is missing.
 std::vector<i64> mask_beside(const JsonLine& line, const char* key, size_t tokens) {
   std::vector<i64> mask = beside_tokens(line, key, tokens, 0, true);
   const auto other = std::ranges::find_if(mask, [](i64 value) { return value > 1; });
@@ -28,7 +28,7 @@ std::vector<i64> mask_beside(const JsonLine& line, const char* key, size_t token
   return mask;
 }
 
-// Returns the indices of the tokens that `attention_mask` keeps, that is, all but padding.
+// Returns the indices of the tokens that `attention_mask` keeps: all tokens except padding.
 std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, size_t tokens) {
   std::vector<size_t> kept;
   bool ended = false;
@@ -43,8 +43,8 @@ std::vector<size_t> kept_of(const JsonLine& line, const std::vector<i64>& mask, 
   return kept;
 }
 
-// Returns which tokens are targets: those with a label, or, if there are no labels, those that every TRL mask in the row selects. Labels of
-// padding are ignored.
+// Returns for each kept token whether it is a target. With `labels`, these are the tokens whose label is not -100. Without labels, they are
+// the tokens that every TRL mask in the row selects. Labels of padding are ignored.
 std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, const std::vector<size_t>& kept) {
   std::vector<u8> counted(ids.size(), 1);
   const std::vector<i64> labels = beside_tokens(line, "labels", ids.size(), kNotCounted);
@@ -60,7 +60,7 @@ std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, co
   return counted;
 }
 
-// The positions at which documents after the first begin, according to one of the keys.
+// Where the documents after the first begin, as one of the row's keys says.
 struct Told {
   const char* key;
   std::vector<u32> begins;
@@ -109,7 +109,8 @@ Told told_by_lengths(const JsonLine& line, size_t tokens) {
   return told;
 }
 
-// Combines what the keys say about document borders and checks that they agree. A mask of 0 and 1 alone says nothing about documents.
+// Combines the document borders that the row's keys give, and checks that the keys agree. A mask of only 0 and 1 says nothing about
+// documents.
 std::vector<u32> begins_of(const JsonLine& line, const std::vector<i64>& mask, const std::vector<size_t>& kept, size_t tokens) {
   std::vector<Told> all;
   if (std::ranges::any_of(mask, [](i64 value) { return value > 1; })) all.push_back(told_by_mask(line, mask, kept));
