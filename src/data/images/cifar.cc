@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 struct CifarKind {
   const char* name;
-  i64 classes, class_at;  // class_at: position of the class byte in a record
-  const char* names;      // file with the names of the classes
+  i64 classes, class_at;  // class_at: index of the class byte within a record
+  const char* names;      // name of the file that holds the names of the classes
   i64 record_bytes() const { return class_at + 1 + i64{3} * 32 * 32; }
 };
 constexpr CifarKind kCifar10{"CIFAR-10", 10, 0, "batches.meta.txt"}, kCifar100{"CIFAR-100", 100, 1, "fine_label_names.txt"};
 
-// Reads class names, one per line. Returns an empty list unless the file has a valid name for every class.
+// Reads class names, one per line. Returns them only if the file has a valid name for every class; otherwise returns an empty list.
 std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   std::vector<std::string> names;
   constexpr i64 kMostBytes = 64 * kKiB;
@@ -65,7 +65,8 @@ class Cifar final : public ImageSource {
   const ImageFormat& format() const override { return format_; }
 
   i32 read(i64 image, std::span<u8> pixels_CHW) const override {
-    require(image >= 0 && image < images_ && std::ssize(pixels_CHW) == format_.shape_CHW.elems(), "[data] there is no such image");
+    require(image >= 0 && image < images_ && std::ssize(pixels_CHW) == format_.shape_CHW.elems(),
+            "[data] expected the index of an image and room for its pixels");
     const Part& part = *std::prev(std::ranges::upper_bound(parts_, image, {}, &Part::first));
     std::vector<u8> record(static_cast<size_t>(kind_.record_bytes()));
     part.file.read((image - part.first) * kind_.record_bytes(), std::as_writable_bytes(std::span(record)));
@@ -76,7 +77,7 @@ class Cifar final : public ImageSource {
  private:
   struct Part {
     File file;
-    i64 first;  // number of the file's first image
+    i64 first;  // index of the file's first image
   };
 
   void check_classes(const File& file, i64 count) const {

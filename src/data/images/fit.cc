@@ -7,8 +7,9 @@
 namespace spillway::data {
 namespace {
 
-// Weights for scaling a line of `from` pixels to `to` pixels, for the output pixels [first, first + count): for each output pixel, where
-// its input pixels begin, and their weights. Weights are integers in units of 2^-22, as in Pillow.
+// Weights for scaling a line of `from` pixels to `to` pixels. They cover the output pixels [first, first + count). For each output pixel
+// there is the index of its first input pixel, and the weights of that one and the pixels after it. Weights are integers in units of 2^-22,
+// as in Pillow.
 struct LineWeights {
   LineWeights(i64 from, i64 to, i64 first, i64 count) {
     const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);
@@ -32,7 +33,7 @@ struct LineWeights {
   std::vector<std::vector<i32>> weights;
 };
 
-// Scales one line. Neighbouring pixels of the line are `step` bytes apart, in both input and output.
+// Scales one line. In both the input and the output, neighbouring pixels of the line are `step` bytes apart.
 void scale_line(const LineWeights& line, const u8* from, u8* to, i64 step) {
   for (size_t x = 0; x < line.begins.size(); ++x, to += step) {
     i32 sum = 1 << (LineWeights::kBits - 1);

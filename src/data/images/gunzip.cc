@@ -18,12 +18,12 @@ struct Gunzip::State {
 };
 
 Gunzip::Gunzip(const File& file) : file_(file), state_(std::make_unique<State>()) {
-  require(inflateInit2(&state_->stream, 15 + 16) == Z_OK, "[data] zlib does not start");
+  require(inflateInit2(&state_->stream, 15 + 16) == Z_OK, "[data] zlib cannot be initialized");
 }
 
 Gunzip::~Gunzip() { inflateEnd(&state_->stream); }
 
-// Decompresses up to into.size() bytes. Returns 0 only at the end.
+// Decompresses up to into.size() bytes and returns their number. It returns 0 only at the end of the data.
 size_t Gunzip::some(std::span<u8> into) {
   z_stream& z = state_->stream;
   const auto most = static_cast<uInt>(std::min<size_t>(into.size(), size_t{1} << 30));

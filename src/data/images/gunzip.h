@@ -1,4 +1,4 @@
-// Gunzip decompresses a gzip file from its beginning. An object is used by one thread at a time.
+// Gunzip decompresses a gzip file from its beginning to its end. An object is used by one thread at a time.
 #pragma once
 #include <memory>
 #include <span>
@@ -15,9 +15,10 @@ class Gunzip {
   Gunzip(const Gunzip&) = delete;
   Gunzip& operator=(const Gunzip&) = delete;
 
-  /// Fills `into` with the next decompressed bytes. Throws Error(data) if there are fewer, or if the data are damaged.
+  /// Fills `into` with the next decompressed bytes. Throws Error(data) if too few are left, or if the data are damaged.
   void read(std::span<u8> into);
-  /// Throws Error(data) unless all data were read and gzip's checksum matches.
+  /// Checks the end of the file: throws Error(data) if decompressed bytes are left that were not read, or if gzip's checksum does not
+  /// match.
   void finish();
 
  private:
@@ -27,8 +28,8 @@ class Gunzip {
   std::unique_ptr<State> state_;
 };
 
-/// The most bytes that deflate can produce from one byte. Sizes claimed by a compressed header are checked against it before memory is
-/// allocated.
+/// The largest number of bytes that deflate can produce from one byte. If a header in compressed data claims a size, the size is checked
+/// against this limit before memory is allocated.
 constexpr i64 kMostUnpacked = 1032;
 
 }  // namespace spillway::data

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kImages = "-images-idx3-ubyte", *kLabels = "-labels-idx1-ubyte";
 
-// One IDX file: the extents from its header, and the bytes after it.
+// One IDX file: the extents that its header gives, and the data bytes that follow the header.
 class IdxFile {
  public:
   IdxFile(const fs::path& path, size_t dimensions) : file_(File::open(path)), header_bytes_(4 + 4 * static_cast<i64>(dimensions)) {
@@ -64,7 +64,7 @@ class IdxFile {
         complain(fmt::format("from 1 to {} {}", most, d == 0 ? "images" : "rows and columns"),
                  fmt::format("{} (byte {})", extent, 4 * (d + 1)));
       extents_[d] = extent;
-      body_bytes_ *= extent;  // at most 2^32 * 2^28, so no overflow
+      body_bytes_ *= extent;  // the product is at most 2^32 * 2^28, so it does not overflow
     }
     if (file_bytes && *file_bytes != header_bytes_ + body_bytes_)
       complain(fmt::format("{} bytes, as the header says", header_bytes_ + body_bytes_),
@@ -79,7 +79,7 @@ class IdxFile {
   File file_;
   i64 header_bytes_, body_bytes_ = 0;
   std::array<i64, 3> extents_{};
-  std::vector<u8> unpacked_;  // decompressed contents of a .gz file; else empty
+  std::vector<u8> unpacked_;  // decompressed contents if the file is a .gz; else empty
 };
 
 class Idx final : public ImageSource {
@@ -100,7 +100,8 @@ class Idx final : public ImageSource {
   const ImageFormat& format() const override { return format_; }
 
   i32 read(i64 image, std::span<u8> pixels_CHW) const override {
-    require(image >= 0 && image < images() && std::ssize(pixels_CHW) == format_.shape_CHW.elems(), "[data] there is no such image");
+    require(image >= 0 && image < images() && std::ssize(pixels_CHW) == format_.shape_CHW.elems(),
+            "[data] expected the index of an image and room for its pixels");
     images_.read(image * format_.shape_CHW.elems(), pixels_CHW);
     return labels_[static_cast<size_t>(image)];
   }

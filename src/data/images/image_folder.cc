@@ -20,7 +20,7 @@ constexpr size_t kMostClasses = 1'000'000;
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-// Returns the names of the sub-folders, or of the files, in byte order.
+// Returns, in byte order, the names of the entries of `folder`: of its sub-folders if `folders` is true, else of its files.
 std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   std::error_code error;
@@ -32,7 +32,8 @@ std::vector<std::string> names_in(const fs::path& folder, bool folders) {
   return names;
 }
 
-// Returns true for image formats that this program does not read. They are refused, because skipping them silently would lose data.
+// Returns true if the name is that of an image format which this program does not read. Such files are refused, because skipping them
+// silently would lose data.
 bool is_foreign_image(const std::string& name) {
   constexpr std::array kEnds{".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif", ".heic"};
   return std::ranges::any_of(kEnds, [&](const char* end) { return name.ends_with(end); });
@@ -55,7 +56,7 @@ class ImageFolder final : public ImageSource {
   const ImageFormat& format() const override { return format_; }
 
   i32 read(i64 image, std::span<u8> pixels_CHW) const override {
-    require(image >= 0 && image < images(), "[data] there is no such image");
+    require(image >= 0 && image < images(), "[data] expected the index of an image");
     const auto file = static_cast<i64>(permute(RandomKey().derive("folder of images"), files_.size(), static_cast<u64>(image)));
     fit(read_picture(path(file)), format_.shape_CHW, pixels_CHW);
     return class_of(file);
@@ -97,7 +98,7 @@ class ImageFolder final : public ImageSource {
   const fs::path folder_;
   const std::string name_;
   std::vector<std::string> files_;
-  std::vector<i64> firsts_;  // number of each class's first file
+  std::vector<i64> firsts_;  // by class: index of the class's first file
   ImageFormat format_;
 };
 

@@ -1,5 +1,5 @@
 // Opens image datasets of any supported kind: CIFAR's binary versions (cifar.h), IDX files (idx.h), and folders with one sub-folder per
-// class (image_folder.h). The path tells which kind it is.
+// class (image_folder.h). The kind is recognised from the path.
 #pragma once
 #include <memory>
 #include <optional>
@@ -8,16 +8,16 @@
 
 namespace spillway::data {
 
-/// Requirements that the images to open must meet.
+/// The requirements that images must meet when they are opened.
 struct ImageWish {
   // Side of the images in pixels, for image folders. If empty, the size of the folder's first image is used.
   std::optional<i64> side;
-  // The format that a model reads. Sources may have fewer classes. Class names must agree if both have them.
+  // The format that a model reads. A source may have fewer classes than the model. If both have class names, the names must agree.
   std::optional<ImageFormat> format;
 };
 
-/// Opens each path as one source. Throws Error(data) if two sources do not have the same format, if a source does not fit `wish`, or if a
-/// file is damaged. Throws Error(usage) if a path is not an image dataset.
+/// Opens each path as one source. Throws Error(data) if two sources have different formats, if a source does not fit `wish`, or if a file
+/// is damaged. Throws Error(usage) if a path is not an image dataset.
 std::vector<std::unique_ptr<ImageSource>> open_images(const std::vector<std::string>& paths, Split split, const ImageWish& wish = {});
 
 }  // namespace spillway::data

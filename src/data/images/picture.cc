@@ -22,7 +22,7 @@ constexpr i64 kMostFileBytes = 256 * kMiB;
   throw Error(ErrorCode::data, fmt::format("[data] {}: expected {}, got {}", file, expected, got));
 }
 
-// Refuses a size that is too large, before memory is allocated for the picture.
+// Throws if a picture of this size is too large. It is called before memory is allocated for the picture.
 void check_size(const std::string& file, i64 height, i64 width) {
   if (height >= 1 && width >= 1 && height <= kMostSide && width <= kMostSide && height * width <= kMostPixels) return;
   refuse(file, fmt::format("a picture of at most {} x {} and {} pixels", kMostSide, kMostSide, kMostPixels),
@@ -39,7 +39,7 @@ Picture decode_png(std::span<const u8> bytes, const std::string& file, Part part
   Picture picture{image.height, image.width, image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1, {}};
   check_size(file, picture.height, picture.width);
   if (part == Part::header) return picture;
-  // Decode with an alpha channel and drop it below. Without one, libpng would blend with a background.
+  // Decode with an alpha channel, and drop that channel below. Without an alpha channel, libpng would blend the pixels with a background.
   image.format = picture.channels == 3 ? PNG_FORMAT_RGBA : PNG_FORMAT_GA;
   std::vector<u8> pixels(PNG_IMAGE_SIZE(image));
   if (!png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr)) damaged();
@@ -52,7 +52,7 @@ Picture decode_png(std::span<const u8> bytes, const std::string& file, Part part
 
 Picture decode_jpeg(std::span<const u8> bytes, const std::string& file, Part part) {
   const std::unique_ptr<void, int (*)(tjhandle)> reader(tjInitDecompress(), tjDestroy);
-  require(reader != nullptr, "[data] libjpeg-turbo does not start");
+  require(reader != nullptr, "[data] libjpeg-turbo cannot be initialized");
   const auto damaged = [&] { refuse(file, "a JPEG image", fmt::format("damage: {}", tjGetErrorStr2(reader.get()))); };
   int width = 0, height = 0, sampling = 0, colours = 0;
   if (tjDecompressHeader3(reader.get(), bytes.data(), bytes.size(), &width, &height, &sampling, &colours) != 0) damaged();
@@ -63,7 +63,8 @@ Picture decode_jpeg(std::span<const u8> bytes, const std::string& file, Part par
   picture.pixels_HWC.resize(static_cast<size_t>(picture.height * picture.width * picture.channels));
   const int status = tjDecompress2(reader.get(), bytes.data(), bytes.size(), picture.pixels_HWC.data(), width, 0, height,
                                    colours == TJCS_GRAY ? TJPF_GRAY : TJPF_RGB, TJFLAG_LIMITSCANS);
-  // The message is libjpeg's last one. Extraneous bytes between parts of the file, as cameras write them, damage no pixel.
+  // tjGetErrorStr2() returns libjpeg's last message. A warning about extraneous bytes between parts of the file is ignored: cameras write
+  // such bytes, and no pixel is damaged.
   if (status != 0 && std::string_view(tjGetErrorStr2(reader.get())).find(" extraneous bytes before marker") == std::string_view::npos)
     damaged();
   return picture;

@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-constexpr i64 kMostSide = 16384, kMostPixels = i64{1} << 26;  // largest side and most pixels of one picture
+constexpr i64 kMostSide = 16384, kMostPixels = i64{1} << 26;  // limits for one picture: pixels along a side, and pixels in total
 
 struct Picture {
   i64 height = 0, width = 0, channels = 0;
@@ -21,16 +21,16 @@ struct Picture {
 bool is_picture_name(const std::filesystem::path& file);
 
 enum class Part { header, all };
-/// Decodes a PNG or JPEG picture; the first bytes tell which, whatever the name. Colours are sRGB. 16-bit channels are reduced to 8 bits,
-/// transparency is dropped, and EXIF orientation is ignored. Throws Error(data), which names `file`, if it is neither format, too large, in
-/// CMYK, cut short or damaged.
+/// Decodes a PNG or JPEG picture. The first bytes tell the format; the file's name does not matter. Colours are sRGB. 16-bit channels are
+/// reduced to 8 bits, transparency is dropped, and EXIF orientation is ignored. Throws Error(data), which names `file`, if the data is of
+/// neither format, too large, in CMYK, cut short or damaged.
 Picture decode_picture(std::span<const u8> bytes, const std::string& file, Part part = Part::all);
 /// Reads and decodes a file of at most 256 MiB.
 Picture read_picture(const std::filesystem::path& file, Part part = Part::all);
 
-/// Scales the picture until it just covers H x W, and crops the centre, as torchvision's Resize(N) and CenterCrop(N) do for N x N. Scaling
-/// is bilinear with antialiasing when it shrinks, as Pillow's BILINEAR. RGB is converted to grey by the ITU-R 601-2 luma; grey is repeated
-/// to give RGB.
+/// Scales the picture until it just covers H x W, and crops the centre; for N x N this is what torchvision's Resize(N) and CenterCrop(N)
+/// do. Scaling is bilinear; when it shrinks the picture, it uses antialiasing, as Pillow's BILINEAR does. RGB becomes grey by the ITU-R
+/// 601-2 luma. Grey becomes RGB by repeating its value.
 void fit(const Picture& picture, const Shape& shape_CHW, std::span<u8> pixels_CHW);
 
 }  // namespace spillway::data
