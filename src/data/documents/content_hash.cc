@@ -12,12 +12,13 @@
 namespace spillway::data {
 namespace {
 
-constexpr i64 kHashedBytes = 4 * kMiB;  // size of a hashed piece; changing it changes every file's hash
+// bytes of a piece that is hashed by itself; if this number changed, the hash of every file would change
+constexpr i64 kHashedBytes = 4 * kMiB;
 constexpr size_t kHashBytes = 32;
 
 void make_ready() {
   static const bool ready = sodium_init() >= 0;
-  require(ready, "[data] libsodium does not start");
+  require(ready, "[data] libsodium cannot be initialized");
 }
 
 void blake2b(std::span<const std::byte> bytes, std::span<char> into) {

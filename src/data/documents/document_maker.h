@@ -1,5 +1,5 @@
-// DocumentMaker turns a line of fine-tuning data into tokens for training, and marks which of them contribute to the loss. Const and
-// thread-safe.
+// DocumentMaker turns a line of fine-tuning data into tokens for training, and marks which of them contribute to the loss. All member
+// functions are const and thread-safe.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -13,42 +13,45 @@
 
 namespace spillway::data {
 
-/// Which tokens are targets of the loss. `by_layout` depends on the row's layout: all tokens of a text, the completion of a prompt with
-/// completion, the assistant's messages of a conversation, and the labelled tokens of a row of tokens.
+/// Which tokens are targets of the loss. With `by_layout` it depends on the row's layout: in a text all tokens, in a prompt with completion
+/// the completion, in a conversation the assistant's messages, and in a row of tokens the labelled ones.
 enum class LossOn : u8 { by_layout, all, completion, assistant };
 
 struct Document {
   std::vector<i32> ids;
   std::vector<u8> counted;  // 1 if the token is a target; the document's first token never is
-  // Positions at which further documents begin that are packed into the same row, ascending and without 0. The tokens there are no targets.
+  // For a row into which several documents were already packed: the positions at which the documents after the first begin, ascending and
+  // without 0. The tokens at these positions are no targets.
   std::vector<u32> begins{};
   std::vector<std::string> unread{};  // keys of the line that this program does not use (Row::unread)
 };
 
 struct DocumentOptions {
-  std::optional<RowLayout> layout;  // if none, the layout of each line is recognised by its keys
+  std::optional<RowLayout> layout;  // if it has no value, the layout of each line is recognised by its keys
   LossOn loss_on = LossOn::by_layout;
-  // Appended to each text and completion that does not end with it. Conversations end as their chat template says.
+  // The token to append to each text and completion that does not end with it. Conversations do not get it: their chat template writes
+  // their end.
   std::optional<i32> end_token;
 };
 
 class DocumentMaker {
  public:
-  /// `chat` is the template of conversations and `variables` are the values it reads (special_token_variables). Without a template, a
-  /// conversation is refused.
+  /// `chat` is the template of conversations, and `variables` holds the values that the template reads (special_token_variables). If `chat`
+  /// has no value, make() refuses conversations.
   DocumentMaker(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat,
                 std::shared_ptr<const nlohmann::ordered_json> variables, const DocumentOptions& options);
   ~DocumentMaker();
 
-  /// Turns a line into a document. A text gets what the tokenizer puts around a text (encode_with_around), and then the end token, unless
-  /// it already ends with that. A prompt with its completion is treated as one text. A token counts as part of the completion if it shares
-  /// a byte with it, even if it also holds the end of the prompt. This agrees with TRL's SFTTrainer, where the completion begins at the
-  /// first token that differs between the prompt alone and both together.
+  /// Turns a line into a document. A text gets the tokens that the tokenizer puts around a text (encode_with_around), and then the end
+  /// token, unless the text already ends with that token. A prompt with its completion is treated as one text. A token counts as part of
+  /// the completion if it shares a byte with it, even if the token also holds the end of the prompt. This agrees with TRL's SFTTrainer,
+  /// where the completion begins at the first token that differs between the prompt alone and the prompt with its completion.
   ///
-  /// A conversation becomes what the chat template writes, without the tokenizer's own special tokens. The targets are the template's
-  /// generation blocks; without such blocks, what each assistant message adds to the conversation before it rendered with the generation
-  /// prompt. Rows of tokens are taken unchanged, without an end token. Throws Error(data) with file and line if the line is no valid row,
-  /// if the template raises an error, or if a later message changes how earlier ones are rendered.
+  /// A conversation becomes the text that the chat template writes; the tokenizer's own special tokens are not added. The targets are the
+  /// template's generation blocks. If it has no such blocks, they are what each assistant message adds to the conversation before it, where
+  /// that conversation is rendered with the generation prompt. Rows of tokens are taken unchanged, without an end token. Throws Error(data)
+  /// with file and line if the line is not a valid row, if the template raises an error, or if a later message changes how earlier messages
+  /// are rendered.
   Document make(std::string_view line, const std::string& file, i64 line_number) const;
 
   /// Returns the tokens that are put before and after each text, including the end token.

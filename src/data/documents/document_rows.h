@@ -9,17 +9,18 @@ namespace spillway::data {
 
 /// Statistics of the rows, to be printed before training.
 struct RowCounts {
-  // `tokens` counts only tokens that are in rows.
+  // The numbers of rows, documents, tokens and targets. Only tokens that are in rows are counted.
   i64 rows = 0, documents = 0, tokens = 0, targets = 0;
-  // `without_targets` counts documents that are left out because truncation removed all their targets.
+  // Documents and tokens that truncation affects: documents that were truncated, tokens that were cut off, and documents that are left out
+  // because truncation removed all their targets.
   i64 cut_documents = 0, cut_tokens = 0, without_targets = 0;
   i64 sequence_length = 0;
   double padding() const { return rows > 0 ? 1 - static_cast<double>(tokens) / static_cast<double>(rows * sequence_length) : 0; }
 };
 
-/// How documents share rows. Attention does not cross the borders between documents in a row.
+/// How documents share rows. A token attends only to tokens of its own document.
 enum class RowPacking {
-  // Every document has its own row, in the order of the file. Documents that came packed in one line stay together.
+  // Each document has its own row, in the order of the file. Documents that were already packed into one line of the data stay together.
   off,
   best_fit,  // documents are combined to minimise padding, in no particular order (pack_documents)
   // Neighbours share rows: rows 0, 1, 2 … hold the documents in the order of the file (pack_in_order).

@@ -29,15 +29,16 @@ Packing packing_of(const File& file) {
 
 }  // namespace
 
-// Decompresses a file piece by piece. Several compressed streams in a row are one text, as gzip and zstd themselves treat them.
+// Decompresses a file piece by piece. If the file consists of several compressed streams, their contents are read as one text, as gzip and
+// zstd themselves do.
 class LineReader::Unpacker {
  public:
   explicit Unpacker(const std::filesystem::path& path) : file_(File::open(path)), packing_(packing_of(file_)) {
     if (packing_ == Packing::gzip) {
-      require(inflateInit2(&gzip_, 15 + 16) == Z_OK, "[data] zlib does not start");
+      require(inflateInit2(&gzip_, 15 + 16) == Z_OK, "[data] zlib cannot be initialized");
     } else if (packing_ == Packing::zstd) {
       zstd_ = ZSTD_createDStream();
-      require(zstd_ != nullptr, "[data] zstd does not start");
+      require(zstd_ != nullptr, "[data] zstd cannot be initialized");
     }
   }
   ~Unpacker() {
@@ -50,7 +51,8 @@ class LineReader::Unpacker {
   const File& file() const { return file_; }
   i64 bytes_read() const { return offset_; }
 
-  // Appends some more decompressed text to `to`. Returns false at the end of the file.
+  // Appends some more decompressed text to `to`. Returns false at the end of the file. Errors name `line`, the number of the last line that
+  // was read.
   bool append(std::string& to, i64 line) {
     if (packing_ == Packing::none) {
       const std::span<const std::byte> piece = read();
@@ -83,7 +85,7 @@ class LineReader::Unpacker {
   }
 
   size_t inflate_some(char* to, i64 line) {
-    if (!inside_) require(inflateReset(&gzip_) == Z_OK, "[data] zlib does not start again");
+    if (!inside_) require(inflateReset(&gzip_) == Z_OK, "[data] zlib cannot be reset");
     inside_ = true;
     gzip_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(input_.data()));
     gzip_.avail_in = static_cast<uInt>(input_.size());
@@ -116,7 +118,7 @@ class LineReader::Unpacker {
   std::vector<std::byte> piece_;
   std::span<const std::byte> input_;  // the part of piece_ that is not decompressed yet
   i64 offset_ = 0;
-  bool inside_ = false;  // a compressed stream has begun and not ended
+  bool inside_ = false;  // true between the beginning and the end of a compressed stream
   z_stream gzip_{};
   ZSTD_DStream* zstd_ = nullptr;
 };

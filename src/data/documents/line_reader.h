@@ -1,5 +1,6 @@
-// LineReader reads a file line by line. The file may be plain text or compressed with gzip or zstd, which its first bytes tell. Only "\n"
-// ends a line, so U+2028 and the like are part of the line. The last line need not end with "\n". An object is used by one thread.
+// LineReader reads a file line by line. The file may be plain text or compressed with gzip or zstd; its first bytes tell which. Only "\n"
+// ends a line, so U+2028 and similar separators are part of the line. The last line need not end with "\n". An object is used by one
+// thread.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace spillway::data {
 
-/// Limits on a line of plain text and on a row of JSON Lines. A larger row would take gigabytes while it is tokenized.
+/// Limits on the bytes of a line of plain text and of a row of JSON Lines. A larger row would take gigabytes of memory while it is
+/// tokenized.
 constexpr i64 kMostLineBytes = 256 * kMiB, kMostRowBytes = 64 * kMiB;
 
 class LineReader {

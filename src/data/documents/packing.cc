@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// A set of numbers from 0 to n - 1. It finds the smallest element that is at least x in O(log64 n).
+// A set of numbers from 0 to n - 1. It finds the smallest element that is at least a given number in O(log64 n).
 class NumberSet {
  public:
   explicit NumberSet(i64 n) {
@@ -45,7 +45,7 @@ class NumberSet {
   std::vector<std::vector<u64>> levels_;
 };
 
-// Returns the document numbers sorted by length, the longest first. Equal lengths keep their order.
+// Returns the documents' indices sorted by length, the longest document first. Documents of equal length keep their order.
 std::vector<u32> longest_first(std::span<const u32> lengths, i64 most) {
   std::vector<u32> begin(static_cast<size_t>(most) + 2), order(lengths.size());
   for (const u32 length : lengths) ++begin[static_cast<size_t>(most) - length + 1];
@@ -55,7 +55,8 @@ std::vector<u32> longest_first(std::span<const u32> lengths, i64 most) {
 }
 
 void check_lengths(std::span<const u32> lengths, i64 row_tokens) {
-  for (const u32 length : lengths) require(length > 0 && length <= row_tokens, "[packing] expected documents that fit into a row");
+  for (const u32 length : lengths)
+    require(length > 0 && length <= row_tokens, "[packing] expected documents of at least one token that fit into a row");
 }
 
 }  // namespace
@@ -64,7 +65,8 @@ PackedRows pack_documents(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   constexpr u32 kNone = ~u32{0};
   std::vector<u32> row_of(lengths.size());
-  // For each amount of free room, the last row that has it; `before` links it to the other rows with the same room.
+  // For each amount of free room, the row with that room that was changed last. `before` links it to the next of the rows with the same
+  // room.
   std::vector<u32> last(static_cast<size_t>(row_tokens) + 1, kNone), before;
   NumberSet rooms(row_tokens + 1);
   const std::vector<u32> order = longest_first(lengths, row_tokens);

@@ -15,10 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Version of the rules that turn lines into documents. Files made under older rules are not used.
+// Version of the rules that turn lines into documents. A cached file that was made under an older version is not used.
 constexpr u32 kVersion = 3;
 constexpr size_t kBatchBytes = 1 << 20, kPieceBytes = 1 << 22;
-constexpr i64 kMostWholeText = 256 * kMiB;  // limit on a text that the tokenizer allows to be cut nowhere
+// largest text that is tokenized whole, because the tokenizer gives no position at which the text may be cut
+constexpr i64 kMostWholeText = 256 * kMiB;
 
 bool has_ending(const fs::path& path, std::string_view kind) {
   const std::string name = path.filename().string();
@@ -52,9 +53,10 @@ struct Lines {
   i64 first = 1;
 };
 
-// Tokenizes JSON Lines: a batch of lines at a time is divided among the threads, and the documents are written in the order of the lines.
+// Tokenizes JSON Lines. The lines are read in batches, and each batch is divided among the threads. The documents are written in the order
+// of the lines.
 void prepare_rows(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options, PreparedWriter& writer) {
-  // Limit on the bytes of lines held at once. A row takes six times its bytes while it is tokenized.
+  // Limit on the bytes of lines that are held in memory at once. While a row is tokenized, it takes six times its bytes.
   constexpr size_t kMostBytesInHand = 32 * kMiB;
   LineReader reader(path, kMostRowBytes);
   ThreadPool pool(options.threads);
@@ -111,7 +113,7 @@ void prepare_text(const fs::path& path, const DocumentMaker& maker, const Prepar
 bool is_json_lines(const fs::path& path) { return has_ending(path, ".jsonl"); }
 bool is_plain_text(const fs::path& path) { return fs::is_directory(path) || has_ending(path, ".txt"); }
 
-// The text is encoded in pieces, cut only where the tokenizer allows it.
+// Cuts the text into pieces, only at positions where the tokenizer allows it, and encodes the pieces.
 void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token, const PreparationOptions& options,
                    const std::function<void(std::span<const i32>)>& sink) {
   ThreadPool pool(options.threads);
@@ -122,7 +124,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
     std::string text, line;
     std::vector<std::string> pieces;
     bool begun = false;
-    std::vector<i32> last;  // token ids of the last piece that was encoded
+    std::vector<i32> last;  // token ids of the piece that was encoded last
     const auto encode = [&] {
       std::vector<std::vector<i32>> ids(pieces.size());
       pool.run(std::ssize(pieces), [&](i64 p, int) { ids[static_cast<size_t>(p)] = tokenizer.encode(pieces[static_cast<size_t>(p)]); });
@@ -158,7 +160,7 @@ void tokenize_text(const fs::path& path, const Tokenizer& tokenizer, std::option
         options.progress(name, reader.bytes_read(), reader.file_bytes());
       }
     }
-    // The line reader removes the end of the last line, but it is part of the text.
+    // The line reader removes the "\n" at the end of each line, but that "\n" is part of the text.
     if (!first && reader.ended_with_line_end()) text += '\n';
     pieces.push_back(std::move(text));
     encode();

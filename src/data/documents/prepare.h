@@ -1,6 +1,6 @@
-// Tokenizes text files once, into a cache that all ranks and later runs share. The cache has one file for each path, named after a hash of
-// its contents and of everything else that its tokens depend on. A file is written under a temporary name and renamed, so it is complete or
-// absent (prepared_cache.h). Processes that want the same file wait for each other.
+// Tokenizes text files once, into a cache that all ranks and later runs share. The cache has one file for each path. Its name contains a
+// hash of the path's contents and of everything else that the tokens depend on. A file is written under a temporary name and renamed, so
+// the cache holds complete files only (prepared_cache.h). If several processes want the same file, one makes it and the others wait.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -13,30 +13,31 @@ namespace spillway::data {
 
 struct PreparationOptions {
   std::filesystem::path cache;  // cache folder; created if missing
-  // Identify the tokenizer and the chat template, by their files' contents or by a name.
+  // Texts that identify the tokenizer and the chat template: the contents of their files, or a name.
   std::string tokenizer, chat;
-  bool skip_bad_lines = false;  // JSON Lines: skip and count a line that is no valid row
+  bool skip_bad_lines = false;  // for JSON Lines: a row that is not valid is skipped and counted
   int threads = 1;
-  /// Called now and then with the bytes read so far and the size of the file.
+  /// Called from time to time with the number of bytes read so far and the size of the file.
   std::function<void(const std::string& path, i64 done, i64 bytes)> progress = [](const std::string&, i64, i64) {};
-  /// Called with the name of another process while that one prepares data in the cache, and with "" once it is done.
+  /// Called with the name of another process while that process prepares data in the cache, and with "" when it is done.
   std::function<void(const std::string& holder)> waits = [](const std::string&) {};
 };
 
-/// Returns true if the path names rows, each of which becomes a document: .jsonl, .jsonl.gz, .jsonl.zst.
+/// Returns true if the file at this path holds rows, each of which becomes a document. The name then ends in .jsonl, .jsonl.gz or
+/// .jsonl.zst.
 bool is_json_lines(const std::filesystem::path& path);
-/// Returns true if the path names plain text: .txt, .txt.gz, .txt.zst, or a folder of such files. A folder's files are taken in byte order
-/// of their names and joined by the end token.
+/// Returns true if the path is plain text: a file .txt, .txt.gz or .txt.zst, or a folder of such files. The files of a folder are read in
+/// byte order of their names and joined by the end token.
 bool is_plain_text(const std::filesystem::path& path);
 
-/// Tokenizes plain text and passes the tokens to `sink`, some at a time. A file is one text: what the tokenizer puts around a text is added
-/// once per file, and `end_token` after it, unless the text has them already. `options` provides threads and progress only. Throws
-/// Error(usage) if the tokenizer allows no cut in a text of more than 256 MiB.
+/// Tokenizes plain text and passes the tokens to `sink`, some at a time. A file is one text. What the tokenizer puts around a text is added
+/// once per file, and `end_token` is added at its end; either is left out if the text has it already. Of `options`, only threads and
+/// progress are used. Throws Error(usage) if a text has more than 256 MiB and the tokenizer allows it to be cut nowhere.
 void tokenize_text(const std::filesystem::path& path, const Tokenizer& tokenizer, std::optional<i32> end_token,
                    const PreparationOptions& options, const std::function<void(std::span<const i32>)>& sink);
 
-/// Returns the tokens of one path, from the cache if they are there. Throws Error(data) for a bad line, unless those are skipped, and
-/// Error(io) if the cache cannot be written.
+/// Returns the tokens of one path, from the cache if they are there. Throws Error(data) for a line that is not a valid row, unless
+/// skip_bad_lines is set, and Error(io) if the cache cannot be written.
 std::unique_ptr<PreparedFile> prepare(const std::filesystem::path& path, const DocumentMaker& maker, const PreparationOptions& options);
 
 }  // namespace spillway::data

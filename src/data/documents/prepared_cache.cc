@@ -16,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 2;  // files that are kept of each source
-// Digits of the source's hash in file names. If two sources collide, they only share the number of files that are kept.
+constexpr size_t kKept = 2;  // number of files that are kept for each source
+// Number of digits of the source's hash in a file name. If two sources have the same digits, they share the limit of kKept files; nothing
+// else goes wrong.
 constexpr size_t kIdDigits = 16;
 
 std::string id_of(const fs::path& source) {
@@ -35,7 +36,7 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::string& begin,
   return files;
 }
 
-// Returns true if a process reads the file: a reader holds a lock on it (PreparedFile).
+// Returns true if a process has the file open: each PreparedFile holds a lock on its file.
 bool is_open_somewhere(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return true;
@@ -64,7 +65,7 @@ PreparedCache::PreparedCache(fs::path folder, fs::path source, std::string conte
   }
   waits("");
   turn_->sign(descriptor_, lock_file_);
-  Beside::remove_left(folder_);  // only the holder of the lock creates files here
+  Beside::remove_left(folder_);  // safe, because only the holder of the cache's lock creates files here
 }
 
 PreparedCache::~PreparedCache() {

@@ -1,6 +1,6 @@
-// PreparedCache manages the folder of tokenized files, which are keyed by their source and by everything that their tokens depend on. Only
-// the process that holds the folder's lock works in it; others wait. For each source the two most recently used files are kept. An object
-// is used by one thread.
+// PreparedCache manages the folder of tokenized files. Each file is identified by its source and by a hash of everything that its tokens
+// depend on. Only the process that holds the folder's lock works in the folder; others wait. For each source the two most recently used
+// files are kept. An object is used by one thread.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -16,8 +16,8 @@ namespace spillway::data {
 class PreparedCache {
  public:
   /// Creates the folder if it is missing, waits for its lock, and removes partial files that dead processes left. `contents` is the hash,
-  /// in hex, that identifies the tokenized data. While another process holds the lock, `waits` is called with its name; once the lock is
-  /// ours, it is called with "". Throws Error(io).
+  /// in hex, that identifies the tokenized data. `waits` is called with the name of another process while that process holds the lock, and
+  /// with "" once this process holds it. Throws Error(io).
   PreparedCache(
       std::filesystem::path folder, std::filesystem::path source, std::string contents,
       const std::function<void(const std::string& holder)>& waits = [](const std::string&) {});
@@ -25,13 +25,13 @@ class PreparedCache {
   PreparedCache(const PreparedCache&) = delete;
   PreparedCache& operator=(const PreparedCache&) = delete;
 
-  /// Returns a file with the same contents hash, whether it was made from this source or another. Returns null if there is none or it is
-  /// damaged.
+  /// Returns a file with the same hash `contents`, whether it was made from this source or from another. Returns null if there is no such
+  /// file or if it is damaged.
   std::unique_ptr<PreparedFile> find() const;
-  /// Returns the path to which a new file is to be written.
+  /// Returns the path at which the caller must write a new file.
   std::filesystem::path file() const;
-  /// Opens the new file, which must be complete. Removes the source's files beyond the two most recently used, unless a process has them
-  /// open. On a filesystem without flock that cannot be told, so none is removed.
+  /// Opens the new file, which must be complete. Then removes all but the two most recently used files of the source, except files that a
+  /// process has open. On a filesystem without flock nobody can tell which files are open, so none is removed.
   std::unique_ptr<PreparedFile> keep();
 
  private:
@@ -39,7 +39,7 @@ class PreparedCache {
   void remove_older() const;
   std::filesystem::path folder_, source_, lock_file_;
   std::string contents_, source_id_;
-  int descriptor_;  // descriptor of the lock file
+  int descriptor_;  // file descriptor of the lock file
   std::optional<FileLock> turn_;
 };
 

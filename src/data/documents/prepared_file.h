@@ -1,5 +1,5 @@
-// The file format of tokenized text: documents one after the other, with a mark on each token that is no target of the loss. All numbers
-// are little-endian. The parts follow each other in this order:
+// The file format of tokenized text. The documents are stored one after the other, and a bit of each token says whether it is a target of
+// the loss. All numbers are little-endian. The parts follow each other in this order:
 //
 //   header  128 bytes: magic "SPWDOCS\3", number of documents (u64), of tokens (u64), the largest id plus one (u64), number of lines read
 //           (u64), of bad lines skipped (u64), of documents left out because they have no target (u64), of entries in `begins` (u64), bytes
@@ -29,20 +29,21 @@ namespace spillway::data {
 struct PreparedCounts {
   i64 documents = 0, tokens = 0, least_vocabulary = 0;
   i64 lines = 0, bad_lines = 0, without_targets = 0;
-  /// How many lines have each key that is not used. From the 33rd different key on they are counted together, under kOtherKeys.
+  /// For each key that is not used, the number of lines that have it. From the 33rd different key on, the keys are counted together, under
+  /// kOtherKeys.
   std::map<std::string, i64> unread{};
 };
 inline constexpr const char* kOtherKeys = "others";
 
 class PreparedWriter {
  public:
-  /// Writes under a temporary name next to `path`; finish() replaces what is there.
+  /// Writes the file under a temporary name next to `path`. finish() renames it to `path` and replaces a file that is there.
   explicit PreparedWriter(const std::filesystem::path& path);
 
-  /// Adds a document. A document without a target beyond its first token is left out and counted in without_targets.
+  /// Adds a document. A document that has no target after its first token is left out and counted in without_targets.
   void add(const Document& document);
-  /// Adds tokens to the current document of plain text, all of which are targets. end_text() ends the document; one without tokens is not
-  /// added.
+  /// Adds tokens to the current document of plain text; all of them are targets. end_text() ends the document. If the document has no
+  /// tokens then, it is not added.
   void add_text(std::span<const i32> ids);
   void end_text();
   PreparedCounts& counts() { return counts_; }
@@ -60,8 +61,8 @@ class PreparedWriter {
   i64 flushed_ = 0;
 };
 
-/// Reads a prepared file. It holds a shared flock while open, so that nobody removes the file. Thread-safe. As a TokenSource it is the
-/// concatenation of all documents.
+/// Reads a prepared file. While it is open, it holds a shared flock on the file, so that no process removes the file. Thread-safe. As a
+/// TokenSource it is the concatenation of all documents.
 class PreparedFile final : public TokenSource {
  public:
   explicit PreparedFile(const std::filesystem::path& path, std::string name);
@@ -71,10 +72,11 @@ class PreparedFile final : public TokenSource {
   void read(i64 begin, std::span<i32> out) const override;
 
   i64 document_tokens(i64 document) const { return end(document) - begin(document); }
-  /// Returns the positions in the document at which further documents begin that came packed into the same row, ascending.
+  /// For a document that was already packed from several: returns the positions within it at which the documents after the first begin,
+  /// ascending.
   std::vector<i64> inner_begins(i64 document) const;
   bool came_packed() const { return !begins_.empty(); }
-  /// Reads the document's first out.size() tokens as stored: the id, with bit kNoTarget set if the token is no target.
+  /// Reads the document's first out.size() tokens as they are stored: the token's id, with bit kNoTarget set if the token is no target.
   void read_document(i64 document, std::span<u32> out) const;
   static constexpr u32 kNoTarget = u32{1} << 31;
 
