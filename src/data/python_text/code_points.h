@@ -13,7 +13,7 @@ namespace spillway::data::chat {
 size_t code_point_bytes(std::string_view text, size_t at);
 char32_t code_point_at(std::string_view text, size_t at);
 size_t code_point_count(std::string_view text);
-/// Returns the byte at which code point number `nth` (from 0) begins, or the text's size if there are not so many.
+/// Returns the byte at which the code point with index `nth` (from 0) begins, or the text's size if the text has too few code points.
 size_t code_point_offset(std::string_view text, size_t nth);
 
 /// Returns the byte at which the code point before byte `end` begins. `end` must not be 0.
@@ -62,8 +62,8 @@ class CodePoints {
   std::string_view text_;
 };
 
-/// Character classes: Python's str.isspace, isalpha, isdigit, isdecimal, isnumeric, isprintable, isupper and islower of a single character.
-/// is_word() is true for a letter, a digit or _, as `\w` matches.
+/// Character classes. Each function returns what Python's str.isspace, isalpha, isdigit, isdecimal, isnumeric, isprintable, isupper or
+/// islower returns for a single character. is_word() is true for what `\w` matches: a letter, a digit or _.
 bool is_space(char32_t c);
 bool is_alpha(char32_t c);
 bool is_digit(char32_t c);
@@ -74,14 +74,14 @@ bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_word(char32_t c);
 
-/// Like Python's str.upper, lower, capitalize and title.
+/// These return what Python's str.upper, lower, capitalize and title return.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// Like Python's str.strip: remove white space, or the characters in `chars`. `sides` is -1 for the left end, 1 for the right end, 0 for
-/// both.
+/// Like Python's str.strip: these remove white space, or the characters in `chars`, from the ends of the text. `sides` is -1 for the left
+/// end, 1 for the right end, 0 for both.
 std::string_view strip(std::string_view text, int sides);
 std::string_view strip(std::string_view text, std::string_view chars, int sides);
 
