@@ -15,7 +15,7 @@
 namespace spillway::data {
 namespace {
 
-// Returns the range of a sorted table that contains the code, or null.
+// Returns the range of a sorted table that contains the code point, or null if there is none.
 template <class Range>
 const Range* find(std::span<const Range> ranges, char32_t code) {
   const auto found = std::ranges::lower_bound(ranges, code, {}, &Range::last);
@@ -24,7 +24,8 @@ const Range* find(std::span<const Range> ranges, char32_t code) {
 
 bool in(std::span<const CodeRange> ranges, char32_t code) { return find(ranges, code) != nullptr; }
 
-// Returns true for characters that must not be passed to utf8proc, because its newer tables would change them while the tokenizers' do not.
+// Returns true for characters that must not be passed to utf8proc: its newer Unicode tables would change them, while the tokenizers' tables
+// leave them unchanged.
 bool stays_in_normal_forms(char32_t code) { return code >= 0x80 && !in(unicode_tables::normalized(), code); }
 
 struct Freed {
@@ -65,10 +66,11 @@ void append_lower(std::string& text, char32_t code) {
 
 namespace {
 
-// Texts of at least this many bytes are put into canonical order here, because utf8proc takes quadratic time for a run of marks.
+// Texts of at least this many bytes are put into canonical order by our own code, because utf8proc takes time quadratic in the length of a
+// run of marks.
 constexpr size_t kLongRun = 256;
 
-// Returns the decomposed text, with each run of marks sorted by combining class.
+// Returns the text decomposed, with the marks of each run sorted by their canonical combining class.
 std::string in_canonical_order(std::string_view text, bool compatible) {
   const int options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
   std::vector<utf8proc_int32_t> codes;
@@ -113,7 +115,7 @@ std::string normal_form_of_known(std::string_view text, NormalForm form) {
 
 std::string normal_form(std::string_view text, NormalForm form) {
   std::string made;
-  size_t known = 0;  // start of the text that is not normalized yet
+  size_t known = 0;  // byte at which the part of the text that is not normalized yet begins
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     if (!stays_in_normal_forms(next_code(text, at))) continue;
@@ -147,7 +149,7 @@ bool is_line_or_control(char32_t code) {
   return kind == UTF8PROC_BOUNDCLASS_CR || kind == UTF8PROC_BOUNDCLASS_LF || kind == UTF8PROC_BOUNDCLASS_CONTROL;
 }
 
-// Returns true if utf8proc joins the character to any character before it.
+// Returns true if utf8proc puts this character into the same grapheme cluster as the character before it, whatever that one is.
 bool joins_by_newer_tables(char32_t code) {
   const int kind = break_class(code);
   return kind == UTF8PROC_BOUNDCLASS_EXTEND || kind == UTF8PROC_BOUNDCLASS_SPACINGMARK || kind == UTF8PROC_BOUNDCLASS_ZWJ;
