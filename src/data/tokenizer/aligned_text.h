@@ -1,5 +1,5 @@
-// AlignedText is a text in the course of normalization. If tracking is on, it also records for each byte where in the original text it came
-// from. A value.
+// AlignedText is a text while it is being normalized. If `tracked` is true, it also records for each byte from which bytes of the original
+// text it came. A plain value.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,20 +13,21 @@ namespace spillway::data {
 struct AlignedText {
   std::string text;
   bool tracked = false;
-  std::vector<ByteRange> origin;  // one range of the original per byte if tracked, else empty
-  WorkBudget* budget = nullptr;   // budget of the whole text; set whenever a step runs
+  std::vector<ByteRange> origin;  // if `tracked`, one range of the original text for each byte; else empty
+  WorkBudget* budget = nullptr;   // budget of the whole text; it is set whenever a step runs
 };
 
-/// Returns the range of the original text that bytes [begin, end) of `text` come from. The text must be tracked.
+/// Returns the range of the original text from which bytes [begin, end) of `text` came. `text` must be tracked.
 ByteRange origin_of(const AlignedText& text, size_t begin, size_t end);
 
-/// Returns `original` as UTF-8, with broken sequences replaced. `begin` is its offset in the whole original text.
+/// Returns `original` as valid UTF-8: each broken sequence is replaced by U+FFFD. `original` may be a part of a longer text; `begin` is its
+/// offset there, from which the recorded ranges count.
 AlignedText aligned(std::string_view original, i64 begin, bool tracked, WorkBudget& budget);
 
 /// Returns bytes [begin, end) as a text of their own.
 AlignedText part_of(const AlignedText& text, size_t begin, size_t end);
 
-/// Builds a new text from parts of an old one. Throws Error(data) if it grows beyond the budget.
+/// Builds a new text from parts of an old one. Throws Error(data) if the new text becomes longer than the budget allows.
 class Rewriter {
  public:
   explicit Rewriter(const AlignedText& from) : from_(from), made_{{}, from.tracked, {}, from.budget} {
@@ -36,8 +37,8 @@ class Rewriter {
   size_t size() const { return made_.text.size(); }
   /// Appends bytes [begin, end) of the old text unchanged.
   void keep(size_t begin, size_t end);
-  /// Appends new bytes, all of which come from [begin, end) of the old text. If that range is empty, they come from where the byte before
-  /// it does.
+  /// Appends new bytes and records that all of them came from bytes [begin, end) of the old text. If that range is empty, the new bytes get
+  /// the origin of the old text's byte before `begin`.
   void put(std::string_view bytes, size_t begin, size_t end);
   AlignedText take() { return std::move(made_); }
 
@@ -46,8 +47,8 @@ class Rewriter {
   AlignedText made_;
 };
 
-/// Appends `prefix` and then bytes [begin, end) of the old text, which must not be empty. The prefix and the first character both come from
-/// the first character.
+/// Appends `prefix` and then bytes [begin, end) of the old text, which must not be empty. Each byte of the prefix gets the first character
+/// of that range as its origin.
 void keep_with_prefix(Rewriter& out, const AlignedText& from, size_t begin, size_t end, std::string_view prefix);
 
 }  // namespace spillway::data

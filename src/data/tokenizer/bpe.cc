@@ -1,5 +1,6 @@
-// Byte pair encoding (Sennrich, Haddow, Birch 2016, "Neural Machine Translation of Rare Words with Subword Units"). A piece starts as its
-// characters. The neighbouring pair with the lowest rank is merged, the leftmost first, until no pair has a rank.
+// Byte pair encoding (Sennrich, Haddow, Birch 2016, "Neural Machine Translation of Rare Words with Subword Units"). A piece starts as a
+// list of its characters. The neighbouring pair with the lowest rank is merged into one symbol; of equal ranks, the leftmost pair comes
+// first. This repeats until no neighbouring pair has a rank.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ using Candidate = Scratch::Candidate;
 constexpr std::string_view kMetaspace = "\u2581";
 constexpr u32 kNoRank = ~u32{0};
 constexpr size_t kAffixCost = 32;  // budget steps charged for each byte that may become a symbol
-constexpr size_t kShortWord = 48;  // symbols; up to this length a scan of all pairs is faster than a heap
+constexpr size_t kShortWord = 48;  // limit in symbols: for words up to this length a scan of all pairs is faster than a heap
 
 class Bpe : public Model {
  public:
@@ -37,13 +38,14 @@ class Bpe : public Model {
   size_t word_end(std::string_view piece, size_t at) const;
 
   Merges merges_;
-  Vocabulary by_bytes_;  // token texts as raw bytes, if pieces come as raw bytes
-  // The token of each byte: with raw bytes the byte's own token, else the token "<0xNN>", or kNoToken if there is none.
+  Vocabulary by_bytes_;  // tokens by their raw bytes; filled only if pieces come as raw bytes
+  // For each byte, its token, or kNoToken if there is none. If pieces come as raw bytes, it is the token of that single byte; otherwise it
+  // is the token "<0xNN>".
   std::array<i32, 256> of_byte_{};
   i32 unknown_ = kNoToken;
   std::string prefix_, suffix_;
   bool raw_ = false, fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
-  bool cut_at_metaspace_ = false;  // no merge joins another character with a U+2581 behind it
+  bool cut_at_metaspace_ = false;  // true if no merge joins a U+2581 to another character before it
 };
 
 Bpe::Bpe(Fields& fields, bool& raw_bytes) {
@@ -125,7 +127,7 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<i32>& ids
   }
 }
 
-/// Returns the position before the next U+2581 that follows another character, or the end of the piece.
+/// Returns where the word at `at` ends: before the next U+2581 that follows another character, or at the end of the piece.
 size_t Bpe::word_end(std::string_view piece, size_t at) const {
   while (piece.substr(at, kMetaspace.size()) == kMetaspace) at += kMetaspace.size();
   return std::min(piece.find(kMetaspace, at), piece.size());
@@ -150,7 +152,7 @@ void Bpe::word(std::string_view text, i64 begin, Scratch& scratch, std::vector<i
   for (const Symbol& symbol : scratch.symbols) {
     if (symbol.bytes == 0) continue;
     ids.push_back(symbol.id);
-    const i64 end = std::min(begin + symbol.bytes, behind);  // an affix that became bytes would exceed the word
+    const i64 end = std::min(begin + symbol.bytes, behind);  // if an affix was split into bytes, its symbols would reach beyond the word
     if (ranges) ranges->push_back({begin, end});
     begin = end;
   }
@@ -161,7 +163,7 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   if (!raw_) return start_with_characters(text, scratch);
-  // Like start_with_characters(), except that each byte is a character of its own.
+  // This does the same as start_with_characters(), except that each byte is a character of its own.
   for (const char c : text) {
     const i32 id = of_byte_[static_cast<unsigned char>(c)];
     if (id != kNoToken) {
@@ -174,8 +176,8 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
   }
 }
 
-/// Splits the word into its characters. A character outside the vocabulary becomes its bytes if each has a token, else the unknown token if
-/// there is one, else nothing.
+/// Splits the word into its characters. A character outside the vocabulary is replaced by its bytes if every byte has a token. Otherwise it
+/// becomes the unknown token. If there is no unknown token either, the character is left out.
 void Bpe::start_with_characters(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   i32 unknown_bytes = 0;
@@ -273,7 +275,8 @@ void Bpe::merge_long(Scratch& scratch) const {
     if (left.bytes == 0 || left.next < 0) continue;
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     const Merges::Merge* merge = merges_.find(left.id, right.id);
-    if (merge == nullptr || merge->id != candidate.id) continue;  // outdated: one of the two has been merged since
+    // this candidate is outdated: one of its two symbols has been merged since
+    if (merge == nullptr || merge->id != candidate.id) continue;
     left.id = candidate.id;
     left.bytes += right.bytes;
     left.next = right.next;

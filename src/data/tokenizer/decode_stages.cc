@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Budget steps for each byte of a replacement text. They limit texts that would become a hundred times as long.
+// Budget steps for each byte of a replacement text. They limit texts that replacements would make a hundred times as long.
 constexpr size_t kContentCost = 16;
 
 struct Stage : DecodeStage {
@@ -109,7 +109,7 @@ struct Strip : Stage {
       ++stripped;
     }
     if (!text.empty()) stripped = start;
-    // Hold back such characters at the end of the token, at most `stop` of them: they are dropped if the token ends here.
+    // Hold back occurrences of `content` at the end of the text, at most `stop` of them. If the token ends here, they are dropped.
     size_t certain = text.size();
     i64 at_end = 0;
     while (at_end < stop && text.substr(0, certain).ends_with(content)) {
@@ -126,11 +126,11 @@ struct Strip : Stage {
     stripped = 0;
   }
   std::string content;
-  i64 start, stop, stripped = 0, held = 0;  // held: number of characters that are held back
+  i64 start, stop, stripped = 0, held = 0;  // held: number of occurrences of `content` that are held back
 };
 
-/// Replaces a fixed text. Bytes that may be the start of the pattern are held back. When the next byte does not match, the pattern's
-/// borders (Knuth, Morris, Pratt 1977) tell how many may still be a start.
+/// Replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence are held back. If the next byte does not continue
+/// the occurrence, the pattern's borders (Knuth, Morris, Pratt 1977) tell how many of these bytes may still be the beginning of one.
 struct ReplaceText : Stage {
   ReplaceText(DecodeStage& stage_behind, std::shared_ptr<const Pattern> what, std::string by)
       : Stage(stage_behind), pattern(std::move(what)), text_of_pattern(*pattern->literal()), content(std::move(by)) {}
@@ -194,7 +194,7 @@ struct SpacesBack : Stage {
   bool drop;
 };
 
-/// Replaces all occurrences in place. `by` must not be longer than `what`.
+/// Replaces all occurrences of `what` in `text` by `by`, which must not be longer than `what`.
 void replace_all(std::string& text, std::string_view what, std::string_view by) {
   size_t at = find_bytes(text, what, 0);
   size_t kept = at;
@@ -211,8 +211,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
   text.resize(std::min(kept, text.size()));
 }
 
-/// Quick check for WordPieces' cleanup: returns false if the text contains nothing to clean. Everything it cleans begins with a space and
-/// one of these characters.
+/// A quick check for WordPieces' cleanup. Returns false if the text contains nothing that the cleanup changes. All that it changes begins
+/// with a space and one of the characters below.
 bool may_be_unclean(std::string_view text) {
   for (size_t at = text.find(' '); at != std::string_view::npos; at = text.find(' ', at + 1)) {
     if (at + 1 < text.size() && std::string_view(".?!,'nd").find(text[at + 1]) != std::string_view::npos) return true;

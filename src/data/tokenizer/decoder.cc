@@ -35,7 +35,7 @@ Decoder::Decoder(const json& value, const JsonPlace& place) {
 }
 
 void Decoder::add(const json& value, const JsonPlace& place, int depth) {
-  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "deeper ones");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   if (type == "Sequence") {
@@ -66,7 +66,8 @@ Decoder::MakeStage Decoder::read_stage(const std::string& type, Fields& fields) 
     const std::string content = fields.text("content");
     const double matched = pattern->literal() ? static_cast<double>(pattern->literal()->size()) : 1;
     growth_ *= std::max(1.0, static_cast<double>(content.size() + 1) / matched);
-    if (growth_ > kMostDecoderGrowth) refuse_value(fields.place(), "decoders that make a text at most 65536 times as long", "more");
+    if (growth_ > kMostDecoderGrowth)
+      refuse_value(fields.place(), "decoders that make a text at most 65536 times as long", "decoders that make it longer");
     return [pattern, content](DecodeStage& next) { return replace_stage(next, pattern, content); };
   }
   if (type == "Metaspace") {

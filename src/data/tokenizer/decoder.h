@@ -1,6 +1,6 @@
-// The "decoder" of a tokenizer.json: a chain of stages that turns tokens into text. Each stage passes text on as soon as it is certain, so
-// the same stages serve streaming and decoding all at once. A Decoder is immutable and thread-safe; a chain of stages belongs to one
-// stream.
+// The "decoder" of a tokenizer.json: a chain of stages that turns tokens into text. Each stage passes text on as soon as later tokens can
+// no longer change it. So the same stages serve streaming and decoding of all tokens at once. A Decoder is immutable and thread-safe; a
+// Chain belongs to one stream.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,7 +17,8 @@ class DecodeStage {
  public:
   explicit DecodeStage(WorkBudget& budget) : budget_(budget) {}
   virtual ~DecodeStage() = default;
-  /// Feeds the next bytes of a token; `ends` means that the token ends with them. Throws Error(data) if the budget is used up.
+  /// Passes the next bytes of a token to this stage. `ends` means that the token ends with these bytes. Throws Error(data) if the budget is
+  /// used up.
   void put(std::string_view text, bool ends) {
     budget_.charge(1 + text.size());
     take(text, ends);
@@ -35,10 +36,10 @@ class DecodeStage {
 
 class Decoder {
  public:
-  /// Reads the decoder's JSON. If it is null, tokens are joined with spaces. Throws Error(data) if it is invalid.
+  /// Reads the decoder's JSON. If the JSON is null, tokens are joined with spaces. Throws Error(data) if it is invalid.
   Decoder(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Instances of the stages for one stream. They append valid UTF-8 to `out`, in whole characters.
+  /// The stages for one stream, linked to a chain. They append valid UTF-8 to `out`, in whole characters.
   class Chain {
    public:
     Chain(const Decoder& decoder, WorkBudget& budget, std::string& out);
@@ -55,7 +56,7 @@ class Decoder {
   void add(const nlohmann::json& value, const JsonPlace& place, int depth);
   MakeStage read_stage(const std::string& type, Fields& fields);
   std::vector<MakeStage> stages_;
-  double growth_ = 1;  // by what factor the stages may lengthen a text
+  double growth_ = 1;  // the largest factor by which the stages together may lengthen a text
 };
 
 }  // namespace spillway::data

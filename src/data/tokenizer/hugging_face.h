@@ -1,5 +1,6 @@
-// HuggingFaceTokenizer is the tokenizer that a tokenizer.json describes: added tokens, normalizer, pre-tokenizer, model, post-processor,
-// decoder. Immutable, and thread-safe: calls share only a locked list of reusable scratch memory.
+// HuggingFaceTokenizer is the tokenizer that a tokenizer.json describes. It consists of added tokens, a normalizer, a pre-tokenizer, a
+// model, a post-processor and a decoder. Immutable and thread-safe: calls share only a list of reusable working memory, which a mutex
+// protects.
 #pragma once
 #include <mutex>
 
@@ -54,9 +55,10 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::optional<Decoder> decoder_;
   NamedTokens named_;
   i64 vocabulary_ = 0;
-  // Fast path: pieces are unchanged parts of the text, split by at most one pattern. The first flag is for any text, the second for ASCII.
+  // Whether the fast path may be used. It applies if each piece for the model is an unchanged part of the text and at most one pattern cuts
+  // the text. The first flag is for any text, the second for texts of ASCII only.
   bool plain_ = false, plain_ascii_ = false;
-  const Regex* pattern_ = nullptr;  // the pattern of the fast path; may be null
+  const Regex* pattern_ = nullptr;  // the pattern that cuts the text in the fast path; null if nothing cuts it
   bool cut_at_line_ends_ = false;
   mutable std::mutex lock_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;

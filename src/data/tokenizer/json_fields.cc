@@ -14,9 +14,9 @@ namespace {
 using nlohmann::json;
 
 constexpr i64 kLargestFile = kGiB;
-constexpr size_t kLongestShown = 200;  // limit on the bytes of a file's text that a message shows
+constexpr size_t kLongestShown = 200;  // limit on how many bytes of a file's text a message shows
 
-/// Formats a value for a message: at most about 60 characters of JSON in ASCII.
+/// Formats a value for a message. The result is ASCII JSON of at most about 60 characters.
 std::string shown(const json& value) {
   if (value.is_object() && value.contains("type") && value["type"].is_string()) return "an object of type " + shown(value["type"]);
   if (value.is_object()) return "an object";

@@ -1,5 +1,5 @@
-// Reads the JSON objects of a tokenizer's files. Every value is checked for type and range, and keys that nobody asked for are refused, so
-// that nothing in a file is ignored silently. Errors are Error(data) and name the key, its value and the file.
+// Reads the JSON objects of a tokenizer's files. Every value is checked for type and range. Keys that the reader did not ask for are
+// refused, so that nothing in a file is ignored silently. Errors are Error(data) and name the key, its value and the file.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -13,18 +13,20 @@
 
 namespace spillway::data {
 
-/// Remaining allowance of a file for things that every text passes through or that take long to prepare.
+/// What the rest of a file may still contain of two costly things: steps, through which every text passes, and regular expressions, which
+/// take long to prepare.
 struct PartsLeft {
-  i64 steps = 1024;           // normalizer, pre-tokenizer and decoder steps
-  i64 pattern_bytes = 16384;  // total length of regular expressions, in bytes
+  i64 steps = 1024;           // number of normalizer, pre-tokenizer and decoder steps
+  i64 pattern_bytes = 16384;  // total length of regular expressions in bytes
 };
 
-/// A position in a file, for messages: the file's name, and the keys joined by dots. All places of one file share its PartsLeft.
+/// A position in a file, for messages. It consists of the file's name and the keys that lead to the position, joined by dots. All places of
+/// one file share its PartsLeft.
 struct JsonPlace {
   std::string file, key;
   std::shared_ptr<PartsLeft> left = std::make_shared<PartsLeft>();
   JsonPlace below(std::string_view name) const;
-  /// These use up the file's allowance, and throw Error(data) if there is not enough left.
+  /// These reduce what the file may still contain (PartsLeft). They throw Error(data) if not enough is left.
   void take_step() const;
   void take_pattern(size_t bytes) const;
 };
@@ -55,9 +57,9 @@ class Fields {
   char32_t character(const char* key);
   bool flag(const char* key, std::optional<bool> otherwise = {});
   i64 number(const char* key, i64 least, i64 most, std::optional<i64> otherwise = {});
-  /// Marks keys as known that this program ignores on purpose.
+  /// Marks keys that this program ignores on purpose, so that refuse_the_rest() does not refuse them.
   void pass_over(std::initializer_list<const char*> keys) { used_.insert(keys.begin(), keys.end()); }
-  /// Refuses all keys that were not asked for, except those that hold null or false.
+  /// Throws Error(data) if the object has keys that were not asked for. Keys that hold null or false are allowed.
   void refuse_the_rest() const;
 
  private:

@@ -1,5 +1,5 @@
-// The "model" of a tokenizer.json, which turns a piece of text into ids. Immutable and thread-safe; the working memory of a call is in its
-// Scratch.
+// The "model" of a tokenizer.json, which turns a piece of text into ids. A model is immutable and thread-safe: what a call needs to write
+// is in its Scratch.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,8 +16,8 @@ namespace spillway::data {
 struct Scratch {
   struct Symbol {
     i32 id;
-    i32 bytes;           // length; 0 if merged into another symbol
-    i64 previous, next;  // index of the neighbours; -1 if none
+    i32 bytes;           // length in bytes; 0 if the symbol was merged into another one
+    i64 previous, next;  // indices of the neighbours; -1 if there is none
   };
   struct Candidate {
     u32 rank;
@@ -26,7 +26,7 @@ struct Scratch {
   };
   struct Best {
     double score = 0;
-    i64 begin = -1;  // start of the last piece on the best path to here; -1 if no path
+    i64 begin = -1;  // on the best path that ends here, where the last token begins; -1 if no path ends here
     i32 id = 0;
   };
   WorkBudget* budget = nullptr;  // budget of the current text
@@ -41,9 +41,8 @@ struct Scratch {
 class Model {
  public:
   virtual ~Model() = default;
-  /// Appends the ids of a piece, which must not be empty. If `ranges` is not null, appends for each id the bytes of the piece that it
-  /// stands for, counted from the piece's beginning. Throws Error(data) if the vocabulary has no token for a character, not even an unknown
-  /// token.
+  /// Appends the ids of a piece, which must not be empty. If `ranges` is not null, also appends for each id the range of bytes of the piece
+  /// that the id stands for. Throws Error(data) if a character has no token in the vocabulary and there is no unknown token either.
   virtual void encode(std::string_view piece, Scratch& scratch, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
@@ -51,11 +50,13 @@ class Model {
   Vocabulary vocabulary_;
 };
 
-/// Reads the model's JSON. If `raw_bytes` is set, pieces come as plain bytes although the vocabulary uses byte characters (byte_level.h),
-/// which saves the mapping. This is a request: the model clears the flag if it cannot do so. Throws Error(data).
+/// Reads the model's JSON. If `raw_bytes` is true, the caller asks for a model that takes pieces as plain bytes although its vocabulary is
+/// written in byte characters (byte_level.h); this saves the mapping. If the model cannot do so, it sets `raw_bytes` to false. Throws
+/// Error(data).
 std::unique_ptr<Model> read_model(const nlohmann::json& value, const JsonPlace& place, bool& raw_bytes);
 
-/// Reads a text that a model puts before or behind parts of a word. Returns "" if the key is missing. At most 16 bytes are allowed.
+/// Reads a text that a model puts before or after parts of a word, such as "##". Returns "" if the key is missing. At most 16 bytes are
+/// allowed.
 std::string read_affix(Fields& fields, const char* key);
 
 std::unique_ptr<Model> read_bpe(Fields& fields, bool& raw_bytes);

@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Applies a step that looks at one character at a time. `step(out, code, begin, end)` writes the character's replacement to `out`.
+/// Applies a step that treats each character by itself: `step(out, code, begin, end)` writes the replacement of the character `code`, which
+/// is at bytes [begin, end) of the text, to `out`.
 template <class Step>
 AlignedText each_character(const AlignedText& text, const Step& step) {
   Rewriter out(text);
@@ -41,7 +42,8 @@ AlignedText without(const AlignedText& text, const Drop& drop) {
   });
 }
 
-/// Normalizes part by part, so that each change is aligned with only a few characters of the original.
+/// Normalizes the text in parts, each as short as possible. So each changed byte gets only a few characters of the original text as its
+/// origin.
 AlignedText in_normal_form(const AlignedText& text, NormalForm form) {
   Rewriter out(text);
   const std::string_view all = text.text;
@@ -125,7 +127,7 @@ struct Replace : Normalizer {
     Rewriter out(text);
     pattern.walk(text.text, *text.budget, [&](size_t begin, size_t end, bool match) {
       if (!match) return out.keep(begin, end);
-      // The replacement is aligned with the last character that it replaces.
+      // The origin of the replacement is the last character of the match.
       out.put(content, begin + last_of(std::string_view(text.text).substr(begin, end - begin)), end);
     });
     return out.take();
@@ -218,7 +220,7 @@ std::unique_ptr<Normalizer> read_step(const std::string& type, Fields& fields) {
 }
 
 void add_normalizers(const json& value, const JsonPlace& place, int depth, Normalizers& into) {
-  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "deeper ones");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   if (type == "Sequence") {

@@ -1,4 +1,5 @@
-// A "pattern" of a tokenizer.json, {"String": …} or {"Regex": …}, and functions that split texts at its matches. Immutable and thread-safe.
+// A "pattern" of a tokenizer.json, {"String": …} or {"Regex": …}, and functions that cut texts at the pattern's matches. Immutable and
+// thread-safe.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,12 +23,14 @@ class Pattern {
   /// Reads a pattern. Throws Error(data) if it is invalid.
   static Pattern read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Returns the text of a pattern that is a plain string, which is never empty; none for a regular expression.
+  /// If the pattern is a plain string, returns that string, which is never empty. For a regular expression returns nothing.
   const std::optional<std::string>& literal() const { return literal_; }
-  /// For a plain string, returns for each prefix the length of its longest proper border: the longest shorter prefix with which it ends.
+  /// For a plain string, returns for each of its prefixes the length of that prefix's longest proper border. A border of a text is a
+  /// shorter text with which it both begins and ends.
   const std::vector<u32>& borders() const { return borders_; }
   const Regex* regex() const { return regex_ ? &*regex_ : nullptr; }
-  /// Calls part(begin, end, match) for all parts of the text, in order. Throws Error(data) if the budget is used up.
+  /// Calls part(begin, end, match) for each part of the text, in order: for each match, and for each text between matches. Throws
+  /// Error(data) if the budget is used up.
   template <class Part>
   void walk(std::string_view text, WorkBudget& budget, const Part& part) const;
   /// Like walk(), but stores the parts in a list.
@@ -40,8 +43,8 @@ class Pattern {
   std::optional<Regex> regex_;
 };
 
-/// Like std::string_view::find(), but in linear time whatever the text holds. find_bytes() uses the library's function for short texts,
-/// where it is faster.
+/// Does what std::string_view::find() does, but in linear time for any text. find_bytes() uses std::string_view::find() for short texts,
+/// where that is faster.
 size_t find_in_long(std::string_view text, std::string_view what, size_t from);
 inline size_t find_bytes(std::string_view text, std::string_view what, size_t from) {
   constexpr size_t kShort = 64;
@@ -66,10 +69,11 @@ void Pattern::walk(std::string_view text, WorkBudget& budget, const Part& part) 
   if (behind != text.size()) part(behind, text.size(), false);
 }
 
-/// How matches are combined with the text around them.
+/// What becomes of the matches when a text is split at them. The names are those of Hugging Face's tokenizers.
 enum class Behaviour { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behaviour read_behaviour(const std::string& name, const JsonPlace& place);
-/// Applies the behaviour: leaves the remaining parts in order, none of them empty. Their `match` flags have no meaning afterwards.
+/// Changes the parts as the behaviour says. The parts that remain are in order, and none is empty. Their `match` flags have no meaning
+/// afterwards.
 void apply(Behaviour behaviour, Segments& segments);
 
 }  // namespace spillway::data

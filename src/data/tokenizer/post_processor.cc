@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr i64 kMostIds = 256;  // limit on the tokens on each side of a text
+constexpr i64 kMostIds = 256;  // limit on the number of tokens before a text, and on that after a text
 constexpr i64 kLargestId = (i64{1} << 31) - 2;
 
 using SpecialIds = std::map<std::string, std::vector<i32>>;
@@ -62,7 +62,7 @@ Around read_template(Fields& fields) {
       if (found == special.end()) refuse_json(token.place_of("id"), "one of special_tokens", json(name));
       auto& ids = text_seen ? around.behind : around.before;
       ids.insert(ids.end(), found->second.begin(), found->second.end());
-      if (static_cast<i64>(ids.size()) > kMostIds) refuse_value(place, "at most 256 special token ids before or after a text", "more");
+      if (static_cast<i64>(ids.size()) > kMostIds) refuse_value(place, "at most 256 special token ids before or after a text", "more ids");
       token.refuse_the_rest();
     }
     kind.refuse_the_rest();
@@ -79,7 +79,7 @@ i32 read_pair(Fields& fields, const char* key) {
 }
 
 void read_processor(const json& value, const JsonPlace& place, int depth, Around& around) {
-  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "deeper ones");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   Around made;

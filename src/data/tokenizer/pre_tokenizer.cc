@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// Patterns (GPT-2, Llama 3, Qwen 2, GPT-4o) that always cut at the end of a line that ends in a letter: no piece spans that position or
-// depends on what follows it.
+// The patterns of GPT-2, Llama 3, Qwen 2 and GPT-4o. Each of them always cuts where a line ends in a letter: no piece spans that position,
+// and no piece before it depends on what follows it.
 #define CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
 #define REST R"([^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 constexpr std::array<std::string_view, 4> kCutAtLineEnds = {
@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> kCutAtLineEnds = {
 #undef CONTRACTIONS
 #undef REST
 
-/// Splits each piece: find(text of the piece, segments) finds the matches, and the behaviour decides which parts remain.
+/// Cuts each piece. find(text of the piece, segments) finds the matches, and `behaviour` decides which parts remain.
 template <class Find>
 void cut_pieces(Pieces& pieces, Behaviour behaviour, const Find& find) {
   std::vector<Span> spans;
@@ -87,7 +87,7 @@ struct CutAtCharacters : PreTokenizer {
   LineEnds ends;
 };
 
-/// Splits text into runs of word characters and runs of characters that are neither word characters nor white space.
+/// Cuts a text into runs of word characters and runs of other characters. White space is in neither kind of run.
 struct CutIntoWords : PreTokenizer {
   void operator()(Pieces& pieces) const override {
     cut_pieces(pieces, Behaviour::isolated, [](std::string_view text, Segments& segments) {
@@ -108,7 +108,7 @@ struct CutIntoWords : PreTokenizer {
   LineEnds line_ends() const override { return LineEnds::cut; }
 };
 
-/// Rewrites each piece: `rewrite(out, span)` writes the new text of a piece to `out`.
+/// Rewrites each piece. `rewrite(out, span)` appends the new text of the piece `span` to `out`.
 template <class Rewrite>
 void rewrite_pieces(Pieces& pieces, const Rewrite& rewrite) {
   Rewriter out(pieces.text);
@@ -184,7 +184,8 @@ void add_characters(PreTokenizers& into, std::function<bool(char32_t)> is, Behav
 }
 
 void add_byte_level(Fields& fields, PreTokenizers& into) {
-  fields.flag("trim_offsets", true);  // ignored, because it concerns offsets, which this program does not trim
+  // ignored: it changes only the offsets that Hugging Face reports, and this program reports untrimmed ones
+  fields.flag("trim_offsets", true);
   if (fields.flag("add_prefix_space", true)) into.push_back(std::make_unique<SpaceInFront>());
   if (fields.flag("use_regex", true)) {
     into.push_back(std::make_unique<CutAtPattern>(pattern_of(std::string(kGpt2Pattern), fields.place()), Behaviour::isolated, false));
@@ -226,7 +227,7 @@ void add_step(const std::string& type, Fields& fields, PreTokenizers& into) {
 }
 
 void add_pre_tokenizers(const json& value, const JsonPlace& place, int depth, PreTokenizers& into) {
-  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "more");
+  if (depth > kDeepest) refuse_value(place, "sequences nested at most 16 deep", "deeper ones");
   Fields fields(value, place);
   const std::string type = fields.text("type");
   if (type == "Sequence") {
@@ -250,7 +251,7 @@ PreTokenizers read_pre_tokenizer(const json& value, const JsonPlace& place) {
 
 Metaspace read_metaspace(Fields& fields) {
   Metaspace metaspace;
-  fields.pass_over({"str_rep"});  // ignored, because it is a copy of the replacement
+  fields.pass_over({"str_rep"});  // ignored, because it repeats the value of `replacement`
   metaspace.replacement = fields.character("replacement");
   metaspace.split = fields.flag("split", true);
   const auto scheme = fields.text_if_any("prepend_scheme");

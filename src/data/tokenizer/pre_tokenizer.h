@@ -16,18 +16,19 @@ struct Span {
   i32 id = -1;
 };
 
-/// A text and its parts, in order. `at_start` is true if the text begins where the original text begins.
+/// A text and its parts, in order. `at_start` is true if this text begins where the whole original text begins.
 struct Pieces {
   AlignedText text;
   std::vector<Span> spans;
   bool at_start = false;
 };
 
-/// What a step means for a cut of the text between an ASCII letter and white space that begins with a newline.
+/// Whether the text may be cut between an ASCII letter and a following newline (possibly with more white space), as far as one step is
+/// concerned.
 enum class LineEnds {
-  hidden,  // no such cut is safe
-  kept,    // the cut is safe if another step always cuts there
-  cut      // this step always cuts there, whatever the text around
+  hidden,  // no: such a cut may change the result
+  kept,    // yes, provided that another step always cuts there
+  cut      // yes: this step always cuts there, whatever the text around
 };
 
 class PreTokenizer {
@@ -35,15 +36,15 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   virtual void operator()(Pieces& pieces) const = 0;
   virtual LineEnds line_ends() const { return LineEnds::kept; }
-  /// Returns the pattern if this step does nothing but cut at the beginning and end of each match, else null.
+  /// If all that this step does is to cut at the beginning and end of each match of a pattern, returns that pattern; else null.
   virtual const Regex* isolates() const { return nullptr; }
-  /// Returns true if this step does nothing but map bytes to byte characters.
+  /// Returns true if all that this step does is to map bytes to byte characters (byte_level.h).
   virtual bool maps_bytes() const { return false; }
 };
 using PreTokenizers = std::vector<std::unique_ptr<PreTokenizer>>;
 
-/// Reads the steps. Nested sequences are flattened, and an entry that does several things becomes several steps; null gives none. Throws
-/// Error(data).
+/// Reads the list of steps. Nested sequences are flattened, and an entry that does several things becomes several steps. If `value` is
+/// null, there are no steps. Throws Error(data).
 PreTokenizers read_pre_tokenizer(const nlohmann::json& value, const JsonPlace& place);
 
 /// The Metaspace settings, which a pre-tokenizer and a decoder share.

@@ -9,7 +9,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-/// Returns the text of a token that is given as a string or as an object with "content".
+/// Returns the text of the token under `key`. The token may be written as a string or as an object with "content".
 std::optional<std::string> token_text(const json& config, const char* key, const JsonPlace& place) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return std::nullopt;
@@ -18,7 +18,7 @@ std::optional<std::string> token_text(const json& config, const char* key, const
   return fields.text("content");
 }
 
-/// Returns the id of the token that the first file with this key names.
+/// Looks for `key` in the files in order. Returns the id of the token that the first file with this key names.
 std::optional<i32> named_token(const Tokenizer& tokenizer, const std::vector<std::pair<json, JsonPlace>>& configs, const char* key) {
   for (const auto& [config, place] : configs) {
     const auto text = token_text(config, key, place);

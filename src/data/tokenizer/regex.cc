@@ -14,14 +14,15 @@ namespace spillway::data {
 namespace {
 
 constexpr size_t kLongestPattern = 4096;
-// Limits of the quick program: the size of its window, and PCRE2's steps from each start (the interpreter counts finer steps).
+// Limits of the quick program: the size of its window in bytes, and the steps that PCRE2 may take from each start. Without machine code,
+// PCRE2's interpreter counts finer steps, so it gets more of them.
 constexpr size_t kWindow = 128;
 constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;
-constexpr u32 kCountedSteps = 100'000'000;  // only a backstop; callouts end the counted program much earlier
+constexpr u32 kCountedSteps = 100'000'000;  // only a last resort: the callouts end the counted program much earlier
 constexpr size_t kCalloutCost = 4;          // budget steps for each callout
-constexpr u32 kHeapLimitKiB = 64 * 1024;    // memory that backtracking may take
+constexpr u32 kHeapLimitKiB = 64 * 1024;    // KiB of memory that PCRE2's backtracking may take
 constexpr size_t kJitStackBytes = 8 * 1024 * 1024;
-// \C is disabled because it could split a character.
+// \C (a single byte) is disabled because it could split a character.
 constexpr u32 kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
 
 struct CodeFree {
@@ -72,7 +73,7 @@ struct Regex::Compiled {
   };
   Program quick, counted;
   bool has_window = false;
-  size_t looks_back = 0;  // longest look-behind, in characters
+  size_t looks_back = 0;  // characters in the pattern's longest look-behind
 };
 
 struct Regex::Walk::Data {
@@ -84,12 +85,13 @@ struct Regex::Walk::Data {
   std::optional<WorkBudget> own;
   WorkBudget& budget;
   size_t looks_back = 0;
-  size_t counted_to = 0;  // the budget has been charged for the text up to here
-  u32 limit = 0;          // match limit set in the context; 0: PCRE2's default
+  size_t counted_to = 0;  // the text before this position has been charged to the budget
+  u32 limit = 0;          // the match limit that is set in `context`; 0 stands for PCRE2's default
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   std::unique_ptr<pcre2_jit_stack, JitStackFree> stack;
-  // A copy of the text in which characters newer than PCRE2's tables are replaced; matched instead of the text if not empty.
+  // A copy of the text in which characters that PCRE2's tables do not know are replaced by older ones. If it is not empty, it is searched
+  // instead of the text.
   std::string old_text;
 };
 
@@ -133,7 +135,7 @@ Regex::Walk::Walk(const Regex& regex, std::string_view text, std::unique_ptr<Dat
   data_->context.reset(pcre2_match_context_create(nullptr));
   data_->old_text = with_old_characters(text);
   if (!data_->old_text.empty()) text_ = data_->old_text;
-  require(data_->match && data_->context, "[tokenizer] expected memory for a match, got none");
+  require(data_->match && data_->context, "[tokenizer] expected memory for matching a regular expression, got none");
   pcre2_set_heap_limit(data_->context.get(), kHeapLimitKiB);
   pcre2_set_callout(data_->context.get(), &Data::charge, data_.get());
 }
@@ -206,7 +208,7 @@ bool Regex::Walk::next() {
                                        "\" in a text of " + std::to_string(text_.size()) + " bytes; use a pattern that backtracks less");
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data_->match.get());
-    if (range[0] > range[1] || range[0] < from_) {  // happens with \K inside an assertion
+    if (range[0] > range[1] || range[0] < from_) {  // \K inside an assertion makes such a match
       throw Error(ErrorCode::data,
                   regex_.where_ + ": expected matches that move forward in the text, got one that does not; use a pattern without \\K");
     }

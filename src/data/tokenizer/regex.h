@@ -1,11 +1,12 @@
-// Regex runs regular expressions as Hugging Face's tokenizers understand them (Oniguruma's Ruby syntax over Unicode) on PCRE2. Immutable
-// and thread-safe. The cost of matching is charged to the text's budget, so that no pattern can hang the program. Unicode properties are
-// those of PCRE2's version (10.42: Unicode 14); newer characters have none.
+// Regex runs regular expressions on PCRE2 with the meaning that they have in Hugging Face's tokenizers (Oniguruma's Ruby syntax over
+// Unicode). Immutable and thread-safe. The cost of matching is charged to the text's budget, so that no pattern can hang the program.
+// Unicode properties are those of PCRE2's version (10.42: Unicode 14). A newer character is matched as an older one of the same category
+// (with_old_characters() in unicode/unicode.h).
 //
-// PCRE2 does not count the characters that a repeat runs over, nor, in machine code, all of its backtracking. So each pattern is compiled
-// into two programs. The quick program looks at a window of a few characters with a small step limit, so its cost per character is bounded;
-// nearly all matches in ordinary text end there. If the window or the steps do not suffice, the counted program takes over. Its callouts
-// charge each repeat for the characters it ran over, and every alternative that is tried.
+// PCRE2 does not count the characters that a repeat runs over. In machine code it does not count all of its backtracking either. So each
+// pattern is compiled into two programs. The quick program looks at a window of a few characters with a small step limit, so its cost per
+// character is bounded; nearly all matches in ordinary text are found by it. If the window or the steps are not enough, the counted program
+// takes over. It contains callouts, which charge each repeat for the characters that it ran over, and every alternative that is tried.
 #pragma once
 #include <functional>
 #include <memory>
@@ -19,8 +20,8 @@ namespace spillway::data {
 
 class Regex {
  public:
-  /// Compiles a pattern. Throws Error(data), whose message begins with `where`, if the pattern is invalid, cannot be expressed in PCRE2, or
-  /// is longer than 4 KiB.
+  /// Compiles a pattern. Throws Error(data), whose message begins with `where`, if the pattern is invalid, is longer than 4 KiB, or uses
+  /// something that PCRE2 does not have.
   Regex(std::string_view pattern, std::string where);
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
@@ -29,18 +30,18 @@ class Regex {
   /// Returns the pattern as it was given.
   const std::string& pattern() const { return pattern_; }
 
-  /// Iterates over the matches in a valid UTF-8 text, from left to right, without overlaps. An empty match right behind another match is
-  /// skipped.
+  /// Iterates over the matches in a valid UTF-8 text, from left to right and without overlaps. An empty match directly after another match
+  /// is skipped.
   class Walk {
    public:
     /// next() throws Error(data) if the budget is used up.
     Walk(const Regex& regex, std::string_view text, WorkBudget& budget);
-    /// Uses a budget of its own, for a text that has no other budget.
+    /// Creates its own budget, for a text that has no budget yet.
     Walk(const Regex& regex, std::string_view text);
     ~Walk();
     Walk(const Walk&) = delete;
     Walk& operator=(const Walk&) = delete;
-    /// Returns false at the end; otherwise the match is [begin(), end()).
+    /// Moves to the next match, which is then at [begin(), end()). Returns false if there are no more matches.
     bool next();
     size_t begin() const { return begin_; }
     size_t end() const { return end_; }
@@ -66,25 +67,26 @@ class Regex {
 /// A pattern translated to PCRE2's syntax.
 struct TranslatedPattern {
   std::string quick;
-  std::string counted;      // the same with callouts, numbered by RegexCallout
+  std::string counted;      // the same pattern with callouts inserted, whose numbers are those of RegexCallout
   bool has_window = false;  // true if `quick` may run on a window of the text
 };
 
-/// What each callout in a counted pattern charges to the budget.
+/// What each callout in a counted pattern charges to the budget. A callout is a point in the pattern at which PCRE2 calls our code.
 enum RegexCallout : unsigned {
-  kCalloutHere = 0,    // a step; what is scanned next begins here
-  kCalloutBehind = 1,  // a step, and the characters scanned since the last callout
-  // A step, and the characters since the match began, which a back reference may compare.
+  kCalloutHere = 0,    // one step; characters that are scanned from here on count for the next callout
+  kCalloutBehind = 1,  // one step, and the characters scanned since the last callout
+  // One step, and the characters since the beginning of the match, because a back reference may compare that many.
   kCalloutReference = 2,
-  // A step, and the pattern's longest look-behind, which may be scanned.
+  // One step, and the length of the pattern's longest look-behind, because that many characters may be scanned.
   kCalloutBackward = 3,
-  // As kCalloutHere, and for the number 4 + n also 2^n characters: the minimum that a repeat scans.
+  // Callout number 4 + n charges what kCalloutHere charges, and also 2^n characters. 2^n is the smallest power of two above the least
+  // number of characters that the repeat after the callout scans.
   kCalloutRepeat = 4,
 };
 
-/// Translates a pattern. `knows_property` says whether PCRE2 has `\p{name}`. These constructs differ and are rewritten: `\s` `\w` `\d` `\h`
-/// and `\b` (other character sets), {n,m}+ (a repeated repeat, not a possessive one), `\p{Script}` (without script extensions), (?m) (the
-/// dot matches newlines). Throws Error(data), which begins with `where`.
+/// Translates a pattern to PCRE2's syntax. `knows_property` says whether PCRE2 has `\p{name}`. These constructs have another meaning in
+/// PCRE2 and are rewritten: `\s` `\w` `\d` `\h` and `\b` (other character sets), {n,m}+ (here a repeated repeat, not a possessive one),
+/// `\p{Script}` (here without script extensions), (?m) (here the dot matches newlines). Throws Error(data), which begins with `where`.
 TranslatedPattern translate_pattern(std::string_view pattern, const std::string& where,
                                     const std::function<bool(const std::string&)>& knows_property);
 

@@ -9,21 +9,22 @@
 namespace spillway::data {
 namespace {
 
-// Contents of character classes. They are spelled out because PCRE2's own \s also has U+180E, and its \w lacks marks and connectors.
+// Contents of the character classes that replace \s and \w. They are spelled out because PCRE2's own \s also contains U+180E, and its \w
+// lacks marks and connectors.
 constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kWords =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
-// Superscripts and fractions of Latin-1. Oniguruma's \w matches them outside of a class but not inside one.
+// Superscripts and fractions of Latin-1. In Oniguruma, \w matches them outside of a character class but not inside one.
 constexpr std::string_view kLatinNumbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
 
-// Limits for patterns that may run on a window, so that the cost of an attempt is small whatever the pattern is.
+// Limits for patterns that may run on a window. They keep the cost of one matching attempt small, whatever the pattern is.
 constexpr size_t kLongestInWindow = 1024;
 constexpr u32 kMostRepeatsInWindow = 64;
 
 class Translation {
  public:
-  /// If `counted` is set, callouts are inserted.
+  /// If `counted` is true, callouts are inserted into the translated pattern.
   Translation(std::string_view pattern, const std::string& where, const std::function<bool(const std::string&)>& knows_property,
               bool counted)
       : pattern_(pattern), where_(where), knows_property_(knows_property), counted_(counted) {
@@ -56,7 +57,7 @@ class Translation {
         behind_repeat();
       } else {
         if (c == '|' && !groups_.empty()) callout(kCalloutHere);
-        if (c == '^') has_window_ = false;  // PCRE2 sees no line start after a final newline, even if only the window ends there
+        if (c == '^') has_window_ = false;  // PCRE2 sees no line start after a newline at the very end, even if only the window ends there
         if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;
@@ -80,11 +81,11 @@ class Translation {
     if (counted_) out_ += callout_text(number);
   }
   static std::string callout_text(unsigned number) { return "(?C" + std::to_string(number) + ")"; }
-  /// Inserts a callout before the last atom, which will be repeated at least `least` times.
+  /// Inserts a callout before the last atom (the part that a repeat applies to), which will be repeated at least `least` times.
   void before_repeat(u32 least) {
     if (counted_) out_.insert(atom_, callout_text(least == 0 ? kCalloutHere : kCalloutRepeat + static_cast<u32>(std::bit_width(least))));
   }
-  /// Copies the suffix that makes a repeat lazy or possessive, and inserts a callout behind it.
+  /// Copies the character that makes a repeat lazy or possessive, if there is one, and inserts a callout after it.
   void behind_repeat() {
     if (peek(0) == '?' || peek(0) == '+') out_ += pattern_[at_++];
     callout(kCalloutBehind);
@@ -182,7 +183,7 @@ class Translation {
     }
     at_ += 2;
   }
-  /// Returns how many bytes after the escape's letter belong to it: a code, a number or a name.
+  /// Returns how many bytes after an escape's letter still belong to the escape: those of a character code, a number or a name.
   size_t operand(char c) const {
     const char open = peek(2);
     if (std::string_view("xogk").find(c) != std::string_view::npos && (open == '{' || open == '<' || open == '\'')) {
@@ -203,7 +204,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) == '^') out_ += pattern_[at_++];
     bool first = true;
-    int within = 0;  // depth of nested classes, whose members are added to the outer class
+    int within = 0;  // depth of nested character classes; their members are added to the outer class
     while (at_ < pattern_.size() && (pattern_[at_] != ']' || first || within > 0)) {
       if (pattern_[at_] == '\\') {
         escape(true);
@@ -232,7 +233,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) != '?') return;
     out_ += pattern_[at_++];
-    // Options of the group. Oniguruma's m is PCRE2's s; PCRE2's m is always on.
+    // Options of the group. Oniguruma's option m is PCRE2's option s. PCRE2's own m is always on.
     size_t letters = 0;
     while (std::isalpha(static_cast<unsigned char>(peek(letters))) || peek(letters) == '-') ++letters;
     const char behind = peek(letters);
@@ -256,7 +257,7 @@ class Translation {
     }
   }
 
-  /// Translates {n}, {n,}, {,m} or {n,m}. A + behind it repeats the whole.
+  /// Translates {n}, {n,}, {,m} or {n,m}. A + after it repeats the whole repeat.
   bool interval() {
     size_t i = 1;
     while (std::isdigit(static_cast<unsigned char>(peek(i)))) ++i;
@@ -281,7 +282,7 @@ class Translation {
     }
     return true;
   }
-  /// Parses the number at `ahead`. A number that PCRE2 would refuse as too large is reduced to 0xFFFF.
+  /// Parses the number at `ahead`. A number that PCRE2 would refuse because it is too large is reduced to 0xFFFF.
   u32 repeats(size_t ahead) const {
     u32 number = 0;
     for (size_t i = ahead; std::isdigit(static_cast<unsigned char>(peek(i))) && number <= 0xFFFF; ++i)

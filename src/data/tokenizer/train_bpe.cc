@@ -23,11 +23,12 @@ constexpr i64 kLeastCount = 2;
 
 constexpr u32 kNoPlace = ~u32{0};
 
-// Memory that a word takes until the last merge: its text and count, and for each byte a symbol and its places in the lists of pairs.
+// Memory that a distinct word takes until the last merge. A word takes kBytesOfAWord for its text and count. Each of its bytes takes
+// kBytesOfAByte for a symbol and for that symbol's entries in the lists of pairs.
 constexpr i64 kBytesOfAWord = 128, kBytesOfAByte = 32;
 
-/// A symbol of a word: its token, the number of its word, and the places of its neighbours. A symbol that was merged into the one before it
-/// has no token.
+/// A symbol of a word: its token, the index of its word, and the indices of its left and right neighbours. A symbol that was merged into
+/// the one before it has no token.
 struct TrainingSymbol {
   i32 token;
   u32 word, left, right;
@@ -42,14 +43,14 @@ struct PairHash {
   }
 };
 
-/// The number of occurrences of a pair, and the places where its left symbol may be, ascending. All places are found when the newer of the
-/// two tokens is made.
+/// How often a pair occurs, and the ascending indices of symbols that may be its left symbol. The list is complete once the newer token of
+/// the pair has been made: later merges add no places.
 struct PairUse {
   i64 count = 0;
   std::vector<u32> places;
 };
 
-/// The count that a pair had when it was put into the queue. The real count is never larger.
+/// The count that a pair had when it was put into the queue. The pair's present count is never larger.
 struct PairOffer {
   i64 count;
   Pair pair;
@@ -149,7 +150,7 @@ class Training {
     if (by > 0) use.places.push_back(place);
   }
 
-  /// Makes a token of the pair and merges it in all words. Returns the pairs whose count has grown.
+  /// Makes a token of the pair and replaces the pair by that token in all words. Returns the pairs that occur more often than before.
   std::vector<Pair> merge(const Pair& pair) {
     const i32 id = add_token(tokens_[static_cast<size_t>(pair.first)] + tokens_[static_cast<size_t>(pair.second)]);
     merges_.push_back(pair);
@@ -157,7 +158,7 @@ class Training {
     uses_.erase(pair);
     std::vector<Pair> grown;
     for (const u32 at : places) merge_at(at, pair, id, grown);
-    uses_.erase(pair);  // merging at neighbouring places may have added the pair again
+    uses_.erase(pair);  // erased again, because merges at neighbouring places may have added the pair
     std::ranges::sort(grown);
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
     std::erase(grown, pair);
@@ -195,7 +196,7 @@ class Training {
   std::vector<i64> counts_;              // number of occurrences of each word
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
-  i64 taken_ = 0, word_bytes_ = 0;  // total over distinct words: memory taken, and text bytes
+  i64 taken_ = 0, word_bytes_ = 0;  // memory and text bytes that all distinct words take together
 };
 
 void check_training(const BpeTraining& training) {

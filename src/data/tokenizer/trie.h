@@ -1,4 +1,4 @@
-// A trie of byte strings with ids, which finds all stored strings that a text begins with. Immutable after the last add(); then
+// A trie of byte strings, each with an id. It finds all stored strings with which a text begins. After the last add() it is immutable and
 // thread-safe.
 #pragma once
 #include <array>
@@ -12,7 +12,7 @@ namespace spillway::data {
 
 class Trie {
  public:
-  /// Adds a string. If it is there already, its id is replaced.
+  /// Adds a string. If the string is there already, its id is replaced.
   void add(std::string_view key, i32 id) {
     u32 node = 0;
     for (const char c : key) {
@@ -35,7 +35,8 @@ class Trie {
 
   /// Budget steps to charge for each byte that prefixes() looks at.
   static constexpr size_t kStepCost = 8;
-  /// Calls found(length, id) for each stored string that `text` begins with, the shortest first. Returns how many bytes it looked at.
+  /// Calls found(length, id) for each stored string with which `text` begins, the shortest first. Returns how many bytes of `text` it
+  /// looked at.
   template <class Found>
   size_t prefixes(std::string_view text, const Found& found) const {
     u32 node = 0;
@@ -54,7 +55,7 @@ class Trie {
     const auto found = children_.find(key_of(node, c));
     return found == children_.end() ? 0 : found->second;
   }
-  std::array<u32, 256> first_{};  // children of the root (node 0) by byte; 0 if none
+  std::array<u32, 256> first_{};  // by byte: index of the root's child, where the root is node 0; 0 if there is no child
   std::unordered_map<u64, u32> children_;
   std::vector<i32> ids_ = {-1};
 };

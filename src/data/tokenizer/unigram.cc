@@ -1,5 +1,5 @@
-// The unigram model (Kudo 2018, "Subword Regularization"): of all ways to split a piece into tokens, it takes the one with the largest sum
-// of scores.
+// The unigram model (Kudo 2018, "Subword Regularization"). A piece can be split into tokens in many ways; the model chooses the way with
+// the largest sum of the tokens' scores.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kUnknownPenalty = 10.0;  // how far an unknown character is below the lowest score
+constexpr double kUnknownPenalty = 10.0;  // an unknown character's score is the lowest score minus this
 
 class Unigram : public Model {
  public:
@@ -88,7 +88,7 @@ class Unigram : public Model {
     budget.charge(steps);
   }
 
-  /// Writes the ids along the best path. Adjacent unknown characters form one part.
+  /// Appends the ids of the tokens on the best path. Adjacent unknown characters form one part of the path.
   void write_path(std::string_view piece, const std::vector<Scratch::Best>& best, std::vector<i32>& ids,
                   std::vector<ByteRange>* ranges) const {
     const size_t first = ids.size(), first_range = ranges ? ranges->size() : 0;
@@ -104,7 +104,7 @@ class Unigram : public Model {
     if (ranges) std::reverse(ranges->begin() + static_cast<std::ptrdiff_t>(first_range), ranges->end());
   }
 
-  /// Writes the ids of one part of the path, in reverse order.
+  /// Appends the ids of one part of the path in reverse order; write_path() reverses the whole list at the end.
   void write_part(std::string_view piece, ByteRange part, std::vector<i32>& ids, std::vector<ByteRange>* ranges) const {
     const std::string_view text = piece.substr(static_cast<size_t>(part.begin), static_cast<size_t>(part.end - part.begin));
     const i32 id = vocabulary_.find(text);

@@ -1,5 +1,5 @@
-// Maps token texts to ids and back, with one arena and one flat hash table, so that a look-up allocates nothing. Immutable after the last
-// add(); then thread-safe.
+// Maps token texts to ids and back. All texts are in one block of memory, with one flat hash table, so a look-up allocates nothing. After
+// the last add() the map is immutable and thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,8 +11,8 @@ namespace spillway::data {
 
 inline constexpr i32 kNoToken = -1;
 
-/// Limit on the slots that a look-up in a hash table tries. By chance alone a few dozen suffice for millions of entries; more means crafted
-/// input.
+/// Limit on the slots of a hash table that one look-up tries. With ordinary input a few dozen are enough even for millions of entries. If
+/// more are needed, somebody has chosen the input to make look-ups slow.
 inline constexpr size_t kMostTries = 512;
 
 /// Hashes bytes. All bits of the result are well mixed.
@@ -20,12 +20,12 @@ u64 hash_of(std::string_view bytes);
 
 class Vocabulary {
  public:
-  /// Reads a JSON object {"token": id, …}. Throws Error(data) if an id is not a whole number, is used twice, or is far above the number of
-  /// tokens.
+  /// Reads a JSON object {"token": id, …}. Throws Error(data) if an id is not a whole number, occurs twice, or is far greater than the
+  /// number of tokens.
   static Vocabulary read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// Adds a token under an unused id. If the text exists, it now has this id. Returns false if hundreds of other texts have the same hash,
-  /// which only happens if they were crafted to; the vocabulary must not be used then.
+  /// Adds a token under an unused id. If the text is there already, the text gets this id. Returns false if hundreds of other texts have
+  /// the same hash, which happens only if the texts were chosen to cause it. The vocabulary must not be used then.
   [[nodiscard]] bool add(std::string_view text, i32 id);
   i32 find(std::string_view text) const;
   bool has(i32 id) const { return id >= 0 && static_cast<size_t>(id) < places_.size() && places_[static_cast<size_t>(id)].length >= 0; }
@@ -33,7 +33,7 @@ class Vocabulary {
   std::string_view text(i32 id) const;
   /// Returns the number of texts that find() knows.
   i64 size() const { return size_; }
-  /// Returns a number above all ids.
+  /// Returns a number that is greater than all ids.
   i64 bound() const { return static_cast<i64>(places_.size()); }
   i64 longest_bytes() const { return longest_; }
 
@@ -45,7 +45,7 @@ class Vocabulary {
   void grow();
   size_t slot_of(std::string_view text) const;
   std::string arena_;
-  std::vector<Place> places_;  // by token id: where the token's text lies in the arena
+  std::vector<Place> places_;  // by token id: where the token's text is in the block of all texts
   std::vector<i32> slots_ = std::vector<i32>(16, kNoToken);
   i64 size_ = 0, longest_ = 0;
 };

@@ -1,5 +1,5 @@
-// A cache of the ids of recently encoded words: a table of fixed size in which a word replaces the previous one in its slot. Not
-// thread-safe: each encoding call uses its own.
+// A cache of the ids of words that were encoded recently. It is a table of fixed size in which a new word replaces the word in its slot.
+// Not thread-safe: each encoding call uses a cache of its own.
 #pragma once
 #include <array>
 #include <cstring>
@@ -24,7 +24,8 @@ class WordCache {
     if (entry.length != word.size() || std::memcmp(entry.word.data(), word.data(), word.size()) != 0) return {};
     return {entry.ids.data(), entry.count};
   }
-  /// Stores the word that find() has just missed, if it is short enough.
+  /// Stores the ids of a word, if the word and the list of its ids are short enough. The last find() must have been for this word and found
+  /// nothing.
   void put(std::string_view word, std::span<const i32> ids) {
     if (word.size() > kLongestWord || word.empty() || ids.empty() || ids.size() > kMostIds) return;
     Entry& entry = entries_[slot_];

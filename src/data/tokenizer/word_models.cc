@@ -1,6 +1,6 @@
-// Models that look up whole words. WordPiece (Schuster, Nakajima 2012; as in BERT) takes the longest token that a word begins with, then
-// the longest continuation, and so on; a word that cannot be split completely is unknown as a whole. WordLevel: a word is a token or
-// unknown.
+// Models that look up whole words. WordPiece (Schuster, Nakajima 2012; as in BERT) takes the longest token with which a word begins, then
+// the longest token that continues it, and so on. A word that cannot be split completely becomes one unknown token. In WordLevel a whole
+// word is a token or unknown.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLookUpCost = 4;     // budget steps for a look-up, plus one for each 8 bytes
-constexpr size_t kLongestAffix = 16;  // common affixes are "##" and "</w>"
+constexpr size_t kLookUpCost = 4;     // budget steps for a look-up of a text, to which one is added for each 8 bytes
+constexpr size_t kLongestAffix = 16;  // limit in bytes; common affixes are "##" and "</w>"
 
 class WordModel : public Model {
  public:

@@ -1,7 +1,7 @@
-// WorkBudget limits the work that processing one text may cost: steps, each worth about one to ten nanoseconds, and the length of the text
-// as it is rewritten. Both limits are proportional to the text. A file and a text crafted to be slow end in an Error(data) within seconds;
-// ordinary ones need a hundredth of the limit. There is one budget per text or stream; it is not thread-safe. enter() says which part is
-// using it.
+// WorkBudget limits the work that processing one text may cost: the number of steps, each worth about one to ten nanoseconds, and the
+// length of the text while it is rewritten. Both limits are proportional to the text's length. A tokenizer file and a text that were made
+// to be slow lead to an Error(data) within seconds. Ordinary files and texts need a hundredth of the limits. There is one budget per text
+// or stream; it is not thread-safe. enter() says which part of the tokenizer uses the budget.
 #pragma once
 #include <string>
 
@@ -18,12 +18,13 @@ class WorkBudget {
   /// `file` is named in errors and must outlive the budget.
   WorkBudget(const std::string& file, size_t text_bytes) : file_(&file) { allow(text_bytes); }
 
-  /// Raises the limits because the text is longer by `bytes` bytes.
+  /// Raises the limits, because `bytes` more bytes of text are to be processed.
   void allow(size_t bytes) {
     text_bytes_ += bytes;
     steps_ += kStepsPerByte * bytes;
   }
-  /// Names the part of the file that works from here on, such as "normalizer", for messages. `part` must be a literal.
+  /// Names the part of the tokenizer file that uses the budget from here on, such as "normalizer". Messages show this name. `part` must be
+  /// a string literal.
   void enter(const char* part) { part_ = part; }
 
   /// Uses up steps. Throws Error(data) if there are not enough.
@@ -36,14 +37,15 @@ class WorkBudget {
     steps_ -= steps;
     return true;
   }
-  /// Throws Error(data) if a rewritten text may not be this long.
+  /// Throws Error(data) if `bytes` is more than the length to which the text may grow when it is rewritten.
   void check_length(size_t bytes) const {
     if (bytes > kGrowth * text_bytes_ + kFreeBytes) refuse_length(bytes);
   }
 
  private:
   static constexpr size_t kFreeSteps = 1 << 17;
-  // By how much rewriting may lengthen a text. Unicode's own rules need a factor of 11, byte characters a factor of 2.
+  // Limits on how much longer rewriting may make a text: a factor, and bytes added to it. Unicode's own rules need a factor of 11, byte
+  // characters a factor of 2.
   static constexpr size_t kGrowth = 32, kFreeBytes = 65536;
   [[noreturn]] void refuse_steps() const;
   [[noreturn]] void refuse_length(size_t bytes) const;

@@ -20,7 +20,7 @@ using namespace spillway::test::pickles;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr const char *kTooOften = "visits its values more often than its", *kTooMuch = "takes more memory than its";
+constexpr const char *kTooOften = "visits its values more often than", *kTooMuch = "takes more memory than";
 
 std::vector<std::string> many(size_t count, const std::function<std::string(size_t)>& each) {
   std::vector<std::string> all;
