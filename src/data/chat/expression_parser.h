@@ -1,5 +1,5 @@
-// Parses expressions with Jinja's operator precedence. From weakest to strongest: inline if, or, and, not, comparisons, + and -, ~, * / //
-// %, **, unary operators, and the postfix operators . [] () | is.
+// Parses expressions with Jinja's operator precedence. From the weakest to the strongest: inline if, or, and, not, comparisons, + and -, ~,
+// * / // %, **, unary operators, and the postfix operators . [] () | is.
 #pragma once
 #include "data/chat/token_stream.h"
 
@@ -10,13 +10,13 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& stream) : stream_(stream) {}
 
   NodePtr expression(bool with_condition = true);
-  /// Parses an expression, or a tuple of expressions separated by commas. Stops before the name `end_word`.
+  /// Parses an expression, or a tuple of expressions separated by commas. The name `end_word` ends it and is not consumed.
   NodePtr tuple(bool with_condition = true, std::string_view end_word = "");
   /// Parses the target of `for` and `with`: a name, or a tuple of targets.
   NodePtr target(std::string_view end_word = "");
-  /// Parses the target of `set`: like target(), but attributes of namespaces (`ns.x`) are allowed too.
+  /// Parses the target of `set`. It may be what target() accepts, or an attribute of a namespace (`ns.x`).
   NodePtr set_target();
-  /// Parses a filter chain without its input, as in a filter block: `upper | replace('a', 'b')`.
+  /// Parses a chain of filters that has no input before it, as a filter block has: `upper | replace('a', 'b')`.
   NodePtr filters();
 
  private:

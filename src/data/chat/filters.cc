@@ -54,8 +54,8 @@ Value map(Run& run, Arguments arguments) {
   return make_sequence(run, Form::generator, std::move(out));
 }
 
-// Selects the items for which a test (or truth) holds, or does not hold if `wanted` is false. It tests the items themselves or one of their
-// attributes.
+// Selects the items for which a test holds, or with `wanted` false those for which it does not hold. Without a test, the item's truth
+// decides. If `of_attribute` is true, one of the item's attributes is tested instead of the item.
 template <bool wanted, bool of_attribute>
 Value select(Run& run, Arguments arguments) {
   const Value from = take_first(run, arguments, "a value to select from");
@@ -82,7 +82,7 @@ Value format(Run& run, Arguments arguments) {
   return percent_format(run, form, named.done());
 }
 
-// Filters that pass their arguments on to another filter or test.
+// Filters that receive the arguments of the call unbound, so that they can pass them on to another filter or test.
 struct PassingFilter {
   const char* name;
   Value (*run)(Run&, Arguments);
@@ -113,7 +113,7 @@ const Builtin* find_filter(std::string_view name) {
 bool has_filter(std::string_view name) { return find_passing(name) || find_filter(name); }
 
 Value apply_filter(Run& run, std::string_view name, Arguments arguments) {
-  const Run::Level level(run);  // counts a level because map may apply map again
+  const Run::Level level(run);  // nested calls are counted because `map` may apply `map` again
   run.spend();
   if (const PassingFilter* passing = find_passing(name)) return passing->run(run, std::move(arguments));
   const Builtin* filter = find_filter(name);

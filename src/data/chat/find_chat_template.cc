@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // fits a tokenizer_config.json with all its added tokens
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // large enough for a tokenizer_config.json that lists all added tokens
 
 [[noreturn]] void reject(const fs::path& file, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[chat template] {}: {}", file.string(), why));
@@ -68,7 +68,7 @@ std::map<std::string, Source> files_of(const fs::path& folder) {
   return sources;
 }
 
-// Returns the templates under `chat_template` of a JSON file, by name.
+// Returns the templates that a JSON file holds under `chat_template`, by name.
 std::map<std::string, Source> keys_of(const fs::path& file) {
   std::map<std::string, Source> sources;
   const Json json = read_object(file);
@@ -110,14 +110,15 @@ void put_token(Json& variables, const std::string& name, const Json& token) {
   if (token.is_object() && token.contains("content") && token["content"].is_string()) variables[name] = token["content"];
 }
 
-// Names of the tokens that every transformers tokenizer has. A model's own tokens have other names ending in _token.
+// Returns true for the names of the tokens that every transformers tokenizer has. A model may have tokens of its own, under other names
+// that end in _token.
 bool is_of_every_tokenizer(std::string_view name) {
   constexpr std::array<std::string_view, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                       "pad_token", "cls_token", "mask_token"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// Adds extra tokens that have names. In a list of extra tokens they have none, so a list adds nothing.
+// Adds those extra tokens that have names. If the configuration lists them without names, nothing is added.
 void put_named_tokens(Json& variables, const Json& config) {
   for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
     const auto extra = config.find(key);
@@ -128,8 +129,8 @@ void put_named_tokens(Json& variables, const Json& config) {
   }
 }
 
-// Returns the tokens that tokenizer_config.json defines for this model only. `model_specific_special_tokens` is used only if there are no
-// others.
+// Returns the tokens that tokenizer_config.json defines for this model only. Those in `model_specific_special_tokens` are returned only if
+// there are no others.
 Json tokens_of_the_model(const Json& config) {
   Json tokens = Json::object();
   for (const auto& [name, token] : config.items()) {
@@ -165,7 +166,7 @@ std::vector<std::string> chat_template_names(const fs::path& folder) {
 
 Json special_token_variables(const fs::path& folder) {
   const Json config = read_object(folder / "tokenizer_config.json");
-  // transformers reads the map only for old tokenizers, whose configuration does not contain the added tokens.
+  // transformers reads special_tokens_map.json only for old tokenizers. Their configuration does not contain the added tokens.
   const Json map = config.contains("added_tokens_decoder") ? Json::object() : read_object(folder / "special_tokens_map.json");
   Json variables = Json::object();
   for (const auto& [name, token] : config.items()) {

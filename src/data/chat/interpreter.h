@@ -1,4 +1,4 @@
-// Interpreter executes the syntax tree of a template once. It is used by one thread; the tree may be shared.
+// Interpreter executes the syntax tree of a template once. An Interpreter is used by one thread; several may share a tree.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace spillway::data::chat {
 
-/// Variables of a block, a loop body or a macro. A name that is not found here is looked up in the scope around it.
+/// The variables of a block, a loop body or a macro. A name that is not found among them is looked up in the enclosing scope, `around`.
 struct Scope {
   std::shared_ptr<Scope> around;
   List<std::pair<std::string_view, Value>> variables;
@@ -25,7 +25,8 @@ struct Macro {
 
 class Interpreter {
  public:
-  /// `variables` are the values that the template can read. `messages` are those among them whose number error messages show.
+  /// `variables` are the values that the template can read. `messages` are the conversation's messages: while a loop visits one of them,
+  /// error messages give its number.
   Interpreter(Run& run, std::shared_ptr<const Dict> variables, const Values& messages);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
@@ -33,9 +34,10 @@ class Interpreter {
 
   /// Renders the template and returns the text.
   std::string run(const Block& root);
-  /// Returns the byte ranges of the text that count as output of {% generation %} blocks, in order and without overlaps. They are computed
-  /// as in transformers: a range begins where the main text ended when the block was rendered, and has as many characters as the block's
-  /// text. Inside a macro, or in a block that is set or filtered, that need not be where the text ends up.
+  /// Returns the byte ranges of the rendered text that count as output of {% generation %} blocks, in order and without overlaps. They are
+  /// computed as in transformers. A range begins where the main text ended when the block was rendered, and it has as many characters as
+  /// the block's text. For a block inside a macro, or inside a block that is set or filtered, this is not necessarily where the block's
+  /// text is in the result.
   const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
 
  private:
@@ -86,7 +88,7 @@ class Interpreter {
   std::shared_ptr<const Dict> variables_;
   std::map<const Dict*, i64> message_numbers_;
   List<std::shared_ptr<Macro>> macros_;
-  // While running: the start of each block and its number of code points. Afterwards: byte ranges.
+  // While the template runs: for each {% generation %} block, its start and its number of code points. Afterwards: byte ranges.
   std::vector<std::pair<size_t, size_t>> generated_;
   const String* whole_ = nullptr;  // the main text rendered so far
   int calls_ = 0;

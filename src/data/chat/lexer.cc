@@ -46,7 +46,7 @@ class Lexer {
 
   void add(TokenKind kind, std::string text = "") { tokens_.push_back({kind, line_, std::move(text)}); }
 
-  // Advances by `bytes`. If they end with a newline, the next token starts a line.
+  // Moves forward by `bytes` bytes. If the last of them is a newline, the next token is at the beginning of a line.
   void advance(size_t bytes) {
     const std::string_view passed = rest().substr(0, bytes);
     line_ += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
@@ -60,8 +60,8 @@ class Lexer {
     return end - from;
   }
 
-  // Returns the length of a tag's end at `from`: "-%}" with the white space behind it, "+%}", or "%}" with one newline behind it. Returns 0
-  // if there is none.
+  // Returns the number of bytes that the end of a tag takes at `from`, or 0 if no tag ends there. The end is "-%}" and the white space
+  // after it, or "+%}", or "%}" and one newline after it.
   size_t tag_end(size_t from, std::string_view mark) const {
     const std::string_view here = std::string_view(source_).substr(from);
     if (here.starts_with('-') && here.substr(1).starts_with(mark)) return 3 + spaces_at(from + 3);
@@ -71,8 +71,8 @@ class Lexer {
     return here.substr(2).starts_with('\n') ? 3 : 2;
   }
 
-  // Adds the text before a tag whose opening is followed by `sign`. A '-' removes the white space before the tag. A block or comment also
-  // removes the indentation before it.
+  // Adds the text before a tag. `sign` is the character after the tag's opening. If it is '-', the white space before the tag is removed.
+  // If the tag is a block or a comment, the indentation before it is removed, unless `sign` is '+'.
   void add_data(std::string_view text, char sign, bool takes_indentation) {
     if (sign == '-') {
       text = strip(text, 1);
@@ -113,7 +113,8 @@ class Lexer {
     advance(begin - at_ + tag_end(begin, "#}"));
   }
 
-  // Skips a name and the white space around it, starting at the sign behind "{%". Returns npos if something else stands there.
+  // Returns the position after the name `word` and the white space around it. The search starts at `from`, directly after "{%", where a
+  // sign may stand. Returns npos if something else is there.
   size_t past_word(size_t from, std::string_view word) const {
     if (from < source_.size() && (source_[from] == '-' || source_[from] == '+')) ++from;
     from += spaces_at(from);
@@ -161,7 +162,7 @@ class Lexer {
     }
   }
 
-  // Returns the end of a run of digits at `from`. Single underscores may stand between digits.
+  // Returns the end of the digits that begin at `from`. Single underscores may separate the digits.
   size_t digits_end(size_t from, int base) const {
     size_t end = from;
     while (end < source_.size() && (is_digit_of(source_[end], base) ||
@@ -170,7 +171,7 @@ class Lexer {
     return end;
   }
 
-  // Returns the end of a floating-point number at `at_`, or at_ if there is none.
+  // Returns the end of the floating-point number that begins at `at_`, or `at_` itself if there is none.
   size_t real_end() const {
     if (at_ > 0 && source_[at_ - 1] == '.') return at_;
     const size_t whole = digits_end(at_, 10);
@@ -196,7 +197,8 @@ class Lexer {
       const int base = peek() != '0' ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 1;
       const size_t first = at_ + 2 + (peek(2) == '_' ? 1 : 0);
       end = base == 10 || base == 1 ? digits_end(at_, base) : digits_end(first, base);
-      if (base != 10 && base != 1 && end <= first) end = at_ + 1;  // the token is a plain 0, and a name follows it
+      // no digit follows the prefix, so the token is a plain 0, and a name follows it
+      if (base != 10 && base != 1 && end <= first) end = at_ + 1;
     }
     std::string text = source_.substr(at_, end - at_);
     std::erase(text, '_');

@@ -115,7 +115,7 @@ Value dict_sort(Run& run, const Bound& a) {
   return make_list(run, sorted(run, std::move(keyed), a.flag(3, false)));
 }
 
-// Returns the sort key of an item: its values for all attributes in a list such as "a,b.c".
+// Returns the sort key of an item. `attributes` is a text such as "a,b.c": the key consists of the item's values for these attributes.
 Value sort_key(Run& run, const Value& item, const Value& attributes, bool case_sensitive) {
   Values keys;
   if (!attributes.text()) {
@@ -140,7 +140,7 @@ Value sort(Run& run, const Bound& a) {
   return make_list(run, sorted(run, std::move(keyed), a.flag(1, false)));
 }
 
-// Returns the items with their comparison keys. `a` holds the items, case_sensitive and attribute.
+// Returns the items with their comparison keys. The arguments `a` are the items, case_sensitive and attribute.
 List<Keyed> keyed_items(Run& run, const Bound& a) {
   List<Keyed> keyed;
   const Value attribute = a[2] ? a.at(2) : Value(None{});

@@ -82,7 +82,7 @@ Value cycle(Run& run, const Loop& loop, Arguments arguments) {
   return arguments.plain[loop.index % arguments.plain.size()];
 }
 
-// Implements loop.changed(): returns true if the values differ from those of the last call in the same loop.
+// Implements loop.changed(). Returns true if the values differ from those of the previous call in the same loop, or if there was none.
 Value changed(Run& run, const Loop& loop, Arguments arguments) {
   if (!arguments.named.empty())
     run.fail(fmt::format("loop.changed() got an unexpected keyword argument '{}'", arguments.named.front().first));
@@ -102,7 +102,7 @@ std::span<const Builtin> methods_of(const Value& self) {
   if (self.dict()) return kOfDicts;
   if (self.turns() && self.turns()->is_cycler) return kOfCyclers;
   if (self.sequence() && self.sequence()->is_list()) return kOfLists;
-  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // skips copy(), which a tuple does not have
+  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // leaves out copy(), which tuples do not have
   return {};
 }
 

@@ -14,8 +14,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// Removes surrounding white space and single underscores between digits. Returns nothing if Python would not allow an underscore at its
-// place.
+// Returns the text without surrounding white space and without the underscores between digits. Returns nothing if an underscore is where
+// Python does not allow one.
 std::optional<std::string> plain_digits(std::string_view text) {
   std::string plain;
   const std::string_view inside = strip(text, 0);
@@ -105,7 +105,7 @@ Value absolute(Run& run, const Bound& a) {
   return *value.whole() < 0 ? negate(run, value) : Value(*value.whole());
 }
 
-// Rounds like Python's round(): exactly, and halves to even.
+// Rounds as Python's round() does: from the exact value, and a tie goes to the even digit.
 Value round_common(Run& run, const Value& value, i64 digits) {
   if (value.whole()) {
     if (digits < 0) run.fail("expected a precision of at least 0 for whole numbers, got " + std::to_string(digits));

@@ -41,7 +41,7 @@ i64 floor_divide(const Run& run, i64 a, i64 b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-// Returns the remainder with the divisor's sign, as in Python.
+// Returns the remainder of a / b. As in Python, it has the sign of the divisor b.
 i64 modulo(const Run& run, i64 a, i64 b) {
   if (b == 0) run.fail("integer division or modulo by zero");
   if (b == -1) return 0;
@@ -49,14 +49,15 @@ i64 modulo(const Run& run, i64 a, i64 b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// Returns the double nearest to a / b. A quotient of long doubles would be rounded twice.
+// Returns the double that is nearest to a / b. A quotient computed in long double would be rounded twice.
 double true_quotient(i64 a, i64 b) {
   constexpr i64 kExact = i64{1} << 53;
   if (a >= -kExact && a <= kExact && b >= -kExact && b <= kExact) return static_cast<double>(a) / static_cast<double>(b);
   const auto size = [](i64 n) { return n < 0 ? u64{0} - static_cast<u64>(n) : static_cast<u64>(n); };
   const u64 dividend = size(a), divisor = size(b);
   if (dividend == 0) return b < 0 ? -0.0 : 0.0;
-  // The quotient has at least 64 bits. Its last bit is set if there is a remainder, so that rounding is correct.
+  // The quotient has at least 64 bits. If the division leaves a remainder, its last bit is set, so that the conversion to double rounds
+  // correctly.
   const int shift = 64 + std::countl_zero(dividend);
   const auto wide = static_cast<u128>(dividend) << shift;
   const auto quotient = wide / divisor | static_cast<unsigned>(wide % divisor != 0);
@@ -102,7 +103,7 @@ Value on_integers(Run& run, Operator op, i64 a, i64 b) {
   return {};
 }
 
-// Returns the quotient rounded down, and the matching remainder, as CPython computes them for floats.
+// Returns a / b rounded down, and the remainder that belongs to it. Both are computed as CPython does for floats.
 std::pair<double, double> divide_down(const Run& run, double a, double b) {
   if (b == 0) run.fail("float floor division by zero");
   double rest = std::fmod(a, b);
@@ -170,7 +171,7 @@ std::optional<Value> concatenate(Run& run, const Value& left, const Value& right
   return make_sequence(run, a->is_list() ? Form::list : Form::tuple, std::move(items));
 }
 
-// The comparison is exact, even for a whole number with more digits than a double holds.
+// Compares two numbers exactly, even if a whole number has more digits than a double can hold.
 std::partial_ordering compare_numbers(const Value& left, const Value& right) {
   const auto exact = [](const Value& v) { return v.real() ? static_cast<long double>(*v.real()) : static_cast<long double>(*v.whole()); };
   return exact(left) <=> exact(right);
@@ -209,7 +210,7 @@ class Nested {
     return same(a, b);
   }
 
-  // Implements Python's `is`, as far as it can be told for immutable values.
+  // Implements Python's `is`. For immutable values the result may differ from Python's, where it depends on which objects are shared.
   static bool same(const Value& a, const Value& b) {
     if (a.held().index() != b.held().index()) return false;
     return (a.is_undefined() && b.is_undefined()) || (a.is_none() && b.is_none()) || (a.space() && a.space() == b.space()) ||

@@ -1,5 +1,5 @@
-// Python's operators on template values: arithmetic, comparison, membership. They fail where Python raises a TypeError or
-// ZeroDivisionError, and for whole numbers beyond 64 bits.
+// Python's operators on template values: arithmetic, comparison and membership. They fail where Python raises a TypeError or a
+// ZeroDivisionError, and also for whole numbers beyond 64 bits.
 #pragma once
 #include "data/chat/value.h"
 

@@ -23,7 +23,7 @@ class Parser {
   }
 
  private:
-  // Parses statements up to and including the name of one of these tags. Without tags, parses to the end of the template.
+  // Parses statements up to and including the name of one of the tags `ends`. If `ends` is empty, it parses to the end of the template.
   Block statements_until(const std::vector<std::string_view>& ends) {
     const TokenStream::Deeper deeper(stream_);
     Block block;
@@ -56,7 +56,7 @@ class Parser {
     }
   }
 
-  // Like statements_until(), for the body of a statement whose tag has not been closed yet.
+  // Does the same as statements_until(), for the body of a statement. It first expects the end of the statement's tag.
   Block body_until(const std::vector<std::string_view>& ends) {
     stream_.skip(":");
     stream_.expect(TokenKind::block_end);
@@ -88,7 +88,7 @@ class Parser {
     if (tag == "filter") filter_block(*node);
     if (tag == "generation") generation(*node);
     if (tag == "break" || tag == "continue") {
-      if (loops_ == 0) stream_.fail("expected {% " + tag + " %} inside a loop, got it outside of one");
+      if (loops_ == 0) stream_.fail("expected {% " + tag + " %} inside a loop, got the tag outside of one");
       node->kind = tag == "break" ? NodeKind::leave : NodeKind::next_iteration;
     }
     return node;
@@ -224,7 +224,8 @@ class Parser {
     macro_body(*node.code, "endgeneration");
   }
 
-  // While this object lives, break and continue do not refer to the surrounding loop, because the text is rendered separately.
+  // While a Buffered lives, the parser is inside a statement whose text is rendered separately. There, break and continue cannot refer to
+  // the loop outside.
   class Buffered {
    public:
     explicit Buffered(Parser& parser, int loops = 0) : parser_(parser), loops_(std::exchange(parser.loops_, loops)) {}

@@ -1,5 +1,5 @@
-// Prints values as Python does with str(), repr() and json.dumps(). Values that Python prints with an address or a class name (functions,
-// loops, generators) are refused.
+// Prints values as Python does with str(), repr() and json.dumps(). Fails for functions, loops and generators, because Python prints them
+// with an address or a class name.
 #pragma once
 #include <string>
 
@@ -11,7 +11,7 @@ String to_text(Run& run, const Value& value);
 void append_text(Run& run, String& out, const Value& value);
 void append_repr(Run& run, String& out, const Value& value);
 
-/// Returns Python's repr of a float: the fewest digits that read back as the same number.
+/// Returns the number as Python's repr prints it: with the fewest digits that read back as the same number.
 std::string float_repr(double d);
 
 struct JsonStyle {

@@ -1,6 +1,6 @@
-// Run is the account of one rendering of a chat template: its limits on steps and memory, its current position, and its way to fail. Every
-// interpreter function that can fail or take long receives it. Memory that containers allocate is charged to it by their allocator,
-// Metered. A Run is used by one thread, which runs one rendering at a time.
+// Run keeps the books of one rendering of a chat template: how many steps and bytes it may still take, and its current line and message.
+// fail() throws an error with that position. Every interpreter function that can fail or take long receives the Run. Memory that containers
+// allocate is charged to the Run by their allocator, Metered. A Run is used by one thread, which runs one rendering at a time.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -14,23 +14,23 @@ namespace spillway::data::chat {
 
 struct Space;
 
-/// Limit on the nesting of values and expressions, and of macro calls.
+/// Limit on how deep values, expressions and macro calls may be nested.
 constexpr int kDeepest = 200;
-/// Limit on the keyword arguments of a call and on the parameters of a macro.
+/// Limit on the number of keyword arguments of a call, and on the number of parameters of a macro.
 constexpr size_t kMostNamed = 1000;
 /// How many names are compared for one step of the budget.
 constexpr size_t kScannedInAStep = 16;
 /// Limit on the length of the name of a variable, a parameter or a namespace attribute, in bytes.
 constexpr size_t kLongestName = 256;
 
-/// Charges `bytes` of memory to the rendering on this thread. Throws Error(data) if its limit is exceeded.
+/// Charges `bytes` of memory to the rendering that this thread runs. Throws Error(data) if the rendering then holds more than its limit.
 void charge(size_t bytes);
-/// Releases memory that charge() has charged.
+/// Gives back memory that was charged with charge().
 void release(size_t bytes) noexcept;
 
-/// The allocator of all containers that hold results of a rendering. Each allocation is charged to the rendering of this thread before it
-/// is made, and released when it is freed. So texts, lists and dicts cannot grow beyond the rendering's limits, whoever makes them. Outside
-/// of a rendering, for example for the constants of a syntax tree, nothing is charged.
+/// The allocator of all containers that hold results of a rendering. Before each allocation, its bytes are charged to the rendering that
+/// this thread runs; when the memory is freed, they are released. So no code can make texts, lists and dicts grow beyond the rendering's
+/// limits. Outside of a rendering, for example for the constants of a syntax tree, nothing is charged.
 template <class T>
 struct Metered {
   using value_type = T;
@@ -70,35 +70,36 @@ class Run {
   /// Throws Error(data): "[chat template] FILE, line N, message M: what".
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// Counts bytes of input (the template, or texts and values of the conversation), from which the limits are derived.
+  /// Counts bytes of input: of the template, or of the texts and values of the conversation. The limits are derived from their total.
   void count_read(size_t bytes) { read_bytes_ += static_cast<i64>(bytes); }
-  /// Sets the limits, after all input has been read. From here on the rendering may take 10 million steps plus 16 for each byte of input.
-  /// Its values may hold 64 MiB at a time plus 32 bytes for each byte of input, in addition to the conversation itself.
+  /// Sets the limits; call it after all input has been counted. From then on the rendering may take 10 million steps plus 16 for each byte
+  /// of input. Its values may hold 64 MiB at a time plus 32 bytes for each byte of input, in addition to the conversation itself.
   void begin();
 
-  /// Uses up steps; fails if there are not enough. A step is the work for one value or node of the tree, about 0.1 µs.
+  /// Uses up steps. Fails if there are not enough left. A step is the work for one value or for one node of the syntax tree, about 0.1 µs.
   void spend(i64 steps = 1) {
     if (steps > steps_left_) fail_steps();
     steps_left_ -= steps;
   }
-  /// Spends steps for bytes that are copied or compared: 256 bytes per step.
+  /// Spends the steps for copying or comparing `bytes` bytes: one step for each 256 bytes.
   void spend_bytes(size_t bytes) { spend(1 + static_cast<i64>(bytes / 256)); }
-  /// Spends steps for a text that is read character by character or searched: 16 bytes per step.
+  /// Spends the steps for searching a text of `bytes` bytes or reading it character by character: one step for each 16 bytes.
   void spend_letters(size_t bytes) { spend(1 + static_cast<i64>(bytes / 16)); }
 
   /// Returns the bytes that the rendering's values, texts and scopes hold now.
   i64 held_bytes() const { return held_bytes_; }
   i64 steps_left() const { return steps_left_; }
 
-  /// Returns a new, empty namespace, owned by this Run, because templates can form reference cycles of namespaces.
+  /// Returns a new, empty namespace. The Run owns it, because namespaces in a template can refer to each other in a cycle.
   Space* new_space();
 
   std::time_t now() const { return now_; }
 
   int line = 1;     // current line of the template
-  i64 message = 0;  // number of the message, from 1; 0 outside the loop over messages
+  i64 message = 0;  // number of the current message, from 1; 0 outside the loop over messages
 
-  /// One level of nested blocks and expressions, also across macro calls. Fails beyond 1000 levels, which fit on a thread's stack.
+  /// While a Level lives, it counts as one level of nested blocks and expressions, also across macro calls. Fails beyond 1000 levels, which
+  /// fit on a thread's stack.
   class Level {
    public:
     explicit Level(Run& run) : run_(run) {
@@ -119,7 +120,7 @@ class Run {
   void hold(size_t bytes);
   [[noreturn]] void fail_steps() const;
 
-  // Makes `run` the current rendering of this thread for the lifetime of the object.
+  // Makes `run` the rendering that this thread runs, for as long as the object lives.
   class Current {
    public:
     explicit Current(Run* run);
@@ -131,7 +132,7 @@ class Run {
     Run* outer_;
   };
 
-  const Current current_;  // declared first so that it outlives everything charged to this Run
+  const Current current_;  // declared first, so that it is destroyed after everything that is charged to this Run
   const std::string& file_;
   std::time_t now_;
   int depth_ = 0;
@@ -140,7 +141,7 @@ class Run {
   List<std::unique_ptr<Space>> spaces_;
 };
 
-/// Throws Error(data): "[chat template] FILE, line N: what". A long message is cut.
+/// Throws Error(data): "[chat template] FILE, line N: what". A long `what` is cut.
 [[noreturn]] void fail_at(const std::string& file, int line, const std::string& what);
 
 }  // namespace spillway::data::chat

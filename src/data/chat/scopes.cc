@@ -8,8 +8,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// The names that a scope adds to those of the scopes around it. All known names are in one shared set, so that a deeply nested scope needs
-// one look-up.
+// The names that one scope adds to those of the enclosing scopes. The names of all scopes are in one shared set, so that a look-up in a
+// deeply nested scope takes one search.
 class Names {
  public:
   using Known = std::set<std::string_view>;
@@ -32,7 +32,8 @@ class Names {
 
 class Scopes {
  public:
-  // Visits the statements of a scope, then the scopes inside it. The inner scopes know all names of this one, also those set later.
+  // Visits the statements of a scope, then the scopes inside it. The inner scopes know all names of this scope, also names that are set
+  // after them.
   void scope(Block& block, const std::vector<std::string>& parameters, const Node* target = nullptr,
              const std::vector<NodePtr>* defaults = nullptr) {
     Names names(known_);
@@ -62,7 +63,8 @@ class Scopes {
     }
   }
 
-  // Records that a name is set. `maybe` means in a branch; after it, Jinja also looks the name up among the variables.
+  // Records that a name is set. `maybe` is true inside a branch, which may not run. After a branch, Jinja therefore also looks the name up
+  // among the template's variables.
   static void write(const std::string& name, Names& names, std::vector<std::string>& unset, bool maybe) {
     if (!maybe && !names.has(name)) unset.push_back(name);
     names.add(name);
@@ -121,7 +123,8 @@ class Scopes {
   Names::Known known_;
 };
 
-// Finds for each special name the first place that reads or sets it, in the order in which Jinja visits the parts of a node.
+// Finds, for each name in kSpecialNames, whether it is first read or first set. It visits the parts of a node in the order in which Jinja
+// visits them.
 class FirstUseFinder {
  public:
   const FirstUses& found() const { return found_; }

@@ -11,7 +11,7 @@
 namespace spillway::data::chat {
 namespace {
 
-// Implements Python's str.islower and isupper: at least one letter has the wanted case, and none the other.
+// Implements Python's str.islower and isupper: at least one letter has the wanted case, and no letter has the other case.
 bool all_cased(Run& run, std::string_view text, bool (*is_wanted)(char32_t), bool (*is_other)(char32_t)) {
   run.spend_letters(text.size());
   bool any = false;

@@ -21,7 +21,7 @@ Value changed(Run& run, const Bound& a) {
   return make_text_like(a.at(0), String(change(text)));
 }
 
-// Implements Jinja's own title filter: a word begins after white space or one of - ( { [ <.
+// Implements Jinja's own `title` filter, in which a word begins after white space or after one of - ( { [ <.
 String jinja_title(std::string_view text) {
   const auto parts_words = [](char32_t c) { return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
   String out;

@@ -9,10 +9,11 @@
 namespace spillway::data::chat {
 namespace {
 
-// The part of a text that the arguments start and stop (numbers 2 and 3) select, as in a slice; empty if start is beyond the end.
+// The part of a text that the arguments start and stop select, as in a slice. These are arguments 2 and 3. The part is empty if start is
+// after stop or after the end of the text.
 struct Window {
   std::string_view text;
-  i64 begin = 0;  // where the selected part begins, in code points
+  i64 begin = 0;  // index of the code point at which the selected part begins
   bool beyond = false;
 };
 
@@ -78,7 +79,7 @@ Value strip_method(Run& run, const Bound& a) {
   return strip_text(run, *a.at(0).text(), a.has(1) ? &a.text(run, 1) : nullptr, sides);
 }
 
-// Splits at white space, from the left or from the right, at most `most` times.
+// Splits a text at white space, at most `most` times. It begins at the left end, or if `from_right` is true, at the right end.
 List<std::string_view> split_at_spaces(Run& run, std::string_view text, i64 most, bool from_right) {
   run.spend_letters(text.size());
   List<std::string_view> parts;
@@ -242,7 +243,7 @@ std::span<const Builtin> text_methods() { return kMethods; }
 
 namespace {
 
-// Up to this length the text sought may be compared at every position. For longer ones that could be slow, so they use memmem.
+// A text of up to so many bytes is searched for by comparing it at every position. For longer ones that could be slow, so memmem is used.
 constexpr size_t kShort = 32;
 
 size_t place_of(std::string_view text, std::string_view wanted) {
@@ -300,7 +301,7 @@ Value replace_text(Run& run, std::string_view text, std::string_view old, std::s
   String out;
   size_t from = 0;
   for (i64 done = 0; most < 0 || done < most; ++done) {
-    // An empty text is found before each character and at the end.
+    // An empty `old` is found before each character and at the end of the text.
     const size_t at = old.empty() ? (done == 0            ? 0
                                      : from < text.size() ? from + code_point_bytes(text, from)
                                                           : text.npos)

@@ -10,7 +10,7 @@ std::vector<u8> mask_of_spans(std::span<const ByteRange> tokens, std::span<const
             "[chat template] expected the assistant's spans in ascending order, got them unordered");
   }
   std::vector<u8> mask(tokens.size(), 0);
-  size_t next = 0;  // the first span that does not end before the token
+  size_t next = 0;  // index of the first span that does not end before the token begins
   for (size_t i = 0; i < tokens.size(); ++i) {
     require(i == 0 || tokens[i - 1].begin <= tokens[i].begin, "[chat template] expected the tokens in ascending order, got them unordered");
     while (next < assistant.size() && assistant[next].end <= tokens[i].begin) ++next;

@@ -1,4 +1,5 @@
-// TokenStream is the parser's position in the list of tokens; it also raises the parser's errors there.
+// TokenStream is the list of a template's tokens together with the parser's position in it. It throws the parser's errors, with the line of
+// that position.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,18 +26,18 @@ class TokenStream {
   void expect(TokenKind kind);
   std::string take_name();
 
-  /// Throws Error(data) with the line of the current token.
+  /// Throws Error(data) with the message `what` and the line of the current token.
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void expected(const std::string& what) const { fail("expected " + what + ", got " + now().shown()); }
 
   NodePtr node(NodeKind kind) const;
-  /// Appends `kid` (which may be null) to the children of `parent`. Fails if the tree becomes too deep.
+  /// Appends `kid` (which may be null) to the children of `parent`. Fails if the tree becomes deeper than kDeepest.
   void add(Node& parent, NodePtr kid) const;
   void add_named(Node& parent, std::string name, NodePtr kid) const;
-  /// Stores `kid` in a slot of `parent` of its own, such as Node::more.
+  /// Stores `kid` in `slot`, a member of `parent` other than its children, such as Node::more.
   void put(Node& parent, NodePtr& slot, NodePtr kid) const;
 
-  /// Guards one level of the parser's recursion; fails beyond kDeepest levels.
+  /// While a Deeper lives, the parser is one level deeper in its recursion. Fails beyond kDeepest levels.
   class Deeper {
    public:
     explicit Deeper(TokenStream& stream) : stream_(stream) {

@@ -14,7 +14,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr size_t kScanned = 8;  // dicts with up to so many entries are searched without an index
+constexpr size_t kScanned = 8;  // dicts with at most so many entries are searched without an index
 
 int deepest(const Run& run, int inside) {
   if (inside >= kDeepest) run.fail(fmt::format("expected values nested at most {} deep, got deeper ones", kDeepest));
@@ -136,11 +136,11 @@ String hash_key(Run& run, const Value& value) {
     return key;
   }
   if (const Range* r = value.range()) {
-    // Ranges are equal if their items are.
+    // Two ranges are equal if their items are equal, so the key consists of what determines the items.
     const i64 size = r->size();
     return printed("r{},{},{}", size, size > 0 ? r->start : 0, size > 1 ? r->step : 0);
   }
-  // Python compares these values by identity.
+  // Python compares the following values by identity, so their address is the key.
   if (const Sequence* q = value.sequence(); q && (q->form == Form::generator || q->form == Form::values)) return place(q);
   if (value.space()) return place(value.space());
   if (value.loop()) return place(value.loop());
@@ -162,7 +162,7 @@ Value make_list(Run& run, Values items) { return make_sequence(run, Form::list, 
 
 namespace {
 
-// Returns a text of one character. ASCII characters are shared, because iterating over texts creates many.
+// Returns a text of one character. All uses of an ASCII character share one text, because iterating over texts creates many.
 Value character(std::string_view text) {
   static const auto shared = [] {
     std::array<Text, 128> all;

@@ -1,5 +1,6 @@
-// Value is a value of the template language: a Python value, as far as chat templates can tell. Values are immutable and share their
-// contents; only the attributes of a namespace can be set. The nesting of containers is limited when they are created.
+// Value is a value of the template language. It behaves like a Python value, as far as chat templates can tell. Values are immutable and
+// share their contents; only the attributes of a namespace can be set. When a container is created, a limit on the nesting of containers is
+// checked.
 #pragma once
 #include <map>
 #include <memory>
@@ -24,7 +25,7 @@ struct Callable;
 struct Node;
 struct Scope;
 
-/// The result of a failed look-up. `why` says what was missing; null means an empty text.
+/// The result of a look-up that found nothing. `why` says what was missing; null stands for an empty text.
 struct Undefined {
   std::shared_ptr<const String> why;
 };
@@ -32,11 +33,12 @@ struct None {};
 struct Range {
   i64 start = 0, stop = 0, step = 1;
   i64 size() const;
-  /// Returns the item at `index`, which must be below size(). The product may overflow 64 bits, but the item does not.
+  /// Returns the item at `index`, which must be below size(). The product may overflow 64 bits, but the sum wraps back to the right value.
   i64 at(i64 index) const { return static_cast<i64>(static_cast<u64>(start) + static_cast<u64>(index) * static_cast<u64>(step)); }
 };
 using Text = std::shared_ptr<const String>;
-/// A text made by `safe` or `escape`, like Python's markupsafe.Markup. It behaves like a text, except that what is joined to it is escaped.
+/// A text made by the filter `safe` or `escape`, like Python's markupsafe.Markup. It behaves like a text, except that text which is joined
+/// to it is escaped.
 struct Markup {
   Text text;
 };
@@ -72,7 +74,7 @@ class Value {
   const bool* boolean() const { return std::get_if<bool>(&held_); }
   const i64* integer() const { return std::get_if<i64>(&held_); }
   const double* real() const { return std::get_if<double>(&held_); }
-  /// Returns the text; also that of Markup.
+  /// Returns the text of a text or of Markup; null for any other value.
   const String* text() const { return is_markup() ? std::get<Markup>(held_).text.get() : pointee<String>(); }
   bool is_markup() const { return std::holds_alternative<Markup>(held_); }
   const Sequence* sequence() const { return pointee<Sequence>(); }
@@ -84,11 +86,12 @@ class Value {
   const Callable* callable() const { return pointee<Callable>(); }
   const Held& held() const { return held_; }
 
-  /// Returns the whole number of an integer, or of a boolean, which is an integer in Python.
+  /// Returns the whole number that the value holds. A boolean counts as 0 or 1, because it is an integer in Python. Returns nothing for any
+  /// other value.
   std::optional<i64> whole() const;
-  /// Returns the value of any number.
+  /// Returns the value of any kind of number as a double. Returns nothing if the value is not a number.
   std::optional<double> number() const;
-  /// Returns how deep containers are nested in this value; 0 if it is no container.
+  /// Returns how deep containers are nested in this value, or 0 if the value is not a container.
   int depth() const;
 
  private:
@@ -102,28 +105,30 @@ class Value {
 
 using Values = List<Value>;
 
-/// Python's sequence types that share one struct here. They differ in how they print, compare and can be indexed.
+/// Python's sequence types, which share the struct Sequence here. They differ in how they print, in how they compare, and in whether they
+/// can be indexed.
 enum class Form : u8 { list, tuple, group, keys, values, items, generator };
 
 struct Sequence {
   Form form = Form::list;
   Values items;
   int depth = 1;
-  mutable size_t taken = 0;  // number of items a generator has yielded; it yields each item once
+  mutable size_t taken = 0;  // number of items that a generator has yielded; it yields each item once
   bool is_list() const { return form == Form::list; }
   bool is_tuple() const { return form == Form::tuple || form == Form::group; }
   bool has_index() const { return is_list() || is_tuple(); }
   bool has_length() const { return form != Form::generator; }
 };
 
-/// A dict that keeps the order of insertion.
+/// A dict. Its entries are in the order in which they were inserted.
 struct Dict {
   List<std::pair<Value, Value>> entries;
-  // Index of entries by hash_key(), used if there are more than a few. It is a tree rather than a hash table, so that nobody can choose
-  // keys that make look-ups slow.
+  // Index of the entries by hash_key(); used if there are more than a few entries. It is a tree rather than a hash table, so that nobody
+  // can make look-ups slow by the choice of keys.
   std::map<String, size_t, std::less<>, Metered<std::pair<const String, size_t>>> places;
   int depth = 1;
-  /// Returns the value of a key, or null if it is absent. A value that cannot be a key (a list) fails, as in Python.
+  /// Returns the value of a key, or null if the dict does not have the key. Fails, as in Python, for a value that cannot be a key, such as
+  /// a list.
   const Value* find(Run& run, const Value& key) const;
   const Value* find(std::string_view key) const;
 };
@@ -132,19 +137,20 @@ struct Space {
   List<std::pair<String, Value>> attributes;
 };
 
-/// The variable `loop` in one iteration of a loop.
+/// The value of the variable `loop` in one iteration of a loop.
 struct Loop {
   std::shared_ptr<const Sequence> items;
   size_t index = 0;
-  i64 depth = 1;                    // depth of nested recursive calls, from 1
+  i64 depth = 1;                    // how deep the loop's recursive calls are nested, counted from 1
   const Node* recursive = nullptr;  // the loop that a call of `loop` runs again
-  std::weak_ptr<Scope> around;      // the scope in which the loop stands
-  /// Shared by the iterations of one loop: the values of the last call of loop.changed(), in a namespace that its first call creates.
+  std::weak_ptr<Scope> around;      // the scope that encloses the loop
+  /// The values of the previous call of loop.changed(). All iterations of a loop share them. They are kept in a namespace that the first
+  /// call creates.
   std::shared_ptr<Space*> seen;
 };
 
-/// The result of cycler(…), which returns its items in turn, or of joiner(…), which returns an empty text at the first call and its item at
-/// every other.
+/// The result of cycler(…) or of joiner(…). A cycler returns its items in turn. A joiner returns an empty text at the first call, and its
+/// item at every later call.
 struct Turns {
   bool is_cycler = false;
   Values items;
@@ -153,18 +159,18 @@ struct Turns {
 };
 
 struct Macro;
-/// A built-in function (only `name` is set), a method of `self`, or a macro, which is owned by the rendering.
+/// Something that can be called: a built-in function (then only `name` is set), a method of `self`, or a macro, which the rendering owns.
 struct Callable {
   std::string name;
   Value self;
   const Macro* macro = nullptr;
 };
 
-/// Create sequences and check the nesting of their items.
+/// These create sequences. They fail if the items are nested too deeply.
 Value make_sequence(Run& run, Form form, Values items);
 Value make_list(Run& run, Values items);
 
-/// Builds a dict. Setting a key again keeps its position and replaces the value.
+/// Builds a dict. If a key is set again, it keeps its position and gets the new value.
 class DictBuilder {
  public:
   explicit DictBuilder(Run& run) : run_(run), dict_(make_metered<Dict>()) {}
@@ -176,23 +182,25 @@ class DictBuilder {
   std::shared_ptr<Dict> dict_;
 };
 
-/// Returns a text that is equal for keys that Python considers equal, such as 1, 1.0 and True. Fails if the value cannot be a key.
+/// Returns a text that represents a key of a dict. Keys that Python considers equal, such as 1, 1.0 and True, have the same text. Fails if
+/// the value cannot be a key.
 String hash_key(Run& run, const Value& value);
 
-/// Returns the items over which a loop iterates. Fails with "… is not iterable" for other values. Undefined has no items and does not fail.
+/// Returns the items over which a loop iterates. An undefined value has no items. Fails with "… is not iterable" for values that Python
+/// cannot iterate over.
 std::shared_ptr<const Sequence> items_of(Run& run, const Value& value);
 
 /// Returns Python's bool(value).
 bool truth(const Value& value);
 
-/// Returns true if the whole part of `d` fits into 64 bits.
+/// Returns true if the whole part of `d` fits into a signed integer of 64 bits.
 inline bool fits_64_bits(double d) { return d >= -0x1p63 && d < 0x1p63; }
 
-/// Returns Python's name of the type, for messages.
+/// Returns the name that Python gives to the value's type, for messages.
 std::string type_name(const Value& value);
 
-/// Converts JSON, which is counted as input; objects keep their order. Fails for whole numbers beyond 64 bits, texts that are not UTF-8,
-/// and nesting beyond kDeepest.
+/// Converts a JSON value. Its bytes are counted as input (Run::count_read), and objects keep the order of their keys. Fails for whole
+/// numbers beyond 64 bits, for texts that are not UTF-8, and for nesting deeper than kDeepest.
 Value from_json(Run& run, const nlohmann::ordered_json& json);
 
 }  // namespace spillway::data::chat
