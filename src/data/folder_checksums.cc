@@ -63,7 +63,8 @@ FileChecksums parse_file(const fs::path& manifest, const std::string& name, cons
   const std::string& digits = entry["crc32c"].get_ref<const std::string&>();
   if (bytes > kMost || FileChecksums::block_count(static_cast<i64>(bytes)) != static_cast<i64>(digits.size() / kDigits) ||
       digits.size() % kDigits != 0) {
-    reject(manifest, fmt::format("the file {} of {} bytes cannot have {} digits of checksums", in_quotes(name), bytes, digits.size()));
+    reject(manifest,
+           fmt::format("the checksums of the file {} of {} bytes cannot have {} digits in all", in_quotes(name), bytes, digits.size()));
   }
   FileChecksums checksums{static_cast<i64>(bytes), {}};
   for (size_t at = 0; at < digits.size(); at += kDigits) {

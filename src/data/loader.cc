@@ -39,7 +39,7 @@ void check_options(const LoaderOptions& o) {
 }
 
 void check_weights(const std::vector<double>& weights, size_t sources) {
-  require(weights.empty() || weights.size() == sources, "[loader] expected as many weights as sources");
+  require(weights.empty() || weights.size() == sources, "[loader] expected one weight for each source of the mixture");
   for (const double w : weights) {
     if (!(w > 0 && std::isfinite(w))) throw Error(ErrorCode::usage, fmt::format("[loader] expected source weights above 0, got {}", w));
   }
@@ -65,7 +65,8 @@ i64 product(double decimal, i64 times, i64 over, bool up) {
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
   for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // once the denominator exceeds kBeyond, the quotient is below 1
   const u128 whole = above / below + (up && above % below != 0 ? 1 : 0);
-  if (whole >= kMost) throw Error(ErrorCode::usage, fmt::format("[--epochs] expected fewer than 2^62 steps, got {} epochs", decimal));
+  if (whole >= kMost)
+    throw Error(ErrorCode::usage, fmt::format("[--epochs] expected epochs of fewer than 2^62 steps in all, got {} epochs", decimal));
   return static_cast<i64>(whole);
 }
 

@@ -21,7 +21,7 @@ Mixture::Mixture(const std::vector<double>& weights) {
   const double largest = *std::ranges::max_element(weights);
   double sum = 0;
   for (const double w : weights) {
-    require(w > 0 && std::isfinite(w), "[data] expected weights above 0");
+    require(w > 0 && std::isfinite(w), "[data] expected each weight of a mixture to be finite and above 0");
     sum += w / largest;
   }
   for (const double w : weights) {
@@ -84,7 +84,7 @@ std::vector<i64> source_rows(const MixtureStart& start, i64 at) {
 
 MixtureStart with_other_weights(const MixtureStart& start, const std::vector<std::string>& before, i64 at,
                                 const std::vector<std::string>& now, const std::vector<double>& weights) {
-  require(before.size() == start.weights.size() && now.size() == weights.size(), "[data] expected a weight for each source");
+  require(before.size() == start.weights.size() && now.size() == weights.size(), "[data] expected one weight for each source of a mixture");
   const std::vector<i64> rows = source_rows(start, at);
   u64 unused = start.orders.empty() ? 0 : *std::ranges::max_element(start.orders) + 1;
   std::vector<bool> taken(before.size());

@@ -21,7 +21,8 @@ namespace {
 
 i64 header_bytes(const CheckedFile& file) {
   if (file.size_bytes() < kSafetensorsLengthBytes) {
-    reject_safetensors(file.path(), fmt::format("expected at least {} bytes, got {}", kSafetensorsLengthBytes, file.size_bytes()));
+    reject_safetensors(file.path(),
+                       fmt::format("expected a file of at least {} bytes, got {}", kSafetensorsLengthBytes, file.size_bytes()));
   }
   std::array<std::byte, kSafetensorsLengthBytes> raw{};
   file.read(0, raw);
@@ -31,7 +32,8 @@ i64 header_bytes(const CheckedFile& file) {
     reject_safetensors(file.path(), fmt::format("a header of {} bytes is above the format's limit of {}", length, kSafetensorsHeaderLimit));
   }
   if (static_cast<i64>(length) > file.size_bytes() - kSafetensorsLengthBytes) {
-    reject_safetensors(file.path(), fmt::format("expected a header of {} bytes, but the file has {} in all", length, file.size_bytes()));
+    reject_safetensors(file.path(),
+                       fmt::format("expected a header of {} bytes, but the whole file has only {} bytes", length, file.size_bytes()));
   }
   if (length == 0) reject_safetensors(file.path(), "the header is empty");
   return static_cast<i64>(length);

@@ -156,7 +156,8 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
     TensorInfo info{.name = tensor_, .begin = offsets_[0], .end = offsets_[1]};
     if (info.begin > info.end) fail(fmt::format("the data ends at {}, before it begins at {}", info.end, info.begin));
     const std::string what = fmt::format("{} [{}]", dtype.name, fmt::join(shape_, ", "));
-    if (info.bytes() != bytes) fail(fmt::format("expected {} bytes for {}, got the range {} to {}", bytes, what, info.begin, info.end));
+    if (info.bytes() != bytes)
+      fail(fmt::format("expected {} bytes of data for {}, got the byte range {} to {}", bytes, what, info.begin, info.end));
     if (dtype.dtype && shape_.size() <= Shape::kMaxRank) {
       info.dtype = *dtype.dtype;
       info.shape = Shape(shape_);
@@ -176,8 +177,8 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
 
   i64 checked_bytes(i64 bits) const {
     const std::optional<i64> elems = element_count(shape_);
-    if (!elems) fail(fmt::format("the product of its extents exceeds {} elements, the limit for a tensor", kMostElements));
-    if (*elems * bits % 8 != 0) fail("its elements do not fill a whole number of bytes");
+    if (!elems) fail(fmt::format("the product of the tensor's extents exceeds {} elements, the limit for a tensor", kMostElements));
+    if (*elems * bits % 8 != 0) fail("the tensor's elements do not fill a whole number of bytes");
     return *elems * bits / 8;
   }
 

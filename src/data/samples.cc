@@ -79,8 +79,8 @@ class Texts final : public Samples {
       if (const std::string why = source->why_none(); source->rows() == 0 && !why.empty()) return why;
     }
     return fmt::format(
-        "the data has {} tokens in {} source(s), but one {} window of --sequence-length {} needs {} in one source: give more --data or a "
-        "shorter --sequence-length",
+        "the data has {} tokens in {} source(s), but one {} window of --sequence-length {} needs {} tokens in one source: give more --data "
+        "or a shorter --sequence-length",
         tokens, sources_.size(), kind, T_, T_ + 1);
   }
 

@@ -32,9 +32,9 @@ TokenLayout llmc_layout(const File& file, const std::array<std::byte, 16>& head,
   const u64 tokens = load<u32>(head.data() + 8) | static_cast<u64>(load<u32>(head.data() + 12)) << 32;
   const i64 data_bytes = file.size_bytes() - kLlmcHeaderBytes;
   if (data_bytes < 0)
-    reject(file, fmt::format("expected a header of {} bytes, but the file has {} in all", kLlmcHeaderBytes, file.size_bytes()));
+    reject(file, fmt::format("expected a header of {} bytes, but the whole file has only {} bytes", kLlmcHeaderBytes, file.size_bytes()));
   if (data_bytes % width_bytes != 0 || tokens != static_cast<u64>(data_bytes / width_bytes)) {
-    reject(file, fmt::format("the header says {} tokens of {} bytes, but {} bytes follow: the file is cut short, or was not finished",
+    reject(file, fmt::format("the header says {} tokens of {} bytes each, but {} bytes follow: the file is cut short, or was not finished",
                              tokens, width_bytes, data_bytes));
   }
   return {kLlmcHeaderBytes, static_cast<i64>(tokens), width_bytes, false};
@@ -94,7 +94,8 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   if (std::memcmp(head.data(), kMegatronMagic.data(), kMegatronMagic.size()) != 0) {
     reject(index, "the file lies beside a .bin of the same name, but is not a Megatron index (MMIDIDX)");
   }
-  if (const auto version = load<u64>(head.data() + 9); version != 1) reject(index, fmt::format("expected version 1, got {}", version));
+  if (const auto version = load<u64>(head.data() + 9); version != 1)
+    reject(index, fmt::format("expected version 1 of Megatron's index format, got {}", version));
   const int code = std::to_integer<int>(head[17]);
   const auto type = std::ranges::find(kMegatronTypes, code, &MegatronType::code);
   if (type == kMegatronTypes.end()) reject(index, fmt::format("the dtype code {} does not stand for an integer type", code));
@@ -106,8 +107,8 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   }
   const i64 tokens = checked_tokens(index, static_cast<i64>(sequences), file.size_bytes() / type->width_bytes, type->width_bytes);
   if (tokens != file.size_bytes() / type->width_bytes || file.size_bytes() % type->width_bytes != 0) {
-    reject(file,
-           fmt::format("the index says {} tokens of {} bytes, but the file has {} bytes", tokens, type->width_bytes, file.size_bytes()));
+    reject(file, fmt::format("the index says {} tokens of {} bytes each, but the file has {} bytes", tokens, type->width_bytes,
+                             file.size_bytes()));
   }
   return {0, tokens, type->width_bytes, type->is_signed};
 }

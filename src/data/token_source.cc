@@ -27,7 +27,7 @@ constexpr size_t kStackBytes = 32768;  // bytes of the read buffer, which is on 
 
 void check_range(const TokenSource& source, i64 begin, size_t count) {
   if (begin < 0 || begin > source.tokens() || static_cast<i64>(count) > source.tokens() - begin) {
-    throw Error(ErrorCode::bug, fmt::format("[data] {}: tokens {} to {} are outside its {} tokens", source.name(), begin,
+    throw Error(ErrorCode::bug, fmt::format("[data] {}: tokens {} to {} are outside the source's {} tokens", source.name(), begin,
                                             begin + static_cast<i64>(count), source.tokens()));
   }
 }
@@ -195,7 +195,7 @@ const char* cure_for(const fs::path& path) {
            "this)";
   if (name.ends_with(".idx")) return "give the .bin file of the same name";
   if (name.ends_with(".gz")) return "unpack it first (gunzip)";
-  return "rename it if it is one of these, or make a token file with `spillway tokenize`";
+  return "rename the file if it has one of these formats, or make a token file from it with `spillway tokenize`";
 }
 
 std::unique_ptr<TokenSource> open_one(const fs::path& path, i64 vocabulary) {

@@ -62,7 +62,7 @@ TEST(SafetensorsHostile, EveryVerdictOfTheIndex) {
 TEST(SafetensorsHostile, TheReasonIsNamed) {
   const std::pair<const char*, std::vector<const char*>> reasons[] = {
       {"bad_empty_file", {"8 bytes", "got 0"}},
-      {"bad_truncated_header", {"65 in all"}},
+      {"bad_truncated_header", {"only 65 bytes"}},
       {"bad_header_huge", {"9223372036854775809", "limit"}},
       {"bad_header_over_limit", {"limit of 100000000"}},
       {"bad_header_zero_length", {"empty"}},
@@ -310,7 +310,7 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   for (int k = 0; k < 64; ++k) extents += ",1";
   refused(R"({"a":{"dtype":"F32","shape":[)" + extents + R"(],"data_offsets":[0,4]}})", "at most 64 extents");
   refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "whole number of bytes");
-  refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,4]}})", "expected 6 bytes for I16 [3]");
+  refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,4]}})", "expected 6 bytes of data for I16 [3]");
   refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]}})", "exceeds");
   // These sizes in bytes fit into 64 bits, but not into a Shape: 2^60 - 1 and 0.
   refused(R"({"a":{"dtype":"U8","shape":[1152921504606846975,0],"data_offsets":[0,0]}})", "exceeds");

@@ -128,7 +128,7 @@ TEST(BinSource, LlmCHeadersThatLie) {
   EXPECT_THAT(refused(put(folder / "b.bin", llmc(20240520, 1, 4, raw<u16>({5})))), HasSubstr("4 tokens"));
   EXPECT_THAT(refused(put(folder / "c.bin", llmc(20240520, 1, 1, raw<u16>({5, 6})))), HasSubstr("1 tokens"));
   EXPECT_THAT(refused(put(folder / "d.bin", llmc(20240520, 1, 1, "abc"))), HasSubstr("3 bytes follow"));
-  EXPECT_THAT(refused(put(folder / "e.bin", llmc(20240520, 1, 1, "").substr(0, 600))), HasSubstr("600 in all"));
+  EXPECT_THAT(refused(put(folder / "e.bin", llmc(20240520, 1, 1, "").substr(0, 600))), HasSubstr("only 600 bytes"));
   EXPECT_THAT(refused(put(folder / "f.bin", llmc(20240801, 7, 0xffffffff, raw<u32>({5})))), HasSubstr("4294967295 tokens"));
 }
 
@@ -166,7 +166,7 @@ TEST(BinSource, MegatronIndexesThatLie) {
     EXPECT_THAT(refused(put(folder / "a.bin", bin)), HasSubstr(why));
   };
   check(Megatron{.magic = "TNTIDX\0\0\0"}.index(), body, "not a Megatron index");
-  check(Megatron{.version = 2}.index(), body, "expected version 1, got 2");
+  check(Megatron{.version = 2}.index(), body, "expected version 1 of Megatron's index format, got 2");
   check(Megatron{.code = 7}.index(), body, "dtype code 7");
   check(Megatron{.sizes = {2, -1, 4}}.index(), body, "negative size");
   check(Megatron{.pointers = {0, 6, 4}}.index(), body, "begins at byte 6, expected 4");

@@ -111,9 +111,9 @@ Document DocumentMaker::make(std::string_view line, const std::string& file, i64
   const std::string where = fmt::format("{}, line {}", file, line_number);
   const bool conversation = row.messages != nullptr, text = row.layout == RowLayout::text, tokens = row.layout == RowLayout::tokens;
   if (options_.loss_on == LossOn::completion && (conversation || text || tokens))
-    refuse(where, "expected a prompt with a completion for --loss-on completion, got another layout");
+    refuse(where, "expected a prompt with a completion for --loss-on completion, got a row of another layout");
   if (options_.loss_on == LossOn::assistant && !conversation)
-    refuse(where, "expected a conversation for --loss-on assistant, got another layout");
+    refuse(where, "expected a conversation for --loss-on assistant, got a row of another layout");
   Document document = conversation ? of_messages(row, where) : tokens ? of_tokens(row) : text ? of_text(row.text) : of_completion(row);
   document.unread = std::move(row.unread);
   return document;

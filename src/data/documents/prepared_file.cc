@@ -130,7 +130,8 @@ PreparedFile::PreparedFile(const std::filesystem::path& path, std::string name)
              static_cast<i64>(header.lines),     static_cast<i64>(header.bad_lines), static_cast<i64>(header.without_targets)};
   const i64 words = counts_.documents + static_cast<i64>(header.begins), unread_bytes = static_cast<i64>(header.unread_bytes);
   const i64 sums = ceil_div(counts_.tokens, kSummed);
-  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + sums * 4 + unread_bytes) damaged("the size is wrong");
+  if (file_.size_bytes() != kHeaderBytes + counts_.tokens * 4 + words * 8 + sums * 4 + unread_bytes)
+    damaged("the size of the file does not match its header");
   ends_.resize(static_cast<size_t>(counts_.documents));
   begins_.resize(static_cast<size_t>(header.begins));
   sums_.resize(static_cast<size_t>(sums));
@@ -161,7 +162,7 @@ std::vector<i64> PreparedFile::inner_begins(i64 document) const {
 }
 
 void PreparedFile::read_words(i64 begin, std::span<u32> out) const {
-  require(begin >= 0 && begin + std::ssize(out) <= counts_.tokens, "[data] expected tokens before the end of the prepared file");
+  require(begin >= 0 && begin + std::ssize(out) <= counts_.tokens, "[data] expected a range of tokens inside the prepared file");
   constexpr i64 kBlock = kSummed;
   std::array<u32, kSummed> block;
   while (!out.empty()) {
@@ -195,7 +196,7 @@ void PreparedFile::read(i64 begin, std::span<i32> out) const {
 }
 
 void PreparedFile::read_document(i64 document, std::span<u32> out) const {
-  require(std::ssize(out) <= document_tokens(document), "[data] expected at most as many tokens as the document has");
+  require(std::ssize(out) <= document_tokens(document), "[data] expected to read at most as many tokens as the document has");
   read_words(begin(document), out);
 }
 

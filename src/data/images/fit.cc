@@ -63,7 +63,8 @@ Picture with_channels(const Picture& p, i64 channels) {
 
 void fit(const Picture& picture, const Shape& shape_CHW, std::span<u8> pixels_CHW) {
   const i64 C = shape_CHW[0], H = shape_CHW[1], W = shape_CHW[2];
-  require((C == 1 || C == 3) && std::ssize(pixels_CHW) == shape_CHW.elems(), "[data] expected grey or RGB pixels");
+  require((C == 1 || C == 3) && std::ssize(pixels_CHW) == shape_CHW.elems(),
+          "[data] expected a grey or RGB image and as many pixels as its shape has");
   Picture p = picture.channels == C ? picture : with_channels(picture, C);
   const bool wider = p.width * H > p.height * W;
   const i64 height = wider ? H : W * p.height / p.width, width = wider ? H * p.width / p.height : W;

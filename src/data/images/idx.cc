@@ -28,7 +28,7 @@ class IdxFile {
     if (packed) {
       unpacking->read(header);
     } else if (file_.size_bytes() < header_bytes_) {
-      complain(fmt::format("an IDX header of {} bytes", header_bytes_), fmt::format("{} bytes in all", file_.size_bytes()));
+      complain(fmt::format("an IDX header of {} bytes", header_bytes_), fmt::format("a file of {} bytes", file_.size_bytes()));
     } else {
       file_.read(0, std::as_writable_bytes(std::span(header)));
     }

@@ -48,8 +48,8 @@ void check_goes_with(const ImageSource& source, const ImageFormat& other, const 
   size_t k = 0;
   while (k < own.class_names.size() && own.class_names[k] == other.class_names[k]) ++k;
   throw Error(ErrorCode::data,
-              fmt::format("[data] {}: expected the same classes in the same order as {}: class {} is {} there and {} here", source.name(),
-                          whose, k, other.class_names[k], k < own.class_names.size() ? own.class_names[k] : "missing"));
+              fmt::format("[data] {}: expected the same classes in the same order as {}: the class with index {} is {} there and {} here",
+                          source.name(), whose, k, other.class_names[k], k < own.class_names.size() ? own.class_names[k] : "missing"));
 }
 
 }  // namespace

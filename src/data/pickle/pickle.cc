@@ -17,7 +17,7 @@ class PickleMachine {
   PickleMachine(const std::string& where, Pickle& out) : bytes_(out.bytes_), where_(where), out_(out) {}
 
   void run() {
-    if (bytes_.size() > std::numeric_limits<u32>::max()) wrong("expected less than 4 GiB");
+    if (bytes_.size() > std::numeric_limits<u32>::max()) wrong("expected a pickle of less than 4 GiB");
     while (step(static_cast<u8>(take(1)[0]))) {
     }
     if (stack_.size() != 1 || !marks_.empty()) wrong("expected exactly one value at the end of the pickle");
@@ -205,7 +205,7 @@ class PickleMachine {
   }
   void push_stack_global() {
     const PickleNode &name = out_.at(pop()), &module = out_.at(pop());
-    if (name.kind != Kind::text || module.kind != Kind::text) wrong("expected the name of a global");
+    if (name.kind != Kind::text || module.kind != Kind::text) wrong("expected two texts that name a Python global, got something else");
     push_global(fmt::format("{}.{}", out_.text(module), out_.text(name)));
   }
   void push_mark() {

@@ -67,7 +67,7 @@ json read_json(const std::filesystem::path& file) {
   const auto bytes = std::filesystem::file_size(file, error);
   if (error) throw Error(ErrorCode::data, "[tokenizer] expected a readable file, got " + error.message() + ", " + file.string());
   if (bytes > static_cast<u64>(kLargestFile)) {
-    throw Error(ErrorCode::data, "[tokenizer] expected at most 1 GiB, got " + std::to_string(bytes) + " bytes, " + file.string());
+    throw Error(ErrorCode::data, "[tokenizer] expected a file of at most 1 GiB, got " + std::to_string(bytes) + " bytes, " + file.string());
   }
   std::string text(static_cast<size_t>(bytes), '\0');
   std::ifstream in(file, std::ios::binary);

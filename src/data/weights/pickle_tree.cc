@@ -77,7 +77,8 @@ std::map<std::string_view, const PickleNode*> PickleTree::by_key(const PickleNod
 const PickleNode* PickleTree::attribute(const PickleNode* node, std::string_view name) const { return find(attributes(node), name); }
 
 const PickleNode& PickleTree::argument(const PickleNode& arguments, size_t index, std::string_view tensor) const {
-  if (arguments.kind != Kind::tuple || arguments.count <= index) wrong(tensor, "the stored object has too few values");
+  if (arguments.kind != Kind::tuple || arguments.count <= index)
+    wrong(tensor, "expected more values in what describes the tensor, got too few");
   return at(pickle_.items(arguments)[index]);
 }
 

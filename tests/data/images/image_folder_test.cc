@@ -86,7 +86,7 @@ TEST_F(ImageFolderTest, WhatIsWrongIsNamed) {
   image("empty/inner/1.png", "grey.png");
   expect_refused("got none but folders: did you mean to give " + (at / "empty").string());
   image("empty/1.png", "grey.png");
-  expect_refused("class 1 is other there and empty here", {.format = ImageFormat{{1, 7, 7}, 2, {"a", "other"}}});
+  expect_refused("index 1 is other there and empty here", {.format = ImageFormat{{1, 7, 7}, 2, {"a", "other"}}});
   put(at / "a/2.webp", "x");
   expect_refused("/a/2.webp: expected a PNG or JPEG image");
   std::filesystem::remove(at / "a/2.webp");
