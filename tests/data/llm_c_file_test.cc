@@ -88,7 +88,7 @@ TEST(LlmCFile, WhatIsNoneOrDamagedSaysSo) {
   refused(whole.substr(0, 1023), "got a file of 1023");
   refused(with(0, 20240327), "begins with the number 20240326, got 20240327");
   refused(with(1, 4), "version 3 (fp32) or 5 (bf16), got 4");
-  refused(with(2, 0), "positions from 1 to 134217728 as number 2 of the header, got 0");
+  refused(with(2, 0), "positions from 1 to 134217728 as integer 2 of the header (counted from 0), got 0");
   refused(with(3, -1), "a vocabulary from 1");
   refused(with(4, 1 << 30), "layers from 1 to 8192");
   refused(with(5, 5), "the width 12, got 5");

@@ -190,7 +190,7 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string blocks = kept(list({repeated(chunk({0}, {0}), 1000)}), 0);
   const Saved lists(blocks,
                     metadata(dict(many(1000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, get(0)); })), two_places()));
-  EXPECT_THAT(lists.refusal(), HasSubstr("a block of \"0\""));
+  EXPECT_THAT(lists.refusal(), HasSubstr("a block of tensor \"0\""));
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0);
   const auto places = dict(many(3000, [](size_t i) { return place(get(0), {static_cast<i64>(i)}, "a", static_cast<i64>(i), 1); }));
   EXPECT_THAT(Saved(name, metadata(dict({}), places)).refusal(), HasSubstr(kTooOften));
