@@ -43,7 +43,7 @@ class ChecksumSums {
 /// The error that a file does not contain what was written to it. It is an Error(data).
 class Damaged : public Error {
  public:
-  /// Reports bytes [begin, end) of a file as damaged. `within` says what they are, for example which tensor.
+  /// Reports bytes [begin, end) of a file as damaged. `within` names what these bytes hold, for example a tensor.
   Damaged(const std::filesystem::path& path, i64 begin, i64 end, const std::string& within = "");
   /// Reports a file that cannot even be parsed. `wrong` says in words what is wrong.
   explicit Damaged(const std::filesystem::path& folder, const std::string& wrong);
@@ -57,7 +57,8 @@ class Damaged : public Error {
   i64 begin_ = 0, end_ = 0;
 };
 
-/// A file that is read through its checksums; without checksums it is read unverified. It caches a few blocks. Thread-safe.
+/// A file whose bytes are verified against checksums when they are read. Without checksums it is read unverified. It caches a few blocks.
+/// Thread-safe.
 class CheckedFile {
  public:
   /// Throws Error(data) if the file cannot be opened, and Damaged if its size differs from the one in `checksums`.
@@ -67,7 +68,8 @@ class CheckedFile {
 
   const std::filesystem::path& path() const;
   i64 size_bytes() const;
-  /// Fills `into` from `offset`. Throws Damaged with the byte range of the block if a checksum does not match.
+  /// Fills `into` with the file's bytes from `offset` on. If the checksum of a block does not match, it throws Damaged with the byte range
+  /// of that block.
   void read(i64 offset, std::span<std::byte> into) const;
 
  private:

@@ -18,7 +18,7 @@ class File {
   /// Opens an existing regular file for reading. These are refused at once: a Git LFS pointer (base/lfs_pointer.h), a named pipe (open
   /// would block) and a device (opening it might act on it).
   static File open(const std::filesystem::path& path);
-  /// Creates an empty file; an existing file of that name is truncated.
+  /// Creates an empty file. If a file of that name exists, it is truncated.
   static File create(const std::filesystem::path& path);
   /// Opens an existing regular file for writing at offsets. At the same time, other processes may write other parts of the file.
   static File open_to_write(const std::filesystem::path& path);
@@ -29,7 +29,7 @@ class File {
   const std::filesystem::path& path() const { return path_; }
   /// Returns the file descriptor, for locking.
   int descriptor() const { return fd_; }
-  /// Returns the size when the file was opened or last resized.
+  /// Returns the file's size in bytes as of when it was opened or last resized.
   i64 size_bytes() const { return size_bytes_; }
 
   /// Fills `into` with the file's bytes from `offset` on. Throws Error(io) if the file ends earlier, which means that it was shortened
@@ -39,7 +39,7 @@ class File {
   void resize(i64 bytes);
   /// Sets the size of a file of which every byte will be written. If the filesystem can, it allocates the disk space now, in one piece.
   void reserve(i64 bytes);
-  /// Starts writeback of [offset, offset + bytes) from the page cache to the disk without waiting for it.
+  /// Starts writing bytes [offset, offset + bytes) from the page cache to the disk, and does not wait for it.
   void send(i64 offset, i64 bytes);
   /// Waits until bytes [offset, offset + bytes) are on the disk and drops them from the page cache. This covers the file's contents only.
   /// Its size and name become durable with sync().

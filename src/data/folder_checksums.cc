@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char *kOwnKey = "manifest_crc32c", *kKey = "checksums", *kZeros = "00000000";
-constexpr i64 kManifestLimitBytes = i64{1} << 30;  // enough for the manifest of a checkpoint of 32 TiB
+constexpr i64 kManifestLimitBytes = i64{1} << 30;  // limit on the manifest's size: enough for a checkpoint of 32 TiB
 constexpr size_t kDigits = 8;
 
 [[noreturn]] void reject(const fs::path& manifest, const std::string& why) {

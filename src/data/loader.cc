@@ -60,7 +60,7 @@ i64 product(double decimal, i64 times, i64 over, bool up) {
     digits = digits * 10 + static_cast<u128>(*at - '0');
     tens -= at > text.data();
   }
-  // numerator of the quotient: it is less than 10^17 · 2^63 < 2^120, so it fits
+  // Numerator of the quotient: it is less than 10^17 · 2^63 < 2^120, so it fits.
   u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
   for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // once the denominator exceeds kBeyond, the quotient is below 1

@@ -35,7 +35,9 @@ Mixture::Mixture(const std::vector<double>& weights) {
 i64 Mixture::place_of(size_t source, i64 row) const {
   u128 before = 0;
   for (size_t other = 0; other < weights_.size(); ++other) {
-    // Count the rows j of `other` with (2j + 1) / weight(other) < due. A tie counts if `other` comes earlier in the order of sources.
+    // Count the rows j of `other` that fall due before row `row` of `source`: (2j + 1) / weight(other) < (2 row + 1) / weight(source).
+    // Below, both sides are multiplied by both weights. If they are equal, row j counts if `other` comes before `source` in the order of
+    // sources.
     const u128 due = (2 * static_cast<u128>(row) + 1) * weights_[other], each = weights_[source];
     const u128 limit = due + (other < source ? 1 : 0);  // row j counts if (2j + 1) · each < limit
     if (limit > each) before += (limit - each - 1) / (2 * each) + 1;

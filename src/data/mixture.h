@@ -27,7 +27,7 @@ class Mixture {
 
  private:
   i64 place_of(size_t source, i64 row) const;
-  std::vector<u64> weights_;  // integers with a sum of about 2^52, each at least 1
+  std::vector<u64> weights_;  // integer weights whose sum is about 2^52; each is at least 1
   u64 sum_ = 0;
 };
 

@@ -17,7 +17,7 @@ class ImageSource;
 
 /// Counts for one row of a batch.
 struct RowTokens {
-  i64 tokens = 0;   // positions that hold data and not padding; 1 for an image
+  i64 tokens = 0;   // positions that hold data, not padding; 1 for an image
   i64 counted = 0;  // targets that contribute to the loss
 };
 
@@ -52,7 +52,7 @@ class TextRows {
   virtual bool packed() const = 0;
   /// If there are no rows although there are enough tokens, returns the reason and the remedy; otherwise "".
   virtual std::string why_none() const { return ""; }
-  /// Reads a row: fills T tokens, targets and positions. Targets after the row's last document are kPaddingTarget.
+  /// Reads one row: fills its T tokens, targets and positions. Targets after the row's last document are kPaddingTarget.
   virtual RowTokens read(i64 row, std::span<i32> tokens_T, std::span<i32> targets_T, std::span<i32> positions_T) const = 0;
 };
 std::unique_ptr<Samples> rows_of(std::vector<std::unique_ptr<TextRows>> sources, i64 sequence_length);

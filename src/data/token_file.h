@@ -1,4 +1,5 @@
-// Writes a token file in llm.c's format (token_format.h) as a stream: any number of tokens with 64 KiB of memory. A writer is used by one
+// Writes a token file in llm.c's format (token_format.h) as a stream: a file of any number of tokens takes 64 KiB of memory. A writer is
+// used by one thread.
 // thread.
 #pragma once
 #include <filesystem>

@@ -80,7 +80,8 @@ class BinSource final : public TokenSource {
     }
   }
 
-  // Checks all ids in one pass over the file before training. The pass is skipped if no id of this width can be too large.
+  // Reads the whole file once, before training, and checks that all ids are below `vocabulary`. Skips this if ids of the file's width
+  // cannot be too large.
   void check_ids(i64 vocabulary) const {
     const bool any_fits = !layout_.is_signed && layout_.width_bytes <= 2 && vocabulary >= i64{1} << (8 * layout_.width_bytes);
     if (any_fits) return;

@@ -13,7 +13,7 @@ Value get_attribute(Run& run, const Value& owner, std::string_view name);
 /// call fails, in the same cases as in get_attribute().
 Value get_item(Run& run, const Value& owner, const Value& key);
 
-/// Returns `owner[start:stop:step]`. An argument that was not given is the value none.
+/// Returns `owner[start:stop:step]`. For an argument that is not given, pass the value none.
 Value get_slice(Run& run, const Value& owner, const Value& start, const Value& stop, const Value& step);
 
 /// Follows a path such as "a.b.0" from `item`: get_item() is called for each part of the path. `key` is the path: a text, a whole number,

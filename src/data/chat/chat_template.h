@@ -46,7 +46,7 @@ class ChatTemplate {
 
   /// Makes render() use the template `other` from now on for conversations whose variable `tools` is not null.
   void use_for_tools(ChatTemplate other) { for_tools_ = std::make_shared<const ChatTemplate>(std::move(other)); }
-  /// Returns the template for conversations with tools, or null if there is none.
+  /// Returns the template that renders conversations with tools, or null if this template renders those too.
   const ChatTemplate* for_tools() const { return for_tools_.get(); }
 
   bool has_generation_blocks() const;

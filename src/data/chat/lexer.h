@@ -14,7 +14,7 @@ enum class TokenKind : u8 { data, print_begin, print_end, block_begin, block_end
 struct Token {
   TokenKind kind = TokenKind::end;
   int line = 1;
-  std::string text;  // a string without quotes and escapes; a number without underscores
+  std::string text;  // the token's text: of a string without its quotes and escapes, of a number without its underscores
   bool is_sign(std::string_view wanted) const { return kind == TokenKind::sign && text == wanted; }
   bool is_name(std::string_view wanted) const { return kind == TokenKind::name && text == wanted; }
   /// Describes the token for messages, for example "'endfor'" or "end of print statement".

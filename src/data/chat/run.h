@@ -18,7 +18,7 @@ struct Space;
 constexpr int kDeepest = 200;
 /// Limit on the number of keyword arguments of a call, and on the number of parameters of a macro.
 constexpr size_t kMostNamed = 1000;
-/// How many names are compared for one step of the budget.
+/// Number of names whose comparison costs one step of the budget
 constexpr size_t kScannedInAStep = 16;
 /// Limit on the length of the name of a variable, a parameter or a namespace attribute, in bytes.
 constexpr size_t kLongestName = 256;

@@ -23,7 +23,7 @@ enum class NodeKind : u8 {
   negation,     // `not` kids[0]
   minus,        // `-` kids[0]
   plus,         // `+` kids[0]
-  binary,       // operator op on kids[0] and kids[1]
+  binary,       // the operator `op` applied to kids[0] and kids[1]
   concat,       // kids joined by `~`
   comparison,   // a chain: kids[0] comparisons[0] kids[1] comparisons[1] kids[2]…
   both,         // `kids[0] and kids[1]`
@@ -31,7 +31,7 @@ enum class NodeKind : u8 {
   conditional,  // inline if; kids: value, condition, value otherwise (null if absent)
   attribute,    // attribute `name` of kids[0]
   item,         // element of kids[0] under the key kids[1]
-  slice,        // part of a sequence: kids[0][kids[1]:kids[2]:kids[3]], null where absent
+  slice,        // kids[0][kids[1]:kids[2]:kids[3]]; a kid is null if absent
   call,         // the call kids[0](kids[1]…, *more, named…, **more_named)
   // The filter `name`. kids[0] is the value to filter (null in a filter block); the other kids are arguments as in a call.
   filter,
@@ -40,11 +40,11 @@ enum class NodeKind : u8 {
   // Statements. The comments name the members of Node that a kind uses.
   data,            // plain text, in `name`
   print,           // kids: the values to print, in order
-  branch,          // kids: condition of each part (null for else); parts: the bodies
-  loop,            // for; kids: target, iterated, condition (null when absent); parts: body, else; recursive
+  branch,          // kids: the condition of each part (null for else); parts: the bodies
+  loop,            // for; kids: target, iterated value, condition (null if absent); parts: body, else; also `recursive`
   set,             // kids: the target of the assignment, its value
   set_block,       // kids: target, filter (null if absent); parts[0] renders the text to assign
-  macro,           // a macro's definition, in `code`
+  macro,           // the definition of a macro, in `code`
   call_block,      // kids[0] is the call; `code` is the block's body, which the called macro gets as `caller`
   filter_block,    // kids[0] is the filter; parts[0] renders the text to filter
   generation,      // `code` is the block's body, as a macro without parameters
@@ -67,7 +67,7 @@ using FirstUses = std::array<Use, kSpecialNames.size()>;
 struct Block {
   std::vector<NodePtr> statements;
   std::vector<std::string> unset;
-  std::optional<FirstUses> first_uses;  // cached, so that nested blocks are searched only once
+  std::optional<FirstUses> first_uses;  // result of the search for first uses, kept so that each nested block is searched only once
 };
 
 struct MacroCode {

@@ -12,7 +12,7 @@
 namespace spillway::data {
 namespace {
 
-// bytes of a piece that is hashed by itself; if this number changed, the hash of every file would change
+// Bytes of a piece that is hashed by itself; if this number changed, the hash of every file would change.
 constexpr i64 kHashedBytes = 4 * kMiB;
 constexpr size_t kHashBytes = 32;
 

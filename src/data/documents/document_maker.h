@@ -71,7 +71,7 @@ class DocumentMaker {
   std::optional<ChatTemplate> chat_;
   std::shared_ptr<const nlohmann::ordered_json> variables_;
   const DocumentOptions options_;
-  std::string end_text_;  // text that the tokenizer maps to the end token; empty if there is none
+  std::string end_text_;  // the text that the tokenizer encodes as the end token alone; empty if there is none
 };
 
 }  // namespace spillway::data

@@ -22,8 +22,8 @@ struct RowCounts {
 enum class RowPacking {
   // Each document has its own row, in the order of the file. Documents that were already packed into one line of the data stay together.
   off,
-  best_fit,  // documents are combined to minimise padding, in no particular order (pack_documents)
-  // Neighbours share rows: rows 0, 1, 2 … hold the documents in the order of the file (pack_in_order).
+  best_fit,  // documents are combined so that there is little padding; their order is lost (pack_documents)
+  // Documents that follow each other share rows: rows 0, 1, 2 … hold the documents in the order of the file (pack_in_order).
   in_order,
 };
 

@@ -28,7 +28,7 @@ class LineReader {
   bool ended_with_line_end() const { return ended_with_line_end_; }
   /// Returns the number of the line that next() returned last, counted from 1.
   i64 number() const { return number_; }
-  /// Return how many bytes of the file were read so far, for a progress display, and the file's size.
+  /// bytes_read() returns how many bytes of the file were read so far, for a progress display; file_bytes() returns the file's size.
   i64 bytes_read() const;
   i64 file_bytes() const;
 

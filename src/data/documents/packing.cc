@@ -104,7 +104,7 @@ PackedRows pack_in_order(std::span<const u32> lengths, i64 row_tokens) {
   check_lengths(lengths, row_tokens);
   PackedRows rows{std::vector<u32>(lengths.size()), {}};
   std::iota(rows.documents.begin(), rows.documents.end(), 0);
-  i64 left = 0;  // free room in the last row
+  i64 left = 0;  // number of free tokens in the last row
   for (const u32 document : rows.documents) {
     if (lengths[document] > left) {
       rows.begin.push_back(document);

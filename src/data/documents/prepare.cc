@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 // Version of the rules that turn lines into documents. A cached file that was made under an older version is not used.
 constexpr u32 kVersion = 3;
 constexpr size_t kBatchBytes = 1 << 20, kPieceBytes = 1 << 22;
-// largest text that is tokenized whole, because the tokenizer gives no position at which the text may be cut
+// Largest text that is tokenized whole, because the tokenizer gives no position at which the text may be cut.
 constexpr i64 kMostWholeText = 256 * kMiB;
 
 bool has_ending(const fs::path& path, std::string_view kind) {
@@ -38,7 +38,7 @@ std::vector<fs::path> files_of(const fs::path& path) {
   return files;
 }
 
-// Returns a hash of everything that the tokens of a path depend on.
+// Returns a hash of everything on which the tokens of `path` depend.
 std::string hash_of(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options) {
   const DocumentOptions& o = maker.options();
   std::vector<std::string> fields = {std::to_string(kVersion), options.tokenizer, options.chat};

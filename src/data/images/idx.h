@@ -1,7 +1,7 @@
 // Reads IDX files, the format of MNIST and similar datasets (LeCun, Cortes, Burges; http://yann.lecun.com/exdb/mnist/), plain or .gz.
 // NAME-images-idx3-ubyte has a header of four big-endian 32-bit words (0x00000803, images, rows, columns) and then one byte per pixel.
-// NAME-labels-idx1-ubyte has two (0x00000801, labels) and then one class byte per image. Images have one channel; the number of classes
-// follows from the largest label.
+// NAME-labels-idx1-ubyte has a header of two such words (0x00000801, labels) and then one class byte per image. Images have one channel.
+// The number of classes is the largest label plus one.
 #pragma once
 #include <filesystem>
 #include <memory>

@@ -10,7 +10,7 @@ namespace spillway::data {
 
 /// The requirements that images must meet when they are opened.
 struct ImageWish {
-  // Side of the images in pixels, for image folders. If empty, the size of the folder's first image is used.
+  // For image folders, the side in pixels to which images are scaled. If it has no value, the size of the folder's first image is used.
   std::optional<i64> side;
   // The format that a model reads. A source may have fewer classes than the model. If both have class names, the names must agree.
   std::optional<ImageFormat> format;

@@ -336,7 +336,7 @@ class PickleMachine {
   std::vector<PickleRef> stack_;
   std::vector<u32> marks_;
   size_t highest_stack_ = 0, highest_marks_ = 0;
-  std::vector<PickleRef> memo_;  // remembered values by their memo number
+  std::vector<PickleRef> memo_;  // by memo number: the value that was stored
   u64 remembered_ = 0;
 };
 

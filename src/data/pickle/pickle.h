@@ -22,9 +22,9 @@ using PickleRef = u32;  // index of a node, for Pickle::at()
 struct PickleNode {
   enum class Kind : u8 { none, boolean, integer, big_integer, real, text, bytes, list, tuple, dict, set, global, persistent, object };
   Kind kind = Kind::none;
-  u32 count = 0;                                          // bytes of a text, elements of a container
-  u64 bits = 0;                                           // the number, or where the text or the elements begin
-  i64 integer() const { return static_cast<i64>(bits); }  // value of an integer; also of a boolean (0 or 1)
+  u32 count = 0;                                          // number of bytes of a text, or of elements of a container
+  u64 bits = 0;                                           // the number itself, or where the text's bytes or the container's elements begin
+  i64 integer() const { return static_cast<i64>(bits); }  // the value of an integer, or of a boolean as 0 or 1
   double real() const { return std::bit_cast<double>(bits); }
 };
 

@@ -13,9 +13,9 @@
 
 namespace spillway::data {
 
-/// The layout of a line. `text`: {"text"}. `completion`: {"prompt", "completion"}. `messages`: {"messages": [{"role", "content"}…]}.
-/// `alpaca`: {"instruction", "input", "output"}. `sharegpt`: {"conversations": [{"from", "value"}…]}. `tokens`: {"input_ids"}. parse_row()
-/// lists the other keys that each layout reads. Further keys are reported in Row::unread.
+/// The layout of a line and the keys that identify it. `text`: {"text"}. `completion`: {"prompt", "completion"}. `messages`:
+/// {"messages": [{"role", "content"}…]}. `alpaca`: {"instruction", "input", "output"}. `sharegpt`: {"conversations": [{"from", "value"}…]}.
+/// `tokens`: {"input_ids"}. parse_row() lists the other keys that each layout reads. All remaining keys are reported in Row::unread.
 enum class RowLayout : u8 { text, completion, messages, alpaca, sharegpt, tokens };
 
 /// Returns the layout of that name, or nothing for an unknown name.
@@ -37,7 +37,7 @@ struct Row {
   std::vector<i32> ids{};                                     // layout `tokens`: the ids that attention_mask keeps, at least one
   std::vector<u8> counted{};                                  // layout `tokens`: for each token, 1 if its label is not -100
   std::vector<u32> begins{};                                  // layout `tokens`: where further documents begin, ascending, without 0
-  // keys that this program does not use and whose value is not null; a key of the conversation's items appears as "conversations[].KEY"
+  // Keys that this program does not use and whose value is not null; a key of the conversation's items appears as "conversations[].KEY".
   std::vector<std::string> unread{};
 };
 
@@ -47,22 +47,24 @@ nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, c
 /// Parses one line, given without its "\n". If `layout` has no value, the layout is recognised by the line's keys. A message with
 /// tool_calls may lack its content.
 ///
-/// Each layout reads further keys:
+/// In addition to the keys that RowLayout lists, the layouts read these:
 /// - messages, sharegpt: `tools` (a list, or that list as JSON text), `documents` (a list) and `chat_template_kwargs` (an object of further
-///   variables), as TRL's SFTTrainer and transformers take them. `weight: 0` (OpenAI's fine-tuning format) or `train: false` (axolotl's)
-///   excludes an assistant's message from the loss. sharegpt also reads `system`, a text that is put first unless the conversation begins
-///   with a system message, and takes tools without "type" as functions (LLaMA-Factory). Its speakers become user, assistant, system and
-///   tool; function_call becomes the assistant's tool_calls.
-/// - alpaca: the prompt is that of Stanford's Alpaca, with or without an input. `system` replaces its first sentence, and the pairs of
-///   `history` become exchanges before it, as in LLaMA-Factory's template "alpaca".
-/// - tokens: `labels` (each -100 or the token itself), or else `completion_mask` and `assistant_masks` (TRL's; 0: no target), and
-///   `attention_mask` (0: padding). Documents that share a row are marked by numbers in `attention_mask` (1…1 2…2, LLaMA-Factory), by
-///   `position_ids` that restart, or by `seq_lengths` (TRL); these must agree. `token_type_ids` must be 0.
+///   variables). TRL's SFTTrainer and transformers read the same keys. An assistant's message with `weight: 0` (OpenAI's fine-tuning
+///   format) or `train: false` (axolotl's) is excluded from the loss.
+/// - sharegpt: also `system`, a text that is put first unless the conversation begins with a system message. The speakers become user,
+///   assistant, system and tool, and a function_call becomes the assistant's tool_calls. A tool without "type" is taken as a function, as
+///   in LLaMA-Factory.
+/// - alpaca: `system` and `history`. The prompt is that of Stanford's Alpaca, with or without an input. `system` replaces the prompt's
+///   first sentence, and the pairs of `history` become exchanges before the prompt, as in LLaMA-Factory's template "alpaca".
+/// - tokens: `labels` (each -100 or the token itself). Without labels, `completion_mask` and `assistant_masks` (TRL's), in which 0 means
+///   that the token is no target. `attention_mask`, in which 0 means padding. If documents share a row, they are marked by numbers in
+///   `attention_mask` (1…1 2…2, LLaMA-Factory), by `position_ids` that restart, or by `seq_lengths` (TRL). If several of these are given,
+///   they must agree. `token_type_ids` must be 0.
 ///
-/// Throws Error(data) "[data] FILE, line N, column C: expected …, got …" if the line is no JSON object or nests deeper than 200, if a text
-/// is not UTF-8 or has half a surrogate pair, if the keys fit no known layout or several, or if a value is missing or of the wrong kind.
-/// For `tokens` it also throws if a label is neither -100 nor the token itself, if a mask leaves out tokens between others, or if lists
-/// contradict each other.
+/// Throws Error(data) "[data] FILE, line N, column C: expected …, got …" in these cases: the line is not a JSON object or nests deeper than
+/// 200 levels; a text is not UTF-8 or has half a surrogate pair; the keys fit no known layout, or several; a value is missing or of the
+/// wrong kind. For `tokens` it also throws if a label is neither -100 nor the token itself, if a mask leaves out tokens between others, or
+/// if lists contradict each other.
 Row parse_row(std::string_view line, std::optional<RowLayout> layout, const std::string& file, i64 line_number);
 
 }  // namespace spillway::data

@@ -275,7 +275,7 @@ void Bpe::merge_long(Scratch& scratch) const {
     if (left.bytes == 0 || left.next < 0) continue;
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     const Merges::Merge* merge = merges_.find(left.id, right.id);
-    // this candidate is outdated: one of its two symbols has been merged since
+    // This candidate is outdated: one of its two symbols has been merged since.
     if (merge == nullptr || merge->id != candidate.id) continue;
     left.id = candidate.id;
     left.bytes += right.bytes;

@@ -9,7 +9,7 @@ namespace {
 
 struct ByteTable {
   std::array<std::string, 256> character;
-  std::array<int, 0x144> byte;  // byte of each code point; -1 if it stands for no byte
+  std::array<int, 0x144> byte;  // for each code point, the byte that it stands for, or -1
 
   ByteTable() {
     byte.fill(-1);

@@ -49,7 +49,7 @@ class Fields {
   JsonPlace place_of(std::string_view key) const { return place_.below(key); }
   /// Returns the value of a key, or null if the key is missing or holds null.
   const nlohmann::json* find(const char* key);
-  /// Returns the value of a key, which must be present and not null.
+  /// Returns the value of a key. Throws if the key is missing or holds null; the message then says `expected`.
   const nlohmann::json& at(const char* key, const char* expected);
 
   std::string text(const char* key);

@@ -33,7 +33,7 @@ class Pattern {
   /// Error(data) if the budget is used up.
   template <class Part>
   void walk(std::string_view text, WorkBudget& budget, const Part& part) const;
-  /// Like walk(), but stores the parts in a list.
+  /// Does the same as walk(), but stores the parts in a list.
   void segments(std::string_view text, WorkBudget& budget, Segments& into) const;
 
  private:

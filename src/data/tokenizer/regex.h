@@ -34,7 +34,7 @@ class Regex {
   /// is skipped.
   class Walk {
    public:
-    /// next() throws Error(data) if the budget is used up.
+    /// Charges the matching to `budget`. next() throws Error(data) if the budget is used up.
     Walk(const Regex& regex, std::string_view text, WorkBudget& budget);
     /// Creates its own budget, for a text that has no budget yet.
     Walk(const Regex& regex, std::string_view text);

@@ -169,7 +169,7 @@ class Translation {
         }
         [[fallthrough]];
       default:
-        if (c == 'G') has_window_ = false;  // \G depends on where the search begins
+        if (c == 'G') has_window_ = false;  // the meaning of \G depends on where the search begins
         if (c == 'X' && counted_) {
           out_ += "(?:" + callout_text(kCalloutHere) + "\\X" + callout_text(kCalloutBehind) + ")";
           break;
@@ -244,7 +244,7 @@ class Translation {
       if (c != 'i' && c != 'm' && c != '-') refuse(std::string("the option ") + c);
       out_ += c == 'm' ? 's' : c;
     }
-    if (options && behind == ')') {  // the options apply to the rest of the enclosing group
+    if (options && behind == ')') {  // these options apply to the rest of the enclosing group
       groups_.pop_back();
       out_ += pattern_[at_++];
       return;

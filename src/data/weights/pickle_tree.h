@@ -51,7 +51,7 @@ class PickleTree {
   const PickleNode* attribute(const PickleNode* node, std::string_view name) const;
   /// Returns the dictionary of an object's attributes. Returns null if `node` is null, is no object, or has no attributes.
   const PickleNode* attributes(const PickleNode* node) const { return node == nullptr ? nullptr : pickle_.state(*node); }
-  /// Reads a list of sizes from a tuple, a list or a torch.Size of one. `name` is the tensor's name, for messages.
+  /// Reads a list of sizes from a tuple or a list, or from a torch.Size that was made of one. Messages call the tensor `name`.
   std::vector<i64> sizes(const PickleNode& node, std::string_view name) const;
 
  protected:

@@ -18,7 +18,7 @@ class TorchArchives {
   static constexpr size_t kMostOpen = 64;  // limit on open archives; it is low because a process can typically have only 1,024 files open
   std::vector<std::pair<std::filesystem::path, std::optional<TorchArchive::Range>>> places_;
   mutable std::mutex mutex_;
-  // the open archives with their indices, most recently used first
+  // The open archives with their indices, most recently used first.
   mutable std::list<std::pair<size_t, std::shared_ptr<const TorchArchive>>> open_;
 };
 

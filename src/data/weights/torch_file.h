@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-/// Returns true if the file begins like a torch.save file (a zip archive).
+/// Returns true if the file begins as a file of torch.save does (as a zip archive).
 bool is_torch_file(const std::filesystem::path& path);
 
 class TorchFile {

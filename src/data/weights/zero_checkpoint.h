@@ -39,9 +39,9 @@ class ZeroCheckpoint {
     i64 steps_since_overflow = 0;
   };
   struct Standing {
-    i64 steps = 0;    // global_steps, including skipped ones
+    i64 steps = 0;    // DeepSpeed's global_steps, which include skipped steps
     i64 updates = 0;  // optimizer updates that were applied: Adam's t
-    i64 samples = 0;  // rows of training data consumed
+    i64 samples = 0;  // rows of training data that were consumed
     std::optional<Scale> loss_scale;
     std::string version;  // DeepSpeed's version; empty if unknown
     int stage = 0;        // ZeRO stage; 0 for a universal checkpoint

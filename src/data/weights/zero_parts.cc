@@ -372,13 +372,13 @@ class PartsReader {
   const ZeroFiles files_;
   ZeroParts parts_;
   ReadBudget budget_;
-  std::map<std::string, size_t> numbers_by_name_;  // index in parts_.weights by the weight's name
+  std::map<std::string, size_t> numbers_by_name_;  // by the weight's name: its index in parts_.weights
   ZeroModel model_;                                // model states of the first rank
   std::vector<Flat> frozen_;
-  // index of the file that is opened first, which holds the first rank's model states
+  // Index of the file that is opened first, which holds the first rank's model states.
   static constexpr size_t kFirstModel = 0;
   std::vector<std::vector<size_t>> numbers_;  // by rank: the indices in parts_.tensors of the rank's weights
-  // by rank and optimizer array: the indices in parts_.tensors of the rank's tensors of that array
+  // By rank and optimizer array: the indices in parts_.tensors of the rank's tensors of that array.
   std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;
 };
 
