@@ -35,7 +35,7 @@ bool is_tokens(const std::string& path) { return fs::path(path).extension() == "
 std::string note_of(const data::PreparedFile& file, const data::RowCounts& rows) {
   const data::PreparedCounts& all = file.counts();
   std::string note =
-      fmt::format("{}: {} documents, {} tokens of which {:.0f} % are targets, in {} rows of {} ({:.1f} % padding)", file.name(),
+      fmt::format("{}: {} documents, {} tokens of which {:.0f} % are targets, in {} rows of {} tokens each ({:.1f} % padding)", file.name(),
                   rows.documents, rows.tokens, 100 * static_cast<double>(rows.targets) / static_cast<double>(std::max<i64>(1, rows.tokens)),
                   rows.rows, rows.sequence_length, 100 * rows.padding());
   if (rows.cut_documents > 0)
@@ -161,7 +161,7 @@ void PreparationProgress::set_waits(const std::string& holder) {
 
 std::string PreparationProgress::text(const std::string& otherwise) const {
   const std::lock_guard lock(mutex_);
-  if (!holder_.empty()) return "waiting for another program, which prepares data in the same --data-cache: " + holder_;
+  if (!holder_.empty()) return "waiting for another program, which tokenizes data into the same --data-cache: " + holder_;
   if (path_.empty() || done_ >= bytes_) return otherwise;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   const double rate = static_cast<double>(done_) / std::max(seconds, 1e-3);
@@ -316,7 +316,8 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
 
 RunData::RunData(const TrainConfig& config, int rank, int workers, const OwnData& own, const ModelSource& source) {
   if (!config.data.empty() || !config.validation_data.empty())
-    throw Error(ErrorCode::usage, "[data] expected no paths beside a program's own data, got some: leave them out");
+    throw Error(ErrorCode::usage,
+                "[data] expected no paths of data files, because the program makes its data itself, got some: leave them out");
   data::LoaderOptions options = loader_options(config, rank);
   options.workers = workers;
   options.drop_last |= source.own ? source.build(DType::f32).reads_images() : source.config.reads_images();
@@ -339,9 +340,10 @@ std::vector<std::string> RunData::mixture_notes(const TrainConfig& config, i64 r
     const i64 from = training->mixture_start()->at;
     const double share = static_cast<double>(part.rows) / static_cast<double>(std::max<i64>(1, rows - from));
     const auto walks = static_cast<double>(part.before + part.rows) / static_cast<double>(part.windows);
-    notes.push_back(fmt::format("{:.1f} % of the rows{} come from {}: {} rows{}, which is {:.1f} times its {} rows", 100 * share,
-                                from > 0 ? fmt::format(" from row {} on", from) : "", paths[notes.size()], part.rows,
-                                from > 0 ? fmt::format(" after {} earlier ones", part.before) : "", walks, part.windows));
+    notes.push_back(
+        fmt::format("{:.1f} % of the rows{} come from {}: {} rows{}; in all the run passes {:.1f} times over the {} rows of this source",
+                    100 * share, from > 0 ? fmt::format(" from row {} on", from) : "", paths[notes.size()], part.rows,
+                    from > 0 ? fmt::format(" after {} earlier ones", part.before) : "", walks, part.windows));
   }
   return notes;
 }

@@ -55,7 +55,8 @@ std::string HeldScratch::lock_notice() const {
   for (const offload::ScratchFolder& folder : folders_) {
     if (const std::string& why = folder.lock().why_not_flock(); !why.empty())
       return fmt::format(
-          "{} cannot be locked on this filesystem: {}. A file in the folder names host and process instead; give --nvme a local disk",
+          "{} cannot be locked on this filesystem: {}. A file in the folder names the host and process that use it instead; give --nvme a "
+          "local disk",
           folder.path().string(), why);
   }
   return "";

@@ -1,6 +1,7 @@
 // Owns what an open session holds on the scratch paths: one folder on each path with the files of the nvme tier, the I/O engine, and the
-// meter that counts its transfers. Only this class decides when such a folder is removed. Files that a dead process left survive every
-// exception until give_up(); files that this session made are removed with it unless keep() was called. Owned by the session; one thread.
+// meter that counts its transfers. Only this class decides when such a folder is removed. Files that an earlier process left when it died
+// stay until give_up() is called, even if an exception ends the session. Files that this session made are removed together with this
+// object, unless keep() was called. Owned by the session; one thread.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,18 +20,19 @@ class HeldScratch {
   struct Options {
     bool allow_network = false;  // set by --allow-network-nvme
     offload::IoEngineKind engine = offload::IoEngineKind::automatic;
-    bool first_here = true;                  // first rank of this node; it removes what other ranks of the run left here
-    bool recoverable = false;                // a restart could resume from what the files hold
+    bool first_here = true;    // this is the node's first rank, which also removes the files that other ranks of the run left here
+    bool recoverable = false;  // a restart could resume from what the files hold
     offload::SystemCalls* system = nullptr;  // system calls of the I/O engine; null means the real ones
   };
-  /// Takes a folder on each path. If a dead process with the same id left one there, takes that over. Throws the errors of prepare_scratch,
-  /// ScratchFolder and make_io_engine.
+  /// Makes a folder on each path. If a dead process with the same `id` left its folder there, takes over that folder instead. Throws the
+  /// errors of prepare_scratch, ScratchFolder and make_io_engine.
   HeldScratch(const NvmePaths& nvme, const ScratchId& id, const Options& options);
 
-  /// Keeps the files after this object dies, so that a restart finds them. If a restart could not use them, they are removed instead.
+  /// Keeps the files when this object is destroyed, so that a restart finds them. If a restart could not use the files
+  /// (Options::recoverable is false), they are removed instead.
   void keep();
-  /// Declares the files of this rank useless: they are removed with this object. With `for_good`, also removes at once what other ranks of
-  /// this run left and which stores were set aside.
+  /// Declares the files of this rank useless, so that they are removed together with this object. With `for_good`, the node's first rank
+  /// also removes at once the folders that other ranks of this run left on the paths, and the stores that were set aside.
   void give_up(bool for_good);
 
   std::vector<offload::StripePath> stripes() const;

@@ -1,5 +1,5 @@
-// Runs a trained model without training it, on one rank or sharded over several; generate and evaluate share it. All ranks make the same
-// calls in the same order.
+// Runs a trained model without training it, on one rank or sharded over several ranks; the commands generate and evaluate share this class.
+// All ranks make the same calls in the same order.
 #pragma once
 #include <optional>
 #include <string>
@@ -21,8 +21,8 @@ class Inference {
   /// Returns the mesh of data-parallel ranks and pipeline stages that --ranks and --pipeline-stages describe.
   const parallel::Mesh& mesh() const { return mesh_; }
 
-  /// Plans, allocates the memory and loads the weights; all ranks call it together. `settings` are the command's options. They and `facts`
-  /// are compared between the ranks and must be equal on all.
+  /// Plans, allocates the memory and loads the weights; all ranks call it together. `settings` are the command's options. The settings and
+  /// the facts must be equal on all ranks, which is checked.
   void open(const Settings& settings, Facts facts, const Workload& work, Console& console);
   parallel::Rank& rank() { return session_->rank(); }
 

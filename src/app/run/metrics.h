@@ -23,31 +23,32 @@ struct MetricsRow {
   Phases phases;
   std::array<i64, offload::kTiers> tier_bytes{}, peak_bytes{};
   double flops_per_s = 0;              // model FLOP/s of this rank, see model_flops()
-  std::optional<double> matmul_share;  // utilisation: flops_per_s over the matmul rate that bench measured
+  std::optional<double> matmul_share;  // utilisation: flops_per_s as a share of the matmul rate that `spillway bench` measured
   double predicted_ms = 0;
   std::string bound_by;
-  Wear wear;  // wear of the drives at the mean write rate since this process began
+  Wear wear;  // wear of the drives if they are written at the mean rate since this process began
   i64 began_at_step = 0;
 };
 
 std::string to_json(const MetricsRow& row);
 
-/// Formats only the numbers of a step. A restart writes this line if the process died before it could write the whole one.
+/// Formats only the numerical results of a step. A restart writes this short line if the earlier process died before it could write the
+/// full line of the step.
 std::string brief_json(i64 step, const parallel::StepResult& result, double learning_rate, i64 positions, i64 samples);
 
-/// Formats only the numbers of a validation, for one that was made after the step's line was written.
+/// Formats only the results of a validation. It is used for a validation that was made after the line of its step was written.
 std::string validation_json(i64 step, double loss, std::optional<double> accuracy);
 
 /// Describes what a run trained: the model, the amount of data, and the time.
 struct Trained {
   std::string model;
-  i64 parameters = 0, trained = 0;  // all parameters; those that are not frozen
+  i64 parameters = 0, trained = 0;  // elements of all parameters; elements of those that are not frozen
   i64 steps = 0;                    // steps, tokens and positions count this process only
-  i64 tokens = 0, counted = 0;      // images for an image model; targets that contribute to the loss
+  i64 tokens = 0, counted = 0;      // tokens (of an image model: images); targets that contribute to the loss
   i64 positions = 0;                // tokens and padding
-  double seconds = 0;               // includes everything done between the steps
+  double seconds = 0;               // duration of this process's training, with everything done between steps
   double per_s(i64 count) const { return static_cast<double>(count) / seconds; }
-  i64 tokens_in_all = 0;           // includes earlier processes of the run
+  i64 tokens_in_all = 0;           // tokens of this process and of earlier processes of the run
   std::string checkpoint, python;  // the last step's checkpoint and the Python line that loads it; empty if none
 };
 

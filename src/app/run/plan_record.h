@@ -1,4 +1,5 @@
-// Describes what a session's plan promises, in the form that a run's folder records and `plan --html` shows.
+// Collects what a session's plan predicts for a run: memory, traffic and step time. The run's folder records the result, and `plan --html`
+// shows it.
 #pragma once
 #include "app/record/run_plan.h"
 #include "app/run/session.h"

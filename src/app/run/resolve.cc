@@ -72,13 +72,15 @@ kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 mi
 
 namespace {
 
-// Resolves the settings of a program's own model. Refuses those that only models which this program knows have a use for.
+// Resolves the settings for a model that a program builds itself. Refuses the settings that apply only to models which Spillway builds.
 void resolve_own_model(TrainConfig& config, const ModelSource& source) {
   const auto refuse_if = [&](bool given, const char* key) {
     if (given)
-      throw Error(ErrorCode::usage, fmt::format("[{}] expected it unset for `{}`, a model that the program builds itself, which has no use "
-                                                "for it",
-                                                key, source.name));
+      throw Error(
+          ErrorCode::usage,
+          fmt::format(
+              "[{}] expected this setting to be left out, because it does not apply to `{}`, a model that the program builds itself", key,
+              source.name));
   };
   refuse_if(config.adapter || config.lora, config.lora ? "lora" : "adapter");
   refuse_if(config.base_weights.has_value(), "base_weights");
@@ -91,11 +93,14 @@ void resolve_own_model(TrainConfig& config, const ModelSource& source) {
   refuse_if(config.sample_every > 0, "sample_every");
   refuse_if(config.from_scratch, "from_scratch");
   const nn::Sequential model = source.build(weight_dtype(*config.precision));
-  if (model.blocks.empty()) throw Error(ErrorCode::usage, fmt::format("[model] expected blocks of `{}`, got none", source.name));
-  if (model.parameters.empty()) throw Error(ErrorCode::usage, fmt::format("[model] expected parameters of `{}`, got none", source.name));
+  if (model.blocks.empty())
+    throw Error(ErrorCode::usage, fmt::format("[model] expected at least one block in the model `{}`, got none", source.name));
+  if (model.parameters.empty())
+    throw Error(ErrorCode::usage, fmt::format("[model] expected at least one parameter in the model `{}`, got none", source.name));
   refuse_if(!model.reads_tokens() && config.sequence_length.value_or(1) != 1, "sequence_length");
   if (model.reads_tokens() && !config.sequence_length)
-    throw Error(ErrorCode::usage, fmt::format("[sequence_length] expected the tokens of a row of `{}`, got nothing", source.name));
+    throw Error(ErrorCode::usage,
+                fmt::format("[sequence_length] expected the number of tokens in a row of the model `{}`, got nothing", source.name));
   if (!config.learning_rate) config.learning_rate = 3e-4;
   if (!config.sequence_length) config.sequence_length = 1;
   if (!config.micro_batch_size) config.micro_batch_size = 1;
@@ -138,7 +143,7 @@ namespace {
 
 std::string many(i64 count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-// Says what happens to the rows that do not fill a step.
+// Says what happens to the rows at the end of an epoch that do not fill a step.
 std::string last_rows_text(const TrainConfig& config, const data::Loader& loader, bool images) {
   const i64 left_over = loader.windows() % loader.windows_per_step();
   if (left_over == 0) return "";
@@ -156,7 +161,7 @@ std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bo
   const char* what = images ? "image" : "row";
   if (loader.is_mixture()) {
     const double epochs = static_cast<double>(*config.steps) * static_cast<double>(rows) / static_cast<double>(loader.windows());
-    return fmt::format("an epoch of the mixture is {}, as many as its sources have together; {} of {} are {:.4g} epochs",
+    return fmt::format("an epoch of the mixture is {}, as many as all its sources have together; {} of {} are {:.4g} epochs",
                        many(loader.windows(), what), many(*config.steps, "step"), many(rows, what), epochs);
   }
   const i64 steps = loader.steps_per_epoch();
@@ -194,7 +199,8 @@ std::string settle_mixture(Progress& progress, const std::vector<double>& weight
   if (!loader.is_mixture()) {
     progress.mixture.reset();
     if (!was_mixture) return "";
-    return fmt::format("the data was a weighted mixture; from row {} on each epoch takes every row of all sources once", progress.cursor);
+    return fmt::format("the data was a weighted mixture until now; from row {} on each epoch takes every row of all sources once",
+                       progress.cursor);
   }
   data::MixtureStart now = *loader.mixture_start();
   const std::vector<std::string> after = words_of(data_now), before = progress.data.empty() ? after : words_of(progress.data);

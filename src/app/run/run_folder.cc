@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 
 std::string whole_file(const fs::path& path) { return read_whole(path).value_or(""); }
 
-// Takes the lock of a run folder, or returns empty. A check by run_owner() holds the lock for an instant, which must not turn a run away:
-// so it tries a few times.
+// Takes the lock of a run folder; returns empty if another process holds it. The lock is tried a few times, because a process that calls
+// run_owner() holds it for an instant only, and that must not turn a run away.
 std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   std::optional<FileLock> lock = FileLock::take(descriptor, file);
@@ -72,14 +72,15 @@ std::optional<std::string> run_owner(const fs::path& run) {
 void tidy_finished(const fs::path& run) try {
   const RunFolder lock(run);
   remove_rests(run);
-} catch (const Error&) {  // another process has it, or it is not ours to write to: the run is complete all the same
+} catch (const Error&) {  // the folder is in use or cannot be written to; the run is complete in any case
 }
 
 RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
   if (!writes) return;
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot make --out {}: {}", path_.string(), error.message()));
+  if (error)
+    throw Error(ErrorCode::usage, fmt::format("[run folder] cannot create the folder of --out, {}: {}", path_.string(), error.message()));
   const fs::path file = path_ / "lock";
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
   if (descriptor_ < 0) throw Error(ErrorCode::usage, fmt::format("[run folder] cannot open {}: {}", file.string(), std::strerror(errno)));
@@ -107,7 +108,7 @@ RunFolder::~RunFolder() {
 std::string RunFolder::lock_notice() const {
   if (!lock_ || lock_->why_not_flock().empty()) return "";
   return fmt::format(
-      "{} cannot be locked on this filesystem: {}. {} names host and process instead; if a run died on another host, "
+      "{} cannot be locked on this filesystem: {}. {} names the host and process that use it instead; if a run died on another host, "
       "remove that file by hand",
       path_.string(), lock_->why_not_flock(), (path_ / "lock.holder").string());
 }
@@ -136,8 +137,8 @@ std::vector<std::string> RunFolder::watch(WatchWish wish, i64 step, const std::s
   return watching_->missing();
 }
 
-// Writes the TensorBoard event before the line. After a kill between the two, the next start writes the line again; nothing would write a
-// missing event again.
+// Writes the TensorBoard event before the line of metrics.jsonl. If the process is killed between the two, the next start writes the line
+// again. In the opposite order the event would be lost.
 std::string RunFolder::metrics_line(const std::string& json) {
   if (!writes()) return "";
   if (watching_) watching_->line(json);

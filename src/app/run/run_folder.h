@@ -18,7 +18,8 @@ namespace spillway::app {
 class RunFolder {
  public:
   /// Creates the folder if it does not exist and takes its lock. Throws Error(usage), which names host and process, if another run holds
-  /// the lock. Only one rank of a run writes; with `writes` false this is a mere path, and every write does nothing.
+  /// the lock. Only one rank of a run writes; on the other ranks `writes` is false: the object then holds only the path, takes no lock, and
+  /// its writing methods do nothing.
   explicit RunFolder(std::filesystem::path path, bool writes = true);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -32,14 +33,15 @@ class RunFolder {
   void write_contents(const std::string& json);
   /// Drops the lines of metrics.jsonl after `step` (0: all lines), then opens it for appending. Returns the step of the last line left.
   i64 open_metrics(i64 step);
-  /// Opens the TensorBoard event file and metrics.csv if they are wanted; lines, samples and histograms then go there too. Call it after
-  /// open_metrics(), with the step that it returned. Returns one warning for each file that cannot be written.
+  /// Opens the TensorBoard event file and metrics.csv if `wish` asks for them; lines, samples and histograms are then written there too.
+  /// Call watch() after open_metrics(); `step` is the step that open_metrics() returned. Returns one warning for each file that cannot be
+  /// written.
   std::vector<std::string> watch(WatchWish wish, i64 step, const std::string& config);
   /// Appends a line to metrics.jsonl. While the disk is full, lines wait in memory and are written once it has room again. Returns a
   /// warning when waiting begins and a note when it ends; else empty.
   std::string metrics_line(const std::string& json);
-  /// Adds the numbers of a validation ("validation_loss" …), which an earlier process did not finish, to the line of `step`, which must be
-  /// the last. Returns what metrics_line() returns.
+  /// Adds the results of a validation ("validation_loss" …) to the line of `step`, which must be the last line. It is used for a validation
+  /// that an earlier process began and did not finish. Returns what metrics_line() returns.
   std::string add_validation(i64 step, const std::string& json);
   /// Records text that the model generated after `step`. Returns what metrics_line() returns.
   std::string sample(i64 step, const std::string& text);
@@ -62,12 +64,12 @@ class RunFolder {
   std::optional<FileLock> lock_;
   std::optional<GrowingFile> metrics_;
   std::optional<Watching> watching_;
-  bool waited_ = false;  // some file is waiting for room on the disk
+  bool waited_ = false;  // lines of some file are waiting in memory for room on the disk
   std::ofstream log_;
 };
 
-/// Removes what processes that died left among the checkpoints of a run that is complete (remove_rests). Does nothing if the run is in use
-/// or its folder cannot be written to.
+/// Removes the remains of dead processes from among the checkpoints of a complete run (remove_rests). Does nothing if the run's folder is
+/// in use or cannot be written to.
 void tidy_finished(const std::filesystem::path& run);
 
 /// Returns who holds the lock of a run's folder ("host h, process p"); empty if nobody does. Only reads.

@@ -13,7 +13,8 @@ namespace spillway::app {
 /// are told.
 int run_on_ranks(const Peers& peers, Console& console, const std::function<int(Console&)>& body);
 
-/// Lets the first rank plan for the smallest budgets of all ranks; the others build their own plans from its choice. Throws AgreedError.
+/// Makes the plans of all ranks. The first rank chooses a plan for the smallest budgets of all ranks, and the other ranks build their own
+/// plans from that choice. Throws AgreedError.
 void plan_on_ranks(const Peers& peers, Session& session, const PlacementSettings& wishes, const Workload& work);
 
 }  // namespace spillway::app

@@ -53,7 +53,8 @@ double age_s(const fs::path& file) {
   return error ? 0 : std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count());
 }
 
-// Returns the lines of the last steps, oldest first. A line that the tail cut does not parse, or has no step, and is skipped.
+// Returns the lines of the last steps, oldest first. Only the end of the file is read, which may begin within a line. The remainder of that
+// line does not parse, or has no step, and is skipped.
 std::deque<nlohmann::json> last_rows(const fs::path& file) {
   std::istringstream in(read_tail(file, kTailBytes));
   std::deque<nlohmann::json> rows;
@@ -116,15 +117,15 @@ void take_wear(RunStatus& status, const nlohmann::json& row) {
   if (step && token && day) status.wear = {*step, *token, *day, number(row, "days_to_endurance")};
 }
 
-// Returns how many drives' worth of endurance the run counted on, since only the run knew the shares of its paths. Without that it returns
-// the number of paths.
+// Returns for how many drives the run computed its wear (drives_worth). The number is derived from the figures in the run's line, since
+// only the run knew the shares of its paths. If these figures are missing, returns the number of paths.
 double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, i64 paths) {
   const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
   return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
                                                   : static_cast<double>(paths);
 }
 
-// Returns the rows of the process that wrote the last one. An earlier process may have placed its state in other tiers.
+// Returns the rows that the same process wrote as the last row. An earlier process may have placed its state in other tiers.
 std::deque<nlohmann::json> rows_since(const std::deque<nlohmann::json>& rows, std::optional<i64> began) {
   std::deque<nlohmann::json> since;
   for (const nlohmann::json& row : rows) {
@@ -175,7 +176,7 @@ i64 take_config(RunStatus& status, const fs::path& run) {
   return paths != config.end() && paths->is_array() ? static_cast<i64>(paths->size()) : 1;
 }
 
-// Finds the newest complete checkpoint. One may be pruned while it is read; then the next older one is tried.
+// Finds the newest complete checkpoint. The run may remove a checkpoint while it is read here; then the next older checkpoint is tried.
 void take_checkpoint(RunStatus& status, const fs::path& run) {
   const std::vector<fs::path> all = checkpoints(run);
   for (auto at = all.rbegin(); at != all.rend() && !status.checkpoint; ++at) {

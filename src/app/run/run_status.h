@@ -13,7 +13,7 @@ namespace spillway::app {
 
 struct RunStatus {
   enum class State { running, finished, stopped } state = State::stopped;
-  std::string owner;  // who runs it, if it is running: "host h, process p"
+  std::string owner;  // the process that runs it, if it is running: "host h, process p"
   i64 step = 0;       // last step in metrics.jsonl
   std::optional<i64> steps;
   i64 ranks = 1;
@@ -21,8 +21,8 @@ struct RunStatus {
   std::optional<double> loss, validation_loss;
   /// Means over the last steps that have a time; empty if none has.
   std::optional<double> step_s, tokens_per_s;
-  std::optional<double> positions_per_s;  // includes padding (older programs counted it in tokens, too)
-  std::optional<double> left_s;           // seconds to the last step, at that pace
+  std::optional<double> positions_per_s;  // includes padding; older programs counted padding as tokens, too
+  std::optional<double> left_s;           // estimated seconds until the last step, from step_s
   std::optional<double> last_step_age_s;  // age of metrics.jsonl
   using ByTier = std::array<i64, offload::kTiers>;
   std::optional<ByTier> tier_bytes, peak_bytes;  // bytes in use and peak at the last step
@@ -32,12 +32,13 @@ struct RunStatus {
     i64 step = 0;
     double age_s = 0;
   };
-  std::optional<Checkpoint> checkpoint;  // newest complete one
+  std::optional<Checkpoint> checkpoint;  // newest complete checkpoint
   std::optional<i64> endurance_bytes;
   Wear wear;  // zero if the run writes nothing to nvme
 };
 const char* to_string(RunStatus::State state);
-/// Returns the tokens per second of a run whose pace is known, followed by positions per second if some positions are padding.
+/// Returns the tokens per second as text, followed by the positions per second if some positions are padding. `status.tokens_per_s` must be
+/// set.
 std::string tokens_per_s_text(const RunStatus& status);
 
 /// Reads the status of the run in folder `run`. Throws Error(data) if there is no such folder, and Error(usage) if it is not a run's

@@ -1,9 +1,9 @@
 // Saves checkpoints of a run. A save begins between two steps and is written by the snapshot's thread while training goes on; it is
 // reported once it is durable. Only one save is under way at a time. Each rank writes its part. Between steps the ranks agree that all
-// parts are written, and the first rank commits them as a checkpoint (a single rank commits at once). All ranks use this alike, on the
-// trainer's thread. A failed save is a warning, and the previous checkpoint remains; with `must` it is an error. Older checkpoints beyond
-// --keep are removed, except the best one and the newest that is known to be good. A checkpoint is good once its weights gave a finite loss
-// in a later step or a validation.
+// parts are written, and the first rank commits them as a checkpoint (a single rank commits at once). All ranks make the same calls, each
+// on its trainer's thread. If a save fails, a warning is printed and the previous checkpoint remains; for a save with `must`, the error is
+// thrown. Older checkpoints beyond --keep are removed, except the best one and the newest that is known to be good. A checkpoint is good
+// once its weights gave a finite loss in a later step or a validation.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -74,15 +74,15 @@ class Saves {
   Clock::time_point begin_;
   i64 saved_step_;
   std::optional<i64> kept_step_;
-  // The snapshot's thread reads these too, when it prunes.
+  // The snapshot's thread also reads the next three when it removes old checkpoints.
   std::atomic<i64> good_;
   std::atomic<bool> sound_ = true;
-  std::atomic<bool> spared_ = false;  // a checkpoint was spared that may be pruned later
+  std::atomic<bool> spared_ = false;  // an old checkpoint was left in place that may be removed later
   std::function<void(i64 step)> saved_;
   i64 step_ = -1;         // step of the last save begun, unless it failed
   double before_s_ = 0;   // seconds that begin() took for the save under way
   double blocked_s_ = 0;  // before_s_ plus the seconds waited in finish()
-  double longer_s_ = 0;   // seconds by which the steps beside it took longer than usual
+  double longer_s_ = 0;   // seconds by which all steps during the save took longer than usual
   i64 plain_steps_ = 0;
   std::deque<double> usual_s_;  // durations of the last few steps without a save
   LongestLately took_;

@@ -95,8 +95,8 @@ void Session::plan(const PlacementSettings& wishes, const Workload& work) {
   if (request_.training) chosen_->why.push_back(prediction_->text());
 }
 
-// Measures the rates that plans are priced with. The disks are measured only if something may reside on them; the result may also settle
-// the shares of the scratch paths.
+// Measures this node's rates, from which the times of plans are predicted. The disks are measured only if a plan may use them. Their rates
+// may also decide the shares of the scratch paths.
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
   const Calibration calibration = load_calibration();
   DiskLook disks;
@@ -194,7 +194,8 @@ std::string Session::taking() const {
 std::string Session::pinning_notice() const {
   if (unlocked_bytes_ == 0) return "";
   return fmt::format(
-      "host: {} could not be page-locked ({}): copies between this memory and the GPU may run at half the rate, and computing waits for "
+      "host memory: {} could not be page-locked ({}): copies between this memory and the GPU may run at half the rate, and computing waits "
+      "for "
       "them; "
       "raise "
       "ulimit -l, or lower --host-memory",

@@ -1,7 +1,6 @@
 // A session is what train, plan, generate and evaluate share: the model named by the flags, a plan of it for this node's budgets, and the
-// rank that executes the plan. It connects parts that know only what they are given: budgets (budgets.h, nvme_paths.h), prediction
-// (prediction.h) and scratch files (held_scratch.h). Constructing a session writes nothing; open() allocates memory and the scratch files.
-// One thread.
+// rank that executes the plan. It connects parts that do not know each other: budgets (budgets.h, nvme_paths.h), prediction (prediction.h)
+// and scratch files (held_scratch.h). Constructing a session writes nothing; open() allocates memory and the scratch files. One thread.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -35,8 +34,8 @@ class Session {
   void limit(const std::array<i64, offload::kTiers>& bytes) { budgets_.bytes = bytes; }
   /// Chooses the plan. Throws Error(refused) if nothing fits.
   void plan(const PlacementSettings& wishes, const Workload& work);
-  /// choice() returns the chosen plan as text for the other ranks. They call adopt() with it instead of plan(), which builds this rank's
-  /// own plan.
+  /// choice() returns the chosen plan as text, which the first rank sends to the other ranks. These call adopt() with that text instead of
+  /// plan(); adopt() builds the plan of the calling rank.
   std::string choice() const;
   void adopt(const std::string& choice, const Workload& work);
   /// Checks that the collectives and messages in the Programs of all ranks match. Throws Error(bug).
@@ -45,8 +44,8 @@ class Session {
   void print_plan(Console& console) const;
   /// Returns a warning if there are more threads than cores; else empty.
   std::string threads_notice() const;
-  /// Returns the bytes that open() will still take from the filesystem under `folder`, for all ranks of this node. Files that a dead run
-  /// with this id left there are reused and do not count.
+  /// Returns how many more bytes open() will take, on all ranks of this node together, from the filesystem that holds `folder`. Files that
+  /// a dead run with this id left there are reused and do not count.
   i64 scratch_bytes_beside(const std::string& folder) const;
   /// Allocates the memory and the scratch files. `system` carries the I/O engine's system calls; null means the real ones. `ends` are this
   /// rank's communicators; null if it is alone.
@@ -57,15 +56,15 @@ class Session {
   void make_rank();
   /// Moves the state recovered from nvme aside, so that the run does not resume from it.
   void set_state_aside();
-  /// Reopens the state on nvme at `generation` instead of a later one, which not all ranks have.
+  /// Reopens the state on nvme at `generation`. It is used if this rank has a later generation that some other rank does not have.
   void go_back_to(u64 generation);
   /// Returns a log line that names the nvme folders and the I/O engine; empty if the plan does not use nvme.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
   /// Returns a warning about host memory that make_rank() could not page-lock for the GPU, and what that costs; else empty.
   std::string pinning_notice() const;
   std::string nvme_lock_notice() const { return scratch_ ? scratch_->lock_notice() : ""; }
-  /// Leaves the nvme files in place for a restart, if one could resume from them. Until this or give_up_scratch() is called, files found
-  /// there stay, and files made here are removed with the session.
+  /// Leaves the nvme files in place for a restart, if a restart could resume from them. Until keep_scratch() or give_up_scratch() is
+  /// called, files of an earlier process stay in place, and files that this session made are removed together with the session.
   void keep_scratch();
   /// Declares the nvme files useless, see HeldScratch::give_up.
   void give_up_scratch(bool for_good);
@@ -85,7 +84,7 @@ class Session {
   const std::vector<std::string>& choices() const { return chosen_->why; }
   /// Returns the other plans that plan() found to fit.
   const std::vector<Alternative>& alternatives() const { return alternatives_; }
-  /// Returns for each parameter its --optimizer-group, counted from 1; 0 means none.
+  /// Returns for each parameter the number of its --optimizer-group, counted from 1; 0 means that it is in none.
   const std::vector<u16>& group_of() const { return group_of_; }
   /// Returns the prediction for the chosen plan.
   Prediction& prediction() { return *prediction_; }
@@ -117,14 +116,14 @@ class Session {
   const parallel::Mesh mesh_;
   TierBudgets budgets_;
   NvmePaths nvme_;
-  parallel::PlanRequest request_;  // makes the chosen plan
+  parallel::PlanRequest request_;  // the request from which the chosen plan is made
   std::optional<ChosenPlan> chosen_;
   std::vector<Alternative> alternatives_;
   std::optional<Prediction> prediction_;
   std::unique_ptr<ThreadPool> pool_;
   i64 unlocked_bytes_ = 0;  // host memory that could not be page-locked, and the last reason
   std::string why_unlocked_;
-  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // host memory page-locked so far; by the allocation under way (0: none)
+  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // page-locked by finished allocations; by the one under way (0: none)
   std::unique_ptr<MemoryPool> device_, host_;
   std::optional<HeldScratch> scratch_;  // set if the plan uses nvme
   parallel::Resources resources_;

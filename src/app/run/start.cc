@@ -31,8 +31,8 @@ std::string text_of(const fs::path& path) { return read_whole(path).value_or("")
 // Returns the canonical path of the checkpoint that --resume PATH names, so that "X", "X/", "X/." and a link to X are equal.
 fs::path named_checkpoint(const TrainConfig& config) { return fs::weakly_canonical(fs::absolute(config.resume.path) / "."); }
 
-// Returns whether the run in --out was itself started from this --resume PATH with the same numbers. Then its state since then is what this
-// command would compute again.
+// Returns whether the run in --out was itself started from this --resume PATH with the same numbers. If so, this command would only compute
+// again what the run has computed already.
 bool went_on_from_named(const TrainConfig& config, const std::vector<std::string>& same) {
   const std::string before = text_of(fs::path(config.out) / "config.json");
   if (before.empty() || config.resume.kind != Resume::Kind::path) return false;
@@ -41,7 +41,8 @@ bool went_on_from_named(const TrainConfig& config, const std::vector<std::string
          number_changes(before, config, same).empty();
 }
 
-// Without config.json nobody knows which values the checkpoints were made with.
+// Throws Error(data) if the run's folder has checkpoints but no config.json, because then it is unknown with which option values the
+// checkpoints were made.
 void need_config(const TrainConfig& config) {
   if (fs::exists(fs::path(config.out) / "config.json") || checkpoints(config.out).empty()) return;
   throw Error(
@@ -56,7 +57,8 @@ fs::path run_before(const TrainConfig& config) {
   return config.resume.kind == Resume::Kind::path ? run_of(named_checkpoint(config)) : fs::path(config.out);
 }
 
-// Takes the newest checkpoint before `last` (or of all) whose manifest can be read, else the one of --resume PATH.
+// Sets `start` to the newest checkpoint whose manifest can be read; if `last` is given, to the newest one before `last`. If there is none,
+// takes the checkpoint of --resume PATH, if that was given.
 void take_newest_before(const TrainConfig& config, const std::optional<fs::path>& last, Start& start) {
   std::vector<fs::path> all = checkpoints(config.out);
   while (last && !all.empty() && all.back() >= *last) all.pop_back();

@@ -14,9 +14,9 @@
 
 namespace spillway::app {
 
-/// If the run to continue had another number of ranks, keeps its global batch and derives the gradient accumulation from it. Returns the
-/// number of ranks that the run had; for a new run this one's. Throws Error(usage), which lists the legal numbers of ranks, if the batch
-/// does not divide.
+/// If the run to continue had another number of data-parallel ranks, keeps the run's global batch and derives the gradient accumulation
+/// from it. Returns the number of ranks that the run had before; for a new run returns config.ranks. Throws Error(usage), which lists the
+/// legal numbers of ranks, if the batch does not divide.
 i64 keep_global_batch(TrainConfig& config);
 
 /// The checkpoint that a command resumes from. All ranks find the same one.
@@ -26,15 +26,17 @@ struct Start {
   /// Damaged checkpoints that --resume auto skipped in favour of an earlier one, each with one line about the damage.
   std::vector<std::pair<std::filesystem::path, std::string>> left;
 };
-/// Makes --resume PATH the checkpoint's full path. If the run in --out already resumed from it by the same command, changes --resume to
-/// auto: the same command then continues the run, whatever ended it. `same` is that of number_changes().
+/// Replaces the path of --resume PATH by the checkpoint's canonical path. If the same command already started the run in --out from this
+/// checkpoint, changes --resume to auto. The repeated command then continues that run, whatever ended it, instead of starting over. `same`
+/// is passed on to number_changes().
 void settle_resume(TrainConfig& config, const std::vector<std::string>& same = {});
 /// Returns the folder of the run that a checkpoint belongs to; empty if another program made it.
 std::filesystem::path run_of(const std::filesystem::path& checkpoint);
-/// Finds the checkpoint to resume from by reading only manifests. --resume auto skips a checkpoint with a damaged manifest and takes the
-/// one before; the other kinds throw Error(data).
+/// Finds the checkpoint to resume from by reading only manifests. With --resume auto a checkpoint whose manifest is damaged is skipped, and
+/// the checkpoint before it is taken. With any other --resume it throws Error(data).
 Start find_start(const TrainConfig& config);
-/// Reads all files of `start`'s checkpoint. If one is damaged, skips the checkpoint or throws as find_start() does.
+/// Reads all files of the checkpoint in `start`. If a file is damaged, skips the checkpoint or throws Error(data), by the rules of
+/// find_start().
 Start find_whole(const TrainConfig& config, Start start);
 /// Throws Error(data): every checkpoint of the run is damaged.
 [[noreturn]] void nothing_whole(const TrainConfig& config, const Start& start);
@@ -45,9 +47,9 @@ void check_same_numbers(const TrainConfig& config, const std::filesystem::path& 
 
 /// The state that a dead process left on nvme, or the reason why it is not used.
 struct Recovery {
-  std::optional<Record> record;  // set if the state is to be used and newer than the checkpoint; else one reason is set:
-  std::string written_over;      // the checkpoint is newer, or the run diverged
-  std::string set_aside;         // the state may be wanted later
+  std::optional<Record> record;  // set if the state is to be used; else at most one of these reasons is set:
+  std::string written_over;      // why the state is discarded: a checkpoint is as new, or the run diverged
+  std::string set_aside;         // why the state is renamed and kept
   std::string damaged;
 };
 /// Decides whether to resume from the state on nvme. Throws Error(usage) if it was made with other values that change numbers, or if its

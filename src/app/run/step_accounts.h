@@ -1,6 +1,6 @@
-// Measures what the steps of a run moved and where they spent their time on this rank, and compares it with the plan. The measurements are
-// summed and audited at the end of the run. The trainer calls it around each step, and for deferred updates, so that every byte is counted.
-// One thread.
+// Measures how many bytes the steps of a run moved on this rank and how long their parts took, and compares both with the plan. The table
+// of the comparison (audit.h) is printed at the end of the run. The trainer calls begin() and end() around each step, and settle() for
+// deferred updates, so that every byte is counted. One thread.
 #pragma once
 #include <vector>
 
@@ -21,7 +21,8 @@ class StepAccounts {
 
   /// Returns the bytes moved by all steps so far.
   const parallel::TierBytes& moved() const { return moved_; }
-  /// Returns the bytes that the steps moved above or below plan, added up without sign. No update may be deferred.
+  /// Returns by how many bytes the measured traffic differs from the planned traffic: the absolute differences for each tier and direction,
+  /// added up. Call it only when no update is deferred.
   i64 unplanned_bytes() const;
   const Audit& audit() const { return audit_; }
   /// Returns the audit's table; empty before the first step.

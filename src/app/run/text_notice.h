@@ -1,5 +1,5 @@
-// Warns about data that is named as text but does not look like it, since a model learns whatever it is given. Reads only the start of each
-// file.
+// Warns about files that have the name of a text file but do not look like text, since a model would learn them all the same. Reads only
+// the start of each file.
 #pragma once
 #include <string>
 #include <vector>

@@ -39,8 +39,8 @@ class DiskWatch final : public offload::SystemCalls {
 
 class Trace {
  public:
-  /// The first rank writes the events of all ranks, one process each. Their clocks start with the first traced step, which all begin
-  /// together.
+  /// The first rank writes the events of all ranks; in the file each rank is one process. The ranks' clocks start with the first traced
+  /// step, which all ranks begin together.
   Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch, const Peers& peers)
       : path_(std::move(path)), steps_(steps), watch_(watch), peers_(peers) {}
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr i64 kMostNonfinite = 20;  // nonfinite steps in a row before the run ends
 constexpr i64 kSampledTokens = 128;
-constexpr i64 kAnnounced = 20;  // first steps, after each of which a signal's answer gets the new step time
+constexpr i64 kAnnounced = 20;  // after each of so many first steps the answer to a signal gets the new step time
 
 }  // namespace
 
@@ -172,7 +172,8 @@ Trainer::StepReport Trainer::step() {
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
-  // Every op's result was finite, so a sum of them must have overflowed. A loss scale above 1 would simply have been too large.
+  // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must have overflowed. With a loss scale above
+  // 1 that is no anomaly: the scale was too large.
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
     saves_.finish(false);  // the message names the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
@@ -183,7 +184,8 @@ Trainer::StepReport Trainer::step() {
   if (progress_.standing.skipped_in_a_row >= kMostNonfinite) {
     diverge(fmt::format("[train] the gradient norm was not finite in {} steps in a row, the last at step {}: {}", kMostNonfinite,
                         progress_.step, report.why_skipped),
-            progress_.loss_scale ? ", or --precision bf16, because fp16 ends at 65504 and no loss scale was small enough" : "");
+            progress_.loss_scale ? ", or --precision bf16, because the largest number of fp16 is 65504 and no loss scale was small enough"
+                                 : "");
   }
   return report;
 }
@@ -311,7 +313,7 @@ void Trainer::sample() {
   generate_tokens(session_.rank(), {row}, kSampledTokens, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
     ahead_.token.add(seconds_since(std::exchange(last, Clock::now())));
-    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // a requested save takes precedence
+    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // ends the sample if any rank has to stop or save
   });
   if (std::ssize(tokens) == kSampledTokens) ahead_.sample.add(seconds_since(begin));
   working.reset();

@@ -1,5 +1,5 @@
-// The training loop of one rank: steps, validation, metrics, progress lines, checkpoints and stopping. It drives a Rank and writes a
-// RunFolder; the numerical results are decided in the rooms below. Between steps it agrees with its peers on what comes next. One thread.
+// The training loop of one rank: steps, validation, metrics, progress lines, checkpoints and stopping. It drives a Rank, which computes all
+// numerical results, and writes a RunFolder. Between steps it agrees with the other ranks on what comes next. One thread.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -47,7 +47,7 @@ class Trainer {
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
     int slowest_rank = 0;     // the rank that waited least for the others
-    double slowest_wait = 0;  // the share of the step for which it waited
+    double slowest_wait = 0;  // the share of the step for which the slowest rank waited
   };
   StepReport step();
   parallel::StepResult take_step(const parallel::StepSettings& settings);
@@ -86,9 +86,10 @@ class Trainer {
   void set_answers(const std::string& after);
   std::string what_stands() const;
   std::string what_is_good(const std::vector<std::string>& set_aside) const;
-  /// Ends the run for good: nothing is to resume from its current state. A collective; throws Error(numbers).
+  /// Ends the run because its numbers are of no use, and marks its current state so that no restart resumes from it. A collective; throws
+  /// Error(numbers).
   [[noreturn]] void diverge(const std::string& why, const std::string& advice);
-  /// Decides after a step and its validation whether the weights are of any use.
+  /// Decides after a step and its validation whether the weights are known to give a finite loss.
   void judge_weights(const StepReport& report);
   void stands(const std::string& line);
   bool checkpoint_due(const StepReport& report) const;
@@ -110,7 +111,8 @@ class Trainer {
   /// Checks the time limit before the first step of this process. Returns empty, or the reason why the step is not begun.
   std::string why_not_begun();
   TimeAhead::Next after_next_step() const;
-  /// Returns the seconds until the time limit is checked again: one part of an owed validation, else the next step and what follows it.
+  /// Returns how many seconds will pass until the time limit is checked again. That is one part of the validation if one is owed, else the
+  /// next step and what follows it.
   double seconds_ahead() const;
   /// With `must` (final and stopping saves) waits for the save and throws its error. Otherwise training goes on meanwhile, and an error is
   /// a warning.
@@ -129,14 +131,14 @@ class Trainer {
   std::vector<ProfileRow> profile_rows(const Calibration& node) const;
   std::string profile_text() const;
   i64 positions_per_step() const;
-  /// Returns the word for what the run counts.
+  /// Returns the plural word for what the model reads.
   const char* unit() const { return session_.model().reads_images() ? "images" : session_.model().reads_tokens() ? "tokens" : "samples"; }
   double seconds_since(Clock::time_point start) const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
   const TrainConfig& config_;
   Session& session_;
   const RunData& data_;
-  std::optional<data::StepsAhead> steps_ahead_;  // loads ahead for a GPU; a CPU's memory is planned for one step's data
+  std::optional<data::StepsAhead> steps_ahead_;  // loads the data of the next steps, for a GPU only: a CPU plans memory for one step's data
   RunFolder& folder_;
   Console& console_;
   const Peers& peers_;
@@ -153,9 +155,9 @@ class Trainer {
   i64 answered_step_ = -1;   // the saved step that the signal answers mention
   std::optional<double> last_validation_, last_accuracy_;
   std::optional<Best> kept_;     // the checkpoint that best.json names
-  std::optional<Best> to_keep_;  // the one it will name, once its checkpoint is durable
+  std::optional<Best> to_keep_;  // the checkpoint that best.json will name once it is durable
   bool is_best_ = false;         // the last validation was the best of all
-  bool validated_late_ = false;  // make_up_validation() made one
+  bool validated_late_ = false;  // make_up_validation() made a validation
   bool owes_save_ = false;       // a save was due while the weights were in doubt
   Wear last_wear_;               // wear as of the last step
   std::optional<Profile> profile_;

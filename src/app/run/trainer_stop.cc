@@ -26,8 +26,8 @@ std::optional<std::time_t> slurm_time(const char* variable) {
   return time > 0 ? std::optional(time) : std::nullopt;
 }
 
-// Returns the seconds used up of --time-limit, which counts from the start of the Slurm allocation if Slurm tells it, else from that of
-// this process.
+// Returns how many seconds of --time-limit have passed. They count from the start of the Slurm allocation if Slurm tells it, else from the
+// start of this process.
 double seconds_gone() {
   const auto begin = slurm_time("SLURM_JOB_START_TIME");
   return begin ? std::max(0.0, std::difftime(std::time(nullptr), *begin)) : process_age_s();
@@ -72,7 +72,7 @@ std::string Trainer::why_not_begun() {
       format_duration(std::max(0.0, limit_.left_s(seconds_since(start_)))));
 }
 
-// Names the signal; if several ranks received one, that of the lowest rank.
+// Names the signal that stops the run. If several ranks received a signal, names the one of the lowest rank.
 std::string Trainer::signal_text() const {
   const std::vector<std::string> signals = peers_.gather(stop_signal());
   for (size_t r = 0; r < signals.size(); ++r) {
@@ -186,7 +186,7 @@ int Trainer::stop(const std::string& why) {
   return kStoppedStatus;
 }
 
-// Saves the final checkpoint, unless a process that took no step resumed from the very checkpoint.
+// Saves the final checkpoint, unless this process took no step and resumed from the checkpoint of this step.
 void Trainer::end(const StepReport& last) {
   if (has_run_out_of_patience()) {
     const i64 count = progress_.standing.no_better;

@@ -75,8 +75,8 @@ std::optional<int> Trainer::make_up_validation() {
   return {};
 }
 
-// Finds the best checkpoint by best.json, and protects it from pruning whether or not this start keeps the best. If the file is damaged,
-// the run's own state says which checkpoint it named.
+// Finds the best checkpoint by best.json, and protects it from pruning, whether or not this process is to keep the best checkpoint. If
+// best.json is damaged, the run's own state says which checkpoint it named.
 void Trainer::find_best() {
   Standing& standing = progress_.standing;
   std::string spoilt;
@@ -96,7 +96,7 @@ void Trainer::find_best() {
                                     : "no older checkpoint counts as the best"));
   if (kept_) saves_.keep_step(kept_->step);
   if (!data_.held_out) return;
-  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // an older program did not record it
+  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // older programs did not record the best
   if (!standing.validates_on(validation_data(config_, data_))) return;
   console_.log("the earlier validations used other data: the best loss and the patience count start again from here");
   if (kept_) kept_->loss = std::numeric_limits<double>::infinity();

@@ -1,4 +1,5 @@
-// Generates text with a language model; generate and chat share it. All ranks compute the same tokens, each with its part of the weights.
+// Generates text with a language model; the commands generate and chat share this class. All ranks compute the same tokens, each with its
+// part of the weights.
 #pragma once
 #include <memory>
 #include <string>
@@ -29,9 +30,9 @@ class Writer {
   /// command's options.
   void open(const Settings& settings, Facts facts, i64 rows, const TextLengths& lengths, Console& console);
 
-  /// Continues each prompt by at most --max-tokens tokens, up to a token or text that ends it, which the answer does not include. `put` is
-  /// called with each piece of text as it is generated. `first` is the number of the first prompt among all prompts; each prompt has its
-  /// own seed.
+  /// Continues each prompt by at most --max-tokens tokens. A continuation ends earlier at a token that ends a text or at a text of --stop;
+  /// the answer does not include these. `put` is called with each piece of text as it is generated. `first` is the index of the first
+  /// prompt among all prompts of the command; a prompt's seed is --seed plus its index.
   std::vector<Answer> write(const std::vector<std::vector<i32>>& prompts, i64 first,
                             const std::function<void(size_t row, const std::string& piece)>& put);
 
