@@ -75,7 +75,8 @@ class Varying {
   }
 
   void vary_moves() {
-    // Running all Steps inside the backward even if clipping is frequent is not tried: the adaptive plan already has every gain of it.
+    // One variation is not tried: all Steps inside the backward, even if clipping is frequent. The adaptive plan already gains all that
+    // this one could gain.
     if (wishes_.overlap == OptimizerOverlap::automatic) {
       for (const auto& [word, overlap] : {std::pair("none", OptimizerOverlap::none), {"forward", OptimizerOverlap::forward}}) {
         add(fmt::format("--optimizer-overlap {}", word), &PlacementSettings::overlap, overlap);
@@ -100,7 +101,7 @@ class Varying {
         std::optional(vertical ? parallel::Order::micro_batch : parallel::Order::vertical));
   }
 
-  // Tries half the budget of each tier of memory that has a budget of its own.
+  // Adds variations with half the device budget and with half the host budget, if the two tiers have separate budgets.
   void vary_memory() {
     if (budgets_.host_from_device) return;
     for (const auto& [flag, t] : {std::pair("--device-memory", size_t{0}), {"--host-memory", size_t{1}}}) {
@@ -117,7 +118,7 @@ class Varying {
   std::vector<Variation> all_;
 };
 
-// The plan that one more flag leads to, and how it is shown.
+// The plan that one more flag leads to, and the line in which the user sees it.
 struct Made {
   ChosenPlan chosen;
   Alternative told;
@@ -149,8 +150,8 @@ bool alike(const Alternative& one, const Alternative& other) {
   return one.total == other.total && std::abs(one.seconds - other.seconds) <= 1e-6 * other.seconds;
 }
 
-// A plan is clearly faster than another if it takes less than kClearlyFaster of its time. Up to kAsLong of the other's time counts as
-// equal.
+// Plan A is clearly faster than plan B if it takes less than kClearlyFaster times the time of B. It takes as long as B if it takes at most
+// kAsLong times the time of B.
 constexpr double kClearlyFaster = 0.98, kAsLong = 1.005;
 
 bool beats(const Alternative& one, const Alternative& other) {
@@ -158,8 +159,9 @@ bool beats(const Alternative& one, const Alternative& other) {
          (one.seconds <= kAsLong * other.seconds && one.nvme_written_bytes < other.nvme_written_bytes);
 }
 
-// Returns the index of the plan to take. The first plan stays unless another one beats it, so that a restart, which measures the machine
-// anew, mostly comes to the same plan. Otherwise the cheapest plan is taken among those that no other plan is clearly faster than.
+// Returns the index of the plan to take. The first plan is taken unless another one beats it. A restart, which measures the machine anew,
+// then usually comes to the same plan. If the first plan is beaten, the plan of least cost is taken, but not one that is clearly slower
+// than the fastest plan.
 size_t best_of(const std::vector<Alternative>& all, const Rates& rates) {
   if (std::ranges::none_of(all, [&](const Alternative& one) { return beats(one, all.front()); })) return 0;
   const double fastest_s = std::ranges::min_element(all, {}, &Alternative::seconds)->seconds;
@@ -197,7 +199,7 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings
     variations.push_back(std::move(variation));
   }
   const size_t best = best_of(all, rates);
-  if (best > 0) first = made(base, variations[best], rates);  // make it again, instead of keeping all plans
+  if (best > 0) first = made(base, variations[best], rates);  // make this plan again, since keeping all plans would take much memory
   return {std::move(first.chosen), different(std::move(all), first.told)};
 }
 

@@ -1,6 +1,6 @@
-// Compares the planner's choice with the plans that it would choose with one flag more, or with less memory. The search sizes and simulates
-// only a few of the possible plans; each such flag makes it look at others. The cheapest of all these plans is taken, and `plan` shows the
-// rest beside it. Pure functions.
+// Compares the planner's choice with the plans that it would choose if the user gave one flag more, or less memory. The search sizes and
+// simulates only a few of the possible plans, and each added flag makes it look at other ones. The cheapest of all these plans is taken,
+// and the command `plan` shows the rest beside it. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace spillway::app {
 
 struct Alternative {
-  std::string flag;  // the flag that leads to it: "--prefetch 1"
+  std::string flag;  // the added flag: "--prefetch 1"
   double seconds = 0;
   i64 nvme_written_bytes = 0;  // bytes that this rank writes in a step
   std::array<i64, offload::kTiers> total{};
@@ -24,9 +24,9 @@ struct Choice {
   std::vector<Alternative> others;  // fastest first; plans with equal memory and time appear once
 };
 
-/// Calls choose_stage_plans once as asked, and once more for each flag that could be added to the wishes, at the ZeRO stage chosen first.
-/// None of `others` is more than 2 % faster than the chosen plan, and none that takes equally long writes less to nvme. There are no others
-/// without training. Throws the errors of choose_stage_plans.
+/// Calls choose_stage_plans once with `wishes`, and once more for each flag that could be added to them; these further calls keep the ZeRO
+/// stage of the first plan, unless the flag is --zero-stage. None of `others` is more than 2 % faster than the chosen plan, and none that
+/// takes equally long writes less to nvme. Without training `others` is empty. Throws the errors of choose_stage_plans.
 Choice choose_with_alternatives(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                 const Rates& rates);
 

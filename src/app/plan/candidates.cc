@@ -20,7 +20,7 @@ constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
 size_t index(Tier tier) { return static_cast<size_t>(tier); }
 bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
 
-// Returns for each group the bytes of the tiles that held(group) names.
+// Returns the bytes of each group's tiles. `held` maps a group to the range of its tiles that counts.
 template <class Held>
 std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes, const Held& held) {
   std::vector<i64> bytes;
@@ -34,7 +34,8 @@ Bytes by_tier(const std::vector<Tier>& tiers, const std::vector<i64>& bytes) {
   return sum;
 }
 
-// Bytes of the activations under one policy, found by dry runs: on the device, spilled by one micro-batch, and in the key/value cache.
+// Bytes of the activations under one policy, found by dry runs: the bytes on the device, the bytes that one micro-batch spills to another
+// tier, and the bytes of the key/value cache.
 struct ActivationBytes {
   i64 device = 0, spilled = 0, cache = 0;
 };
@@ -47,8 +48,8 @@ class Enumeration {
  public:
   Enumeration(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
-    // Group sizes as a placement option in bytes counts them: this rank's own part if the ZeRO stage shards that kind of bytes, else all of
-    // it.
+    // A placement option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of groups are counted as such an
+    // option counts them: only this rank's shard if the ZeRO stage shards this kind of state, else the whole group.
     const parallel::Sharding& sharding = base.scheduling.sharding;
     const auto from_stage = [&](int stage) {
       return [&, stage](const parallel::Group& g) { return sharding.stage >= stage ? sharding.own(g) : parallel::whole(g); };
@@ -124,14 +125,15 @@ class Enumeration {
     return all;
   }
 
-  // The keys and values of long texts may be larger than the weights, so they may move to host memory.
+  // Returns the tiers to try for the key/value cache. The keys and values of long texts may be larger than the weights, so the cache may be
+  // placed in host memory.
   std::vector<Tier> caches() const {
     if (base_.cache_positions == 0 || budgets_.bytes[index(Tier::host)] == 0) return {Tier::device};
     return {Tier::device, Tier::host};
   }
 
-  // Vertical order computes all micro-batches of a block before the next block. It saves traffic, but needs memory for the activations of
-  // all micro-batches.
+  // Returns the orders to try. Vertical order computes all micro-batches of a transformer block (or other block of the model) before the
+  // next block. It saves traffic, but needs memory for the activations of all micro-batches.
   std::vector<Order> orders(const Placement& p) const {
     if (wishes_.order) return {*wishes_.order};
     const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
@@ -141,8 +143,9 @@ class Enumeration {
     return {Order::micro_batch};
   }
 
-  // Returns whether Steps gain by running beside computing. On a GPU they do if the CPU updates anything. On a CPU only waits for the disk
-  // are gained: for state in memory, the optimizer and the blocks compete for the same cores.
+  // Returns whether a step gets faster if Steps (updates by the optimizer) run at the same time as forward and backward. On a GPU it does
+  // if the CPU updates any group. On a CPU it does only if Steps wait for the disk; otherwise the optimizer and the blocks compete for the
+  // same cores.
   bool steps_beside_computing(const Placement& p) const {
     if (!on_gpu()) return any_on(p.optimizer, Tier::nvme) || any_on(p.parameters, Tier::nvme);
     return std::ranges::any_of(layout_.groups, [&](const parallel::Group& g) { return stepped_by_cpu(p, g); });
@@ -194,8 +197,8 @@ class Enumeration {
     }
   }
 
-  // Vertical order needs the activations of two micro-batches, plus K - 2 times what one more adds. Otherwise two micro-batches are the
-  // most.
+  // Returns the bytes of the activations, found by dry runs. For K micro-batches, vertical order needs the bytes of two micro-batches plus
+  // K - 2 times what a third one adds. The other order needs at most the bytes of two micro-batches.
   const ActivationBytes& activation_bytes(const PlanRequest& request) {
     const ActivationPolicy policy = request.placement.activations.front();
     const bool vertical = request.scheduling.order == Order::vertical;
@@ -280,12 +283,13 @@ class Enumeration {
   // Bytes that a step moves.
   struct Moved {
     std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written, by tier other than the device
-    double in = 0, out = 0;                              // part of head: to and from the device, beside computing
-    double spilled = 0;                                  // activations, both directions
-    double cache = 0;                                    // keys and values, to the device, at most
+    double in = 0, out = 0;                              // bytes of `head` that are copied to and from the device while it computes
+    double spilled = 0;                                  // bytes of activations that are spilled and fetched again
+    double cache = 0;                                    // bytes of keys and values copied to the device, an upper bound
   };
 
-  // Returns the share of the Steps, in sixteenths, that does not fit into the backward beside the drive's other work there.
+  // Returns the share of the Steps, in sixteenths, that has to be deferred because the backward has no time for it: the drive is busy with
+  // other transfers for a part of the backward.
   int sixteenths_to_defer(const PlanRequest& r, const Moved& moved) const {
     const double backward_s = backward_s_ + (recomputes(r) ? forward_s_ : 0), fetched_s = disk_s(moved.head) / 2;
     const double steps_s = std::max(on_gpu() ? steps_of(r.placement).cpu_s : 0, disk_s(moved.tail));
@@ -306,7 +310,7 @@ class Enumeration {
     const double head_disk_s = disk_s(moved.head), tail_disk_s = disk_s(moved.tail);
     const double head_s = fetches_in_time(r) ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s,
                  tail_s = std::max(adam_s, tail_disk_s);
-    // Work that runs beside computing still takes its share of the cores.
+    // Updates and checksums that run at the same time as computing still take a share of the cores.
     const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
     const double beside_s = (tiles_s + (moved.head[2] + moved.tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
     const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
@@ -315,9 +319,9 @@ class Enumeration {
 
   double disk_s(const std::array<double, offload::kTiers>& bytes) const { return rates_.disk_s(bytes[2] / 2, bytes[2] / 2); }
 
-  // Estimates a step on a GPU. Copies in both directions, the disk, the CPU's Steps and computing overlap. Two things do not: what is not
-  // fetched ahead, and activations, which the computing lane spills itself. Steps hide behind the backward or the forward in which they
-  // run: that of one micro-batch, if K micro-batches run one after the other.
+  // Estimates a step on a GPU. Copies in both directions, the disk, the CPU's Steps and computing overlap. Two things do not overlap:
+  // transfers that are not prefetched, and activations, which the computing lane spills itself. Steps hide behind the backward or the
+  // forward in which they run. If micro-batches run one after the other, that is the backward or forward of a single micro-batch.
   double seconds_beside_gpu(const PlanRequest& r, const Moved& moved) const {
     const auto& scheduling = r.scheduling;
     const auto k = static_cast<double>(scheduling.live_micro_batches() == micro_batches() ? 1 : micro_batches());
@@ -342,8 +346,8 @@ class Enumeration {
   struct StepsBesideGpu {
     double gpu_s = 0, cpu_s = 0;
   };
-  // Returns the time of the Steps. The CPU updates each group that is not entirely on the GPU; what such a group has on the GPU is copied
-  // to host memory and back.
+  // Returns the time of the Steps on the GPU and on the CPU. The CPU updates each group that is not entirely on the GPU. The part of such a
+  // group that is on the GPU is copied to host memory and back.
   StepsBesideGpu steps_of(const Placement& p) const {
     const optim::StateFormat& format = base_.scheduling.format;
     double gpu_elems = 0, cpu_elems = 0, to_gpu = 0, from_gpu = 0;
@@ -366,7 +370,7 @@ class Enumeration {
   }
 
   const PlanRequest& base_;
-  const parallel::Layout layout_;  // the part of this pipeline rank
+  const parallel::Layout layout_;  // the blocks and groups of this pipeline rank
   const PlacementSettings& wishes_;
   const TierBudgets& budgets_;
   const Rates& rates_;

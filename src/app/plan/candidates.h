@@ -14,7 +14,8 @@ struct Candidate {
   std::array<i64, offload::kTiers> bytes{};  // a lower bound of the bytes needed
 };
 
-/// Returns the candidates in ascending order of seconds. Every explicit option is kept; each open one takes all values that may help.
+/// Returns the candidates in ascending order of seconds. An option that the user gave has the same value in all candidates. For each option
+/// that was left open there are candidates with all values that may help.
 std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                   const Rates& rates);
 

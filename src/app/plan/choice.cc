@@ -43,7 +43,7 @@ void apply_choice(PlanChoice choice, parallel::PlanRequest& request, Shares& sha
   require(choice.placement.parameters.size() == request.layout.groups.size() &&
               choice.placement.activations.size() == request.layout.blocks.size(),
           "[plan] the first rank's plan was made for another model");
-  require(choice.shares.weights.size() == shares.weights.size(), "[plan] the first rank has another number of --nvme paths");
+  require(choice.shares.weights.size() == shares.weights.size(), "[plan] the first rank has another number of --nvme paths than this rank");
   request.placement = std::move(choice.placement);
   parallel::Scheduling& s = request.scheduling;
   s.prefetch = choice.prefetch;

@@ -1,5 +1,5 @@
-// The first rank's choice of a plan, from which the other ranks make their own plans. So all ranks have one plan and differ only in the
-// shards that each holds. Values.
+// Describes the plan that the first rank chose, as a value that is sent to the other ranks. From it they make their own plans. As a result
+// the plans of all ranks agree and differ only in the shards that each rank holds.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,8 +23,8 @@ struct PlanChoice {
 };
 
 PlanChoice choice_of(const parallel::Plan& plan, const Shares& shares);
-/// Puts the choice into a request that has the model, the layout, the batch and the rank already, and into `shares`. Throws Error(bug) if
-/// the choice is for another model.
+/// Copies the choice into `request`, in which the model, the layout, the batch and the rank are set already, and into `shares`. Throws
+/// Error(bug) if the choice is for another model.
 void apply_choice(PlanChoice choice, parallel::PlanRequest& request, Shares& shares);
 
 /// Convert a choice to text for other ranks, and back.

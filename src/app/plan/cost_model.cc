@@ -21,7 +21,7 @@ double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.m
 
 class Costing {
  public:
-  /// `beside` means that Steps run beside computing: the optimizer then has one thread, and the others compute.
+  /// `beside` means that Steps run at the same time as computing: the optimizer then has one thread, and all other threads compute.
   Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, bool beside)
       : plan_(plan), rates_(rates), beside_(beside) {
     for (u16 b = 0; b < plan.layout.blocks.size(); ++b)
@@ -67,8 +67,8 @@ class Costing {
     if (i.op == Op::BackwardInput) return again_s + block.backward_input;
     return again_s + (i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : whole_s);
   }
-  // Returns whether the backward computes the logits again. That costs about a forward of the last block, nearly all of which is this
-  // product.
+  // Returns whether the backward computes the logits again. That costs about as much as a forward of the last block, nearly all of which is
+  // the product that makes the logits.
   bool makes_logits_again(const Instruction& i) const {
     return plan_.logits_bytes > 0 && i.block + 1u == plan_.layout.blocks.size() && !i.keep_logits;
   }
@@ -85,12 +85,12 @@ class Costing {
   static double whole(const Instruction& i) { return static_cast<double>(i.exchanged_bytes); }
   double gather_s(const Instruction& i) const { return ranks() * whole(i) / rates_.all_gather_bytes_per_s; }
   double sum_s(const Instruction& i) const { return (ranks() + 1) * whole(i) / rates_.reduce_scatter_bytes_per_s; }
-  // A message is written by one rank and read by another, like a gathered part.
+  // A message is written by one rank and read by another. Its bytes therefore count twice, at the rate of an all-gather.
   double message_s(const Instruction& i) const { return 2 * static_cast<double>(i.sent_bytes) / rates_.all_gather_bytes_per_s; }
   double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
   double write_s(const Instruction& i) const { return at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s; }
 
-  // State that streams through the staging ring is updated in the cache; state in memory is updated at the memory's speed.
+  // State on nvme streams through the staging ring and is updated in the CPU's cache. State in memory is updated at the memory's speed.
   parallel::Work step(const Instruction& i) const {
     if (plan_.on_gpu()) return step_beside_gpu(i);
     const double cores = beside_ ? 1 : rates_.machine.cores;
@@ -100,7 +100,7 @@ class Costing {
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
   }
 
-  // Returns the time to orthogonalize a matrix that is stepped as a whole, on all cores or on the GPU.
+  // Returns the time to orthogonalize a matrix that Muon updates as a whole, on all cores or on the GPU; 0 for other parameters.
   double direction_s(const Instruction& i) const {
     const parallel::Group& group = plan_.layout.groups[i.group];
     if (!group.by_parameter || !is_of_matrices(plan_.scheduling.format.rule)) return 0;
@@ -108,7 +108,7 @@ class Costing {
     return optim::orthogonalize_flops(matrix.rows, matrix.columns) / rates_.wide_flops;
   }
 
-  // The GPU updates a group that is entirely in its memory. Otherwise the host's threads do, which have nothing else to do.
+  // The GPU updates a group that is entirely in its memory. Otherwise the host's threads update it, which have nothing else to do.
   parallel::Work step_beside_gpu(const Instruction& i) const {
     if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
@@ -119,17 +119,19 @@ class Costing {
                   static_cast<double>(link.to_gpu), static_cast<double>(link.from_gpu));
   }
 
-  // Adds bytes copied over the link to and from a GPU. Copy engines move them while the GPU computes.
+  // Adds to `work` the time to copy bytes over the link to and from a GPU. Copy engines move these bytes while the GPU computes.
   parallel::Work copied(parallel::Work work, double in_bytes, double out_bytes) const {
     work.to_gpu_s = in_bytes * rates_.unit.copy_s, work.from_gpu_s = out_bytes * rates_.unit.copy_s;
     return work;
   }
-  // Adds the copies of bytes exchanged with other ranks: they pass through host memory, unless GPUs communicate directly.
+  // Adds to `work` the copies of bytes that are exchanged with other ranks. These bytes pass through host memory, unless the GPUs
+  // communicate directly.
   parallel::Work passing(parallel::Work work, double in_bytes, double out_bytes) const {
     return plan_.on_gpu() && !plan_.gpu_to_gpu ? copied(work, in_bytes, out_bytes) : work;
   }
 
-  // For nvme transfers the disk, the checksum and the link work at the same time. Activations on other tiers are in host memory already.
+  // Returns the work of a transfer on a GPU. For nvme transfers the disk, the checksum and the link work at the same time. Activations on
+  // other tiers are in host memory already, so moving them needs no copy over the link.
   parallel::Work moved_beside_gpu(const Instruction& i) const {
     const parallel::Work work{.cpu_s = checksum_s(i) + message_s(i), .read_s = read_s(i), .write_s = write_s(i)};
     const double received = i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient ? static_cast<double>(i.out.bytes) : 0;
@@ -176,14 +178,14 @@ double computing_s(const parallel::Plan& plan, const parallel::List& list, std::
   return sum_us / 1e6;
 }
 
-// Returns the seconds in which the drive is busy, if reads and writes overlap whenever there are both.
+// Returns the seconds in which the drive is busy, if a read and a write overlap as long as there are bytes left of both.
 double least_disk_s(const parallel::Program& program, const StepLists& lists, const Rates& rates) {
   parallel::TierBytes moved = moved_bytes(program.*lists.head);
   moved += moved_bytes(program.*lists.tail);
   return rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
 }
 
-// Predicts a step of plan `mine`; `simulation` returns the times of its lists.
+// Predicts a step of the plan with index `mine`. `simulation` returns the times of that plan's instructions, given the lists of all plans.
 StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
                    const Rates& rates, const Simulation& simulation) {
   StepCost cost;

@@ -15,47 +15,49 @@
 
 namespace spillway::app {
 
-/// Assumed rates of an unnamed data-centre GPU that cannot be measured here: dense products, its memory, and PCIe 4 to host memory. Round
-/// figures below what vendors publish of an A100 or H100, not measured.
+/// Assumed rates of a data-centre GPU, used if there is no GPU here to measure: FLOP/s of dense matrix products in fp32 and bf16, bytes per
+/// second of its memory, and of PCIe 4 to host memory. They are round figures below what vendors publish for an A100 or H100, and are not
+/// measured.
 constexpr double kGpuFlopsF32 = 60e12, kGpuFlopsBf16 = 600e12, kGpuMemoryBytesPerS = 2e12, kLinkBytesPerS = 20e9;
-/// Assumed rate between such GPUs: each has a port of 200 Gb/s.
+/// Assumed bytes per second between such GPUs: each GPU has a network port of 200 Gb/s.
 constexpr double kGpuPortBytesPerS = 25e9;
 
-/// Floating-point operations of the matrix products of a block: in its forward, and for the gradients of its weights. Frozen weights have
-/// no gradients.
+/// Floating-point operations of the matrix products of one block of the model: those of its forward, and those for the gradients of its
+/// weights. Frozen weights have no gradients.
 struct BlockFlops {
   double forward = 0, weight_gradients = 0;
 };
 
-/// The assumed share of the rate of large matrix products that a block reaches if it was not timed; norms, softmax and short rows take the
-/// rest.
+/// For a block that was not timed, the FLOP/s of large matrix products are multiplied by this assumed share. The rest is lost to norms,
+/// softmax and short rows.
 constexpr double kBlockEfficiency = 0.6;
 
-/// Writes wear a drive out. A choice between plans therefore adds to a step's seconds this share of the time in which the drive writes the
-/// step's bytes. This never rejects a plan that is more than 2 % faster (alternatives.h).
+/// Writes wear a drive out. When plans are compared, this share of the time that the drive takes to write a step's bytes is therefore added
+/// to the step's seconds. It never rejects a plan that is more than 2 % faster (alternatives.h).
 constexpr double kWritePrice = 0.1;
 
 struct Rates {
-  double flops = 100e9;              // matrix products of a block that was not timed
-  double wide_flops = 100e9;         // fp32 products, such as Muon's
+  double flops = 100e9;              // FLOP/s of matrix products in a block that was not timed
+  double wide_flops = 100e9;         // FLOP/s of fp32 products, such as Muon's
   std::vector<BlockSeconds> blocks;  // timed blocks; empty if none was timed
-  /// Two cores of an ordinary server with AVX2.
+  /// Seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
-  /// Bytes that all ranks of a node together read and write per second (calibration.h).
+  /// Bytes that all ranks of a node together read and write per second in the two collectives (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
   double threads = 1;         // threads of the host that update beside a GPU
-  parallel::Machine machine;  // a GPU has as many cores as lanes: none waits for another
+  parallel::Machine machine;  // of a GPU it has as many cores as lanes, so that no lane waits for another
 
   BlockSeconds block(size_t index, const BlockFlops& work) const;
-  /// Returns the least time for the disk, if reads and writes overlap whenever there are both.
+  /// Returns the least seconds that the disk needs for these bytes. It assumes that a read and a write overlap as long as there are bytes
+  /// left of both.
   double disk_s(double read_bytes, double written_bytes) const;
   /// Returns the price of bytes written to nvme, in seconds of a step (kWritePrice).
   double write_price_s(double written_bytes) const { return kWritePrice * written_bytes / disk_write_bytes_per_s; }
 };
 
-/// Returns the rates of one rank that computes on `device` with weights of type `weight`. The disk rates are those of all paths together,
-/// which take `shares` of the bytes.
+/// Returns the rates of one rank that computes on `device` with weights of type `weight`. `disks` are the rates of each nvme path, and
+/// `shares` the shares of the bytes that the paths take; the result has the disk rates of all paths together.
 Rates make_rates(const Calibration& calibration, Device::Kind device, DType weight, const std::vector<DiskRates>& disks,
                  const std::vector<u32>& shares);
 
@@ -73,8 +75,8 @@ std::optional<double> measured_flops(const Calibration& calibration, const paral
 /// The predicted time of a step and what it is spent on.
 struct StepCost {
   double seconds = 0;
-  /// The part of `seconds` in which the device computes: blocks and sums of gradients, and on a GPU its own updates. Fetching, evicting and
-  /// exchanging do not count, whatever their lane. Overlapping instructions count once.
+  /// The part of `seconds` in which the device computes: blocks, sums of gradients, and on a GPU the updates that the GPU makes. Fetching,
+  /// evicting and exchanging do not count, on whatever lane they run. Time in which several instructions compute counts once.
   double computing_s = 0;
   parallel::Account account;
   std::map<std::string, double> phase_ms;          // milliseconds by phase, as in metrics.jsonl (phases.h)
@@ -84,8 +86,9 @@ struct StepCost {
   double share(double part_s) const { return seconds > 0 ? part_s / seconds : 0; }
 };
 
-/// Names the lists that make up a step: which of the plan's two Programs (forward is the only one without training), what the step before
-/// left to do, and how the step ended. Every stage of a pipeline runs the same lists.
+/// Names the two instruction lists that make up a step. `when_clipping` says which of the plan's two training Programs has them (without
+/// training the forward Program has). `head` depends on what the step before left to do, `tail` on how the step ends. Every stage of a
+/// pipeline runs lists of the same names.
 struct StepLists {
   bool when_clipping = false;
   parallel::List parallel::Program::*head = &parallel::Program::head;
@@ -98,17 +101,18 @@ struct StepLists {
 
 /// Simulates a step of one rank. It assumes that data from other ranks always arrives in time.
 StepCost predict(const parallel::Plan& plan, const StepLists& lists, const nn::Sequential& model, const Rates& rates);
-/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of stage `mine`. Each rank is
-/// assumed to have a machine of its own with these rates.
+/// Simulates a step of all stages of a pipeline, whose ranks wait for each other, and returns the cost of the stage with index `mine`. Each
+/// rank is assumed to have a machine of its own with these rates.
 StepCost predict_together(std::span<const parallel::Plan> stages, size_t mine, const StepLists& lists, const nn::Sequential& model,
                           const Rates& rates);
 
-/// Returns how many tokens a step must have to hide nvme traffic behind computing: the tokens that are computed in the time of that traffic
-/// (with all parameters trained t_nvme [s per parameter] * FLOP/s / 6).
+/// Returns how many tokens a step must have so that its nvme traffic hides behind computing. That is the number of tokens that are computed
+/// in the time of the traffic. If all parameters are trained, it is t_nvme * FLOP/s / 6, where t_nvme is the seconds of traffic per
+/// parameter.
 double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
 
-/// On a CPU the computing threads themselves copy to and from host memory, so nothing hides these copies. small_copies_tokens returns the
-/// number of tokens per step from which copies of weights and gradients take at most kSmallShare of computing.
+/// On a CPU the computing threads themselves copy to and from host memory, so nothing hides these copies. small_copies_tokens() returns the
+/// number of tokens per step from which on these copies of weights and gradients take at most kSmallShare of the computing time.
 constexpr double kSmallShare = 0.05;
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates);
 

@@ -1,6 +1,7 @@
-// Finds the current rates of the scratch paths, from which a plan's times follow. Each path is probed for a moment, unless the control
-// group limits its disk: then the limit counts, since a short probe would see only a burst. A probe writes and removes a nameless file
-// (disk_probe.h). A path that is only planned with is not probed: there the figures of bench count, or constants. One thread calls.
+// Finds the current rates of the scratch paths, from which a plan's times follow. Each path is probed for a moment; the probe writes and
+// removes a nameless file (disk_probe.h). If the control group limits the disk, the limit is taken instead, since a short probe would see
+// only a burst. If the path is only planned with and will not be used, the figures of `spillway bench` are taken, or constants. One thread
+// calls.
 #pragma once
 #include "app/flags/config.h"
 #include "app/node/calibration.h"
@@ -9,8 +10,8 @@
 namespace spillway::app {
 
 struct DiskLook {
-  std::vector<DiskRates> disks;  // one per path; an empty DiskRates::path marks constants
-  std::string doubts;            // "; …" for each path that was neither simply probed nor measured by bench
+  std::vector<DiskRates> disks;  // one per path; DiskRates::path is empty if the rates are constants
+  std::string doubts;            // text "; …" for each path whose disk is limited, and for each path whose rates are constants
 };
 
 /// Throws Error(io) if the requested I/O engine is refused.

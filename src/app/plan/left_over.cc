@@ -18,13 +18,13 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A kind of bytes that `auto` places, such as weights, with the bytes of a tile.
+// A kind of bytes that `auto` places: weights, gradients or optimizer state.
 struct Kind {
   const char* name;
   const PlacementWish& wish;
   std::vector<Tier>& tiers;
   i64 tile_bytes;
-  bool slots;  // stored twice if a step must not overwrite what is still read
+  bool slots;  // the tier may store two copies, so that a step does not overwrite bytes that are still read
   parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
@@ -43,8 +43,8 @@ i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& 
   return tiles * tile_bytes * (plan.training ? copies : 1);
 }
 
-// The kinds in the order of their traffic per byte. Forward and backward each read the weights, and the update reads and writes them: four
-// times their bytes in all. Gradients and state move out and in once.
+// Returns the kinds in the order of their traffic per byte. Forward and backward each read the weights, and the update reads and writes
+// them: four times their bytes in all. Gradients and state are each written once and read once.
 std::vector<Kind> kinds(PlanRequest& request, const PlacementSettings& wishes) {
   const optim::StateFormat& format = request.scheduling.format;
   parallel::Placement& p = request.placement;
@@ -53,7 +53,7 @@ std::vector<Kind> kinds(PlanRequest& request, const PlacementSettings& wishes) {
           {"optimizer state", wishes.optimizer, p.optimizer, format.state_tile_bytes(), true, stepped}};
 }
 
-// Says which bytes now reside on the device or the host and did not before.
+// Says which bytes are on the device or host tier in `after` and were in a slower tier in `before`.
 std::string moved_up(PlanRequest before, PlanRequest after, const PlacementSettings& wishes, const Plan& plan) {
   std::string moved;
   const std::vector<Kind> old = kinds(before, wishes), now = kinds(after, wishes);
@@ -68,7 +68,8 @@ std::string moved_up(PlanRequest before, PlanRequest after, const PlacementSetti
   return moved;
 }
 
-// Returns the unused bytes of the two tiers of memory. If no flag split the memory, all of it counts for the device.
+// Returns the unused bytes of the device tier and the host tier. If no flag divided the memory between them, all unused bytes count as the
+// device's.
 std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b) {
   const i64 on_tmpfs = b.nvme_is_memory ? plan.total[2] : 0;
   if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1] - on_tmpfs, 0, 0};
@@ -86,9 +87,9 @@ class Filling {
  public:
   Filling(PlanRequest request, const Plan& plan, const PlacementSettings& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
 
-  /// Moves groups up into `share` of the unused memory, the largest first, because the slots that groups pass through are as large as the
-  /// largest of these. Among groups of equal size it takes ones that are far apart: those that still pass through are then evenly spaced,
-  /// and their transfers hide behind the computing of the others.
+  /// Moves groups to faster tiers, into `share` of the unused memory `left`. Large groups go first: groups that stay in a slower tier pass
+  /// through slots, and a slot is as large as the largest of them. Among groups of equal size it takes ones that are far apart. The groups
+  /// that still pass through slots are then evenly spaced, and their transfers hide behind the computing of the others.
   i64 fill(std::array<i64, offload::kTiers> left, double share) {
     i64 moved = 0;
     for (const Tier tier : {Tier::device, Tier::host}) {
@@ -98,7 +99,7 @@ class Filling {
     }
     return moved;
   }
-  /// Moves the largest group of weights that still passes through the device onto it.
+  /// Of the groups whose weights are in a slower tier, moves the largest to the device, whether or not there is room.
   i64 take_largest() {
     Kind weights = kinds(request_, wishes_).front();
     i64 room = std::numeric_limits<i64>::max();
@@ -151,7 +152,7 @@ std::string gain_text(const std::string& what, const Plan& before, const Plan& a
   return fmt::format("left-over memory: {}: {} a step instead of {}", what, format_duration(after_s), format_duration(before_s));
 }
 
-// Returns the largest count in [0, most] for which `good` holds. If it holds for a count, it must hold for all smaller ones.
+// Returns the largest count in [0, most] for which good(count) is true. If it is true for a count, it must be true for all smaller counts.
 template <class Good>
 size_t largest(size_t most, const Good& good) {
   size_t least = 0;

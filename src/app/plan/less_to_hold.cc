@@ -66,7 +66,7 @@ std::optional<Asked> with_half_the_rows(Asked asked) {
 
 using Halving = std::optional<Asked> (*)(Asked);
 
-// Appends the flags for fewer rows or positions than were asked for at first.
+// Appends the flags --micro-batch-size and --sequence-length if `asked` has fewer rows or positions than the request `first`.
 Asked named(Asked asked, const PlanRequest& first) {
   const PlanRequest& r = asked.request;
   const i64 rows = r.micro_batch_size, positions = r.sequence_length;
@@ -98,7 +98,7 @@ class Trying {
   }
   bool offer_if_it_fits(const std::optional<Asked>& asked) { return asked && fits(*asked) && offer(*asked); }
 
-  // Halves the request until it fits, and returns the largest one that does; empty if none fits.
+  // Halves the request again and again with `half`, and returns the largest request that fits; empty if none fits.
   std::optional<Asked> halved(const std::optional<Asked>& asked, Halving half) const {
     std::vector<Asked> all;
     for (std::optional<Asked> one = asked; one; one = half(*one)) all.push_back(*one);
@@ -123,7 +123,7 @@ class Trying {
     if (search(none.request, freer, budgets_, rates_, true).best) offer(with(none, "--recompute block", false));
   }
 
-  // Returns combinations of flags, least changed first: each adds another kind of state that is stored in fewer bytes.
+  // Returns combinations of flags, in ascending order of what they change. Each stores state in fewer bytes than the one before it.
   std::vector<Asked> levels() const {
     std::vector<Asked> all = {{base_, "", false}};
     const auto add = [&](const std::optional<Asked>& more) {
@@ -142,7 +142,8 @@ class Trying {
     return asked;
   }
 
-  // Offers the first combination that fits, if need be with fewer positions. Also offers the last one if it keeps more positions.
+  // Offers the first combination that fits, with fewer positions if necessary. Also offers the last combination, if it fits with more
+  // positions than the first.
   void try_together() {
     const std::vector<Asked> all = levels();
     std::optional<Asked> first;

@@ -1,5 +1,5 @@
-// Suggests flags that make a training plan fit without raising its budgets: state stored in fewer bytes, or fewer positions at a time. The
-// planner's own search tries each suggestion. Pure functions.
+// Suggests flags that make a training plan fit without raising its budgets. The flags store state in fewer bytes, or compute fewer
+// positions at a time. Each suggestion has been tried with the planner's own search. Pure functions.
 #pragma once
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@ namespace {
 
 void time_model(NodeRates& node, const parallel::PlanRequest& request, const Computer& computer, const Calibration& calibration) {
   optim::StateFormat format = request.scheduling.format.beside_matrices();
-  if (is_of_parameters(format.rule)) format.rule = optim::Rule::adamw;  // its two passes over fewer bytes take about as long
+  if (is_of_parameters(format.rule)) format.rule = optim::Rule::adamw;  // Adafactor's two passes over fewer bytes take about as long
   const bool on_gpu = computer.device.is_cuda();
   ThreadPool threads(computer.threads);
   const double link_s = node.rates.unit.copy_s;

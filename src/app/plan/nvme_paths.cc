@@ -28,8 +28,8 @@ std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host
                                     "; give --nvme a folder that this user may write to, or PATH:SIZE to plan for another machine");
 }
 
-// Does what inspect_scratch does without creating its test file: asks the system about the folder, or about its parent if it does not
-// exist.
+// Returns what inspect_scratch() returns, but creates no test file. It asks the system about the folder, or about its parent if the folder
+// does not exist.
 offload::ScratchInfo look_without_writing(const std::string& given) {
   offload::ScratchInfo info;
   info.path = fs::absolute(given).lexically_normal();

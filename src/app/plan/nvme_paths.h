@@ -1,6 +1,6 @@
-// The paths of the nvme tier: how many bytes of each a rank may plan with, and which share of the tier's bytes each takes. They are found
-// by looking at the filesystems and at the files of a dead run. No file stays behind, and nothing is written if only a plan is made. A
-// value.
+// Describes the paths of the nvme tier: how many bytes a rank may use on each path, and which share of the tier's bytes each path takes.
+// Both follow from the filesystems and from the files that a dead run left. Finding them leaves no file behind, and writes nothing at all
+// if only a plan is made.
 #pragma once
 #include "app/node/scratch_id.h"
 #include "app/plan/shares.h"
@@ -11,15 +11,15 @@ struct NvmePaths {
   std::vector<ScratchPath> paths;  // from --nvme or the batch system; empty if there is no nvme tier
   std::vector<i64> room_bytes;     // room on each path, for one rank
   Shares shares;
-  bool is_memory = false;  // at least one path is memory (tmpfs), so its bytes come out of the host's
+  bool is_memory = false;  // at least one path is a tmpfs, so the tier's bytes take host memory
 
   /// Returns the bytes that the tier may take.
   i64 tier_bytes() const { return striped_room(shares.weights, room_bytes); }
-  /// Returns how many more bytes the filesystem under `folder` loses when files of `all_bytes`, for all paths and all ranks of this node,
-  /// are opened. Files that a dead run left there are reused and do not count.
+  /// Returns how many bytes of free space the filesystem that holds `folder` loses when the nvme files are created. `all_bytes` is the size
+  /// of these files on all paths and of all ranks of this node. Files that a dead run left there are reused and do not count.
   i64 bytes_beside(const std::string& folder, i64 all_bytes, const ScratchId& id) const;
-  /// Sets the shares by the measured rates `disks`, one per path, if they are still open and all paths were measured. Returns whether it
-  /// did.
+  /// `disks` are the measured rates, one per path. If the shares are still undecided and all paths were measured, sets the shares by these
+  /// rates and returns true; else returns false.
   bool take_measured(const std::vector<DiskRates>& disks);
 };
 

@@ -20,12 +20,14 @@ using parallel::Tier;
 
 // A higher ZeRO stage is taken only if its step takes at most this share of a lower stage's time.
 constexpr double kWorthSplitting = 0.98;
-// A plan that moves something else out to keep the logits must take at most this share of the time of the plan that does not keep them.
+// A plan that keeps the logits moves other bytes off the device. It is taken only if its step takes at most this share of the time of the
+// plan that does not keep the logits.
 constexpr double kWorthMoving = 0.98;
-// So many buffers keep the optimizer's reads and writes going while a large block is evicted.
+// With so many buffers in the staging ring, the optimizer's reads and writes go on while the weights or gradients of a large block are
+// evicted.
 constexpr i64 kRoomyStagingBuffers = 12;
-// This many buffers are taken if nothing else needs the memory. Some drives complete requests in bursts of tens of MiB; with so many
-// buffers requests remain after a burst. More buffers hide no more.
+// The staging ring gets this many buffers if nothing else needs the memory. Some drives complete requests in bursts of tens of MiB; with so
+// many buffers there are requests left after a burst. More buffers gain nothing.
 constexpr i64 kMostStagingBuffers = 24;
 
 }  // namespace
@@ -53,9 +55,9 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// Tunes which share of the Steps (a Step updates one group by the optimizer) is deferred to the next forward, if some are. The estimates
-// treat a backward and a forward as one stretch of time each; starting from their share, this takes the one with the shortest simulated
-// step. Deferring none is tried too, since more gradients may then stay in their slots until their Steps.
+// Tunes which share of the Steps is deferred to the next forward; does nothing if none is deferred. (A Step is the optimizer's update of
+// one group.) The search starts with the share that the estimates gave, which are rough, and ends with the share whose simulated step is
+// shortest. Deferring none is tried too, since more gradients may then stay in their slots until their Steps.
 void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
   constexpr int kApart = 2;
   if (!request.adaptive_overlap || request.scheduling.deferred_sixteenths == 0) return;
@@ -78,7 +80,7 @@ void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, 
   better(0);
 }
 
-// Gives the staging ring this many buffers if the budgets have room for them.
+// Gives the staging ring of the plan `buffers` buffers, if the budgets have room for them.
 void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudgets& budgets) {
   if (!plan.training || plan.staging_buffers == 0) return;
   PlanRequest other = request;
@@ -87,8 +89,9 @@ void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudget
   if (total_excess(deeper, budgets) == 0) request = std::move(other), plan = std::move(deeper);
 }
 
-// Uses the memory that is left over. First a deeper ring lets the optimizer read further ahead and write further behind, past the disk's
-// other work. Then groups that would move are kept in memory, and the rest deepens the ring once more.
+// Uses the memory that is left over. First the staging ring gets more buffers, so that the optimizer's reads and writes go on while the
+// disk is busy with other work. Then activations, groups and logits are kept in memory, as far as there is room. If memory is still left,
+// the ring gets more buffers again.
 ChosenPlan finished(PlanRequest request, Plan plan, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   deepen_ring(request, plan, kRoomyStagingBuffers, budgets);
   std::vector<std::string> filled;
@@ -106,7 +109,7 @@ ChosenPlan finished(PlanRequest request, Plan plan, const PlacementSettings& wis
   return {std::move(plan), std::move(why)};
 }
 
-// Returns the time per step to compute the logits again, which is the most that keeping them can gain.
+// Returns the seconds per step in which the backward computes the logits again. Keeping the logits cannot gain more than this time.
 double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates& rates) {
   const auto last = static_cast<u16>(plan.layout.blocks.size() - 1);
   const auto again = std::ranges::count_if(
@@ -162,8 +165,8 @@ std::string would_take(const Plan& plan, const nn::Sequential& model, const Rate
 
 }  // namespace
 
-// The lowest stage has the least traffic, so a higher one must be worth it. A plan that moves nothing may gain too, since each of several
-// ranks then updates only its part.
+// The lowest ZeRO stage has the least traffic between ranks, so a higher stage is taken only if it gains enough. Even a plan that keeps
+// everything on the device may gain by a higher stage, since each rank then updates only its shard.
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<int> all = stages(base, wishes);
   const auto dry_runs = base.dry_runs ? base.dry_runs : std::make_shared<parallel::DryRuns>();
@@ -175,7 +178,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSetting
     request.scheduling.sharding.stage = stage;
     request.dry_runs = dry_runs;
     PlacementSettings asked = wishes;
-    asked.explained &= stage == all.back() && !best;  // otherwise nobody would read the explanation
+    asked.explained &= stage == all.back() && !best;  // an explanation is only needed if no stage fits
     try {
       ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);
       const double cost_s = step_cost_s(chosen.plan, *base.model, rates);

@@ -12,8 +12,8 @@ namespace spillway::app {
 /// The bytes that a plan must fit into.
 struct TierBudgets {
   std::array<i64, offload::kTiers> bytes{};  // by tier; the nvme budget is 0 without a path
-  bool nvme_is_memory = false;               // the nvme tier is tmpfs, so its bytes come out of the host's
-  bool host_from_device = false;             // no flag split the memory: the host tier takes its bytes from the device's
+  bool nvme_is_memory = false;               // the nvme tier is a tmpfs, so its bytes take host memory
+  bool host_from_device = false;             // no flag divided the memory: the host tier's bytes are taken from the device budget
 };
 
 /// A plan with the reasons for it, one line per choice. choose_plan returns the plan with the least predicted cost among those that fit,
@@ -25,10 +25,11 @@ struct ChosenPlan {
 struct Rates;
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates);
 
-/// Returns a table of the planned memory: one line per use, one column per tier, with totals and budgets last.
+/// Returns a table of the planned memory: one line per purpose and one column per tier. The last two lines are the totals and the budgets.
 std::string memory_table(const parallel::Plan& plan, const TierBudgets& budgets);
 
-/// Returns the tier of each group for one placement option: a single tier, or the tiers filled in order up to their bytes.
+/// Returns the tier of each group under one placement option. The option gives a single tier, or bytes for each tier; in the second case
+/// the tiers are filled with groups in order.
 std::vector<parallel::Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>& group_bytes);
 
 }  // namespace spillway::app

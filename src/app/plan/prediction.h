@@ -1,5 +1,5 @@
-// Predicts what a chosen plan takes on this node: the time of each kind of step, by simulation, and the memory of the process. A kind of
-// step is simulated when it is first asked for. One thread.
+// Predicts the time of a step of the chosen plan on this node, by simulation, and the memory of the process. Steps differ in the lists of
+// instructions that they run; each kind of step is simulated when it is first asked for. One thread.
 #pragma once
 #include "app/plan/node_rates.h"
 
@@ -7,15 +7,15 @@ namespace spillway::app {
 
 class Prediction {
  public:
-  /// `request` makes `plan`; both must outlive this object. `process_ranks` is the number of ranks that share the process, with plans like
-  /// this one.
+  /// `plan` was made from `request`; both must outlive this object. `process_ranks` is the number of ranks that share the process; all are
+  /// assumed to need as much memory as this rank.
   Prediction(const parallel::Plan& plan, const parallel::PlanRequest& request, NodeRates node, int process_ranks)
       : plan_(plan), request_(request), node_(std::move(node)), process_ranks_(process_ranks) {}
 
-  /// Returns the cost of a training step that runs these two lists of this Program of the plan. In a pipeline the ranks wait for each
-  /// other.
+  /// Returns the cost of a training step that runs the lists `head` and `tail` of `program`, which belongs to the plan. In a pipeline the
+  /// cost includes the time in which ranks wait for each other.
   const StepCost& step(const parallel::Program& program, const parallel::List& head, const parallel::List& tail);
-  /// Returns the cost of a usual step: neither its gradient norm nor that of the step before was clipped.
+  /// Returns the cost of a usual step: gradients were clipped neither in this step nor in the step before.
   const StepCost& step(const parallel::Program& program) { return step(program, program.head, program.commit); }
   /// Returns the peak memory of the whole process in bytes.
   i64 process_bytes() const;
@@ -34,7 +34,7 @@ class Prediction {
   const parallel::PlanRequest& request_;
   const NodeRates node_;
   const int process_ranks_;
-  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;  // by head and tail list
+  std::map<std::pair<const parallel::List*, const parallel::List*>, StepCost> steps_;  // key: head list, tail list
 };
 
 }  // namespace spillway::app

@@ -26,15 +26,16 @@ using parallel::Instruction;
 using parallel::Op;
 using parallel::PlanRequest;
 
-constexpr double kMostPassSeconds = 2;  // a pass that would take longer, judged by one row, is timed with fewer rows
-constexpr double kMostRowSeconds = 8;   // a row that would take longer, at the machine's expected rate, is not timed
+constexpr double kMostPassSeconds = 2;  // a pass that would take longer, extrapolated from one row, is timed with fewer rows
+constexpr double kMostRowSeconds = 8;   // if one row would take longer, at the expected FLOP/s, nothing is timed
 constexpr int kLeastPasses = 3;
 constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least this long
-constexpr double kExpectedShare = 0.5;  // the share of the machine's rate that is expected for one row
+constexpr double kExpectedShare = 0.5;  // the share of the machine's FLOP/s that one row is expected to reach
 
-// The first block of each kind, ascending, and the kind of each block. Blocks of one kind have the same class and the same shapes of
-// parameters, input and output, train the same parameters, and agree on whether they pass a gradient on. Only blocks whose output has the
-// shape of their input share a kind, so that the first blocks of all kinds can run one after the other.
+// The kinds of blocks that a model has: the first block of each kind, ascending, and the kind of each block. Blocks of one kind have the
+// same class and the same shapes of parameters, input and output. They train the same parameters, and all or none of them pass a gradient
+// on to the block before. Only blocks whose output has the shape of their input share a kind, so that the first blocks of all kinds can run
+// one after the other.
 struct Kinds {
   std::vector<u16> first;
   std::vector<size_t> of_block;
@@ -61,7 +62,7 @@ Kinds kinds_of(const PlanRequest& r) {
   return kinds;
 }
 
-// Returns small numbers of both signs, valid as f32 and (two to a word) as bf16.
+// Returns bytes that are small numbers of both signs, whether they are read as f32 or as bf16.
 std::vector<std::byte> numbers(i64 bytes) {
   std::vector<std::byte> all(static_cast<size_t>(bytes));
   auto* words = reinterpret_cast<u32*>(all.data());
@@ -117,7 +118,7 @@ class Chain {
       seconds[k].forward = seconds_of([&] { runner_.forward(i); });
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
-      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // else still in the caches, right after its forward
+      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // as in a run, the last block is still in the caches after its forward
       backward(kinds_.first[k], first, seconds[k]);
     }
     batches_.clear();
@@ -150,7 +151,7 @@ class Chain {
            }) /
            1e6;
   }
-  // Evicts from the caches what the block will touch, if the model is larger than the caches.
+  // Evicts from the CPU's caches the memory that the block will touch, if the model is larger than the caches.
   void forget(u16 block) const {
     app::forget(slab_);
     if (slab_.empty()) return;
@@ -178,7 +179,7 @@ class Chain {
   }
   Storage& storage(const parallel::Segment& s) const { return *r_.model->parameters[s.parameter]->storage; }
 
-  // Returns a number of ids for which every table of tokens, positions or classes has a row.
+  // Returns the number of rows of the smallest table of tokens, positions or classes. Ids below this number are valid in every table.
   i64 fewest_ids() const {
     std::optional<i64> fewest;
     for (const auto& p : r_.model->parameters) {
@@ -187,7 +188,7 @@ class Chain {
     return fewest.value_or(1);
   }
 
-  // Fills floating inputs with numbers. Other inputs get zeros, which are valid as indices whatever they select.
+  // Fills floating-point inputs with numbers. Integer inputs get zeros, which are valid indices into any table. The row mask gets ones.
   static void fill_inputs(MicroBatch& b) {
     for (Tensor* t : b.tensors()) {
       if (!t->defined() || !t->raw()) continue;
@@ -266,8 +267,8 @@ double median(std::vector<double> all) {
   return *middle;
 }
 
-// Takes the median over several passes for each kind. It ignores what disturbs a single pass, but counts what slows down every second one,
-// since that will slow down the run too.
+// Returns the median over several passes for each kind of block. A disturbance of a single pass is ignored. One that slows down every
+// second pass counts, since it will slow down the run too.
 std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& passes, size_t kinds) {
   std::vector<BlockSeconds> all(kinds);
   for (size_t k = 0; k < kinds; ++k) {
@@ -317,8 +318,8 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
   }
 }
 
-// Corrects the last block's times as if it had kept the logits of so many rows: subtracts one forward for each part of the backward that
-// computed them again.
+// Corrects the times of the last block, which were measured with `rows` rows, as if it had kept the logits. Each part of the backward that
+// computed the logits again took about one forward longer, and this time is subtracted.
 void without_logits_again(BlockSeconds& last, const PlanRequest& r, i64 rows) {
   const Stream stream{.device = Device::meta(r.device)};
   const StreamScope scope(stream);

@@ -13,7 +13,7 @@ namespace spillway::app {
 namespace {
 
 constexpr i64 kFewTiles = 8, kManyTiles = 2048, kCopyBytes = 16 * kMiB;
-constexpr double kLongEnough = 1e-3;  // seconds; by then launching is a small part
+constexpr double kLongEnough = 1e-3;  // seconds; in an update of this length the launch of the kernel is a small part
 constexpr int kRoundsOnGpu = 4;
 
 class Probe {

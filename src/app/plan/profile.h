@@ -1,6 +1,6 @@
-// Profiles a run's steps: the busy milliseconds of each kind of instruction and lane, on a CPU also of each op of the blocks, and the rate
-// in bytes or FLOPs that each reached beside the rate that bench measured. Lanes run at the same time, so the shares of a step may add up
-// to more than 1. One thread.
+// Profiles a run's steps. For each kind of instruction and lane it gives the busy milliseconds, and the bytes or FLOPs per second that were
+// reached beside the rate that `spillway bench` measured. On a CPU it does the same for each op of the model's blocks. Lanes run at the
+// same time, so the shares of a step may add up to more than 1. One thread.
 #pragma once
 #include <functional>
 #include <map>
@@ -16,11 +16,11 @@
 namespace spillway::app {
 
 struct ProfileRow {
-  std::string kind, lane;                                   // instruction and lane: "Fetch weights", "load"
-  std::string op = "";                                      // one op of the kind, such as "conv2d"; empty means all
-  double ms = 0, share = 0;                                 // mean per step
-  std::optional<double> bytes_per_s, flops_per_s, ceiling;  // rate while busy, one of the two; and what bench says is possible
-  std::string ceiling_name;                                 // the operation that the ceiling is the rate of: "disk read", "matmul"
+  std::string kind, lane;    // kind of instruction and lane, such as "Fetch weights" and "load"
+  std::string op = "";       // an op that the instruction runs, such as "conv2d"; empty for the sum over all ops
+  double ms = 0, share = 0;  // mean per step
+  std::optional<double> bytes_per_s, flops_per_s, ceiling;  // rate while busy (one of the two); the rate that bench measured
+  std::string ceiling_name;                                 // the operation of which `ceiling` is the rate: "disk read", "matmul"
 };
 
 class Profile {
@@ -29,15 +29,15 @@ class Profile {
   void step(const parallel::Rank& rank, const nn::Sequential& model, double seconds);
   /// Returns where the ops' times are to be recorded (StepSettings).
   parallel::OpTimesOf& op_times() { return ops_; }
-  /// Returns the rows of the profile, longest first, each kind followed by its ops. `disks` are the rates of each stripe; the stripes take
-  /// `shares` of the bytes.
+  /// Returns the rows of the profile, longest first, each kind followed by its ops. `disks` are the rates of each nvme path, and `shares`
+  /// the shares of the bytes that the paths take.
   std::vector<ProfileRow> rows(const Calibration& calibration, const std::vector<DiskRates>& disks, const std::vector<u32>& shares) const;
 
   struct Sum {
     double ms = 0;
     i64 disk_read_bytes = 0, disk_written_bytes = 0;
     i64 memory_bytes = 0;  // bytes read and written, if only memory is involved
-    bool copies = false;   // copies the bytes; else computes on them
+    bool copies = false;   // the bytes are copied; else an update computes with them
     double flops = 0;      // FLOPs of matrix products
   };
   /// Returns the FLOPs of a block: block_flops().

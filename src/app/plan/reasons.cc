@@ -30,7 +30,7 @@ std::string policy_text(const parallel::ActivationPolicy& policy) {
   return (policy.recompute ? "recomputed block by block from inputs kept " : "kept ") + std::string(where);
 }
 
-// There are at most two policies: one for the first blocks, one for the last.
+// The blocks have at most two policies: one for the first blocks and one for the last blocks.
 std::string activations_text(const std::vector<parallel::ActivationPolicy>& blocks) {
   const auto first = std::ranges::count(blocks, blocks.front());
   if (first == std::ssize(blocks)) return "activations: " + policy_text(blocks.front());
@@ -69,7 +69,7 @@ std::string stepper_text(const Plan& plan) {
                      beside ? ", while the GPU computes" : ", while the GPU waits");
 }
 
-// Names the sources from which data is fetched ahead of its use.
+// Names the places from which weights and other data are fetched ahead of their use: host memory, nvme, other ranks.
 std::string sources_text(const Plan& plan) {
   std::array<bool, offload::kTiers> tiers{};
   bool ranks = false;

@@ -1,5 +1,5 @@
-// Puts the choices of a plan into words, one line each: the tiers, the activations, the logits, the order, the optimizer, and what is
-// prefetched.
+// Describes the choices of a plan for the user, one line each: the tiers, the activations, the logits, the order of micro-batches, the
+// optimizer, and what is prefetched.
 #pragma once
 #include <string>
 #include <vector>

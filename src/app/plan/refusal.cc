@@ -14,7 +14,7 @@ namespace {
 using parallel::Plan;
 using parallel::Tier;
 
-// Says how large the nvme tier would have to be on all paths of this node, which its ranks share.
+// Says how much room the paths of --nvme need for all ranks together, if one rank needs `rank_bytes`.
 std::string disk_text(i64 rank_bytes, const TierBudgets& budgets, i64 ranks) {
   const i64 needed = rank_bytes * ranks, there = budgets.bytes[2] * ranks;
   return fmt::format("--nvme PATH with room for {}{}", at_least(needed),

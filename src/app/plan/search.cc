@@ -12,26 +12,28 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// Candidates are sized exactly in the order of their estimates. A plan that fits is usually found long before this limit.
+// At most so many candidates are sized exactly. A plan that fits is usually found long before.
 constexpr int kMostSized = 60;
-// The first few plans that fit are simulated, if they differ in their placement or in where their Steps run: estimates that differ by this
-// factor may still be in the wrong order.
+// At most kMostCompared plans that fit are simulated, which differ in their placement or in where their Steps run. Only plans whose
+// estimated times are within kWorthComparing of the first one are simulated, since only these estimates may be in the wrong order.
 constexpr size_t kMostCompared = 8;
 constexpr double kWorthComparing = 1.25;
 
 constexpr i64 kPlentyBytes = i64{1} << 50;
-// So many candidates that fit by their estimates are sized exactly: first those that take least of the tier, then those that take most of
-// it and leave the other tiers most room.
+// To find a plan that needs few bytes of one tier, so many candidates that fit by their estimates are sized exactly: those that need the
+// fewest bytes of the tier. If none of them fits, as many are sized that need the most bytes of it and so leave the most room in the other
+// tiers.
 constexpr size_t kMostTried = 12;
 
-// Returns the bytes missing over all tiers, for the message when nothing fits.
+// Returns by how many bytes a candidate's estimate is above the budgets, summed over the tiers.
 i64 missing(const Candidate& c, const TierBudgets& b) {
   i64 sum = 0;
   for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
   return sum;
 }
 
-// Returns whether two requests differ at most in what is fetched ahead. For that the estimates are in the right order.
+// Returns whether two requests differ at most in how many blocks they prefetch. Such requests need no simulation, since their estimates are
+// in the right order.
 bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&
@@ -68,7 +70,7 @@ bool hopeless(const Candidate& c, const TierBudgets& b) {
   return device_bytes > b.bytes[0] || (!b.host_from_device && c.bytes[1] > b.bytes[1]) || c.bytes[2] > b.bytes[2];
 }
 
-// Returns the plan that takes least of the tier among those tried.
+// Returns the plan that needs the fewest bytes of the tier among the plans tried.
 std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlacementSettings& wishes, TierBudgets budgets,
                                      const Rates& rates) {
   const auto t = static_cast<size_t>(tier);
@@ -111,7 +113,7 @@ double step_cost_s(const Plan& plan, const nn::Sequential& model, const Rates& r
 
 namespace {
 
-// `closest` becomes the best plan among those that do not fit.
+// Returns the best plan that fits; empty if none does. `closest` becomes the plan that exceeds the budgets by the fewest bytes.
 std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanRequest& base, const TierBudgets& budgets,
                                   const Rates& rates, bool quick, std::optional<Plan>& closest) {
   std::vector<Fitting> fitting;
@@ -143,7 +145,8 @@ std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const Placemen
 
 namespace {
 
-// Estimates ordered by time may hide the plan that is small enough. This tries the candidates that take least of a tier, tier by tier.
+// Called if none of the fastest candidates fits. For one tier after the other it tries the candidates that need the fewest bytes of that
+// tier.
 std::optional<Fitting> smallest_that_fits(const std::vector<Candidate>& all, const TierBudgets& budgets) {
   std::vector<const Candidate*> some;
   for (const Candidate& c : all) {

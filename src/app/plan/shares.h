@@ -13,7 +13,7 @@ namespace spillway::app {
 struct Shares {
   std::vector<u32> weights;  // one per path
   std::string why;           // for the log: "bench measured 1.52, 0.51 GB/s"
-  bool to_measure = false;   // nothing is known yet: equal until measured
+  bool to_measure = false;   // the paths' rates are unknown: the weights are equal until they are measured
 
   std::string text() const;  // "shares 3:1 (bench measured 1.52, 0.51 GB/s)"; empty for one path
 };
@@ -21,9 +21,9 @@ struct Shares {
 /// Returns the smallest whole numbers that match every rate to within 10 %. The fastest path has at most 64, and the slowest at least 1.
 std::vector<u32> weights_of(const std::vector<double>& bytes_per_s);
 
-/// Finds the shares without touching a drive. They are those of the files that a dead run with this id left, else those that bench's
-/// figures give if it measured all paths, else equal. If the paths are on several filesystems, equal shares hold only until the paths are
-/// measured.
+/// Finds the shares without measuring a drive. If a dead run with this id left files, the shares are those of the files. Else, if `spillway
+/// bench` measured all paths, they follow from its figures. Else they are equal. If the paths are on several filesystems, equal shares hold
+/// only until the paths are measured.
 Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& run_id, const Calibration& calibration);
 
 /// Returns whether all paths are on one filesystem. A path that does not exist yet counts as its parent's.
@@ -35,9 +35,10 @@ Shares shares_by(const std::vector<DiskRates>& disks, const std::string& who);
 
 /// Returns the bytes that striping with these weights can use if the paths have this much room.
 i64 striped_room(const std::vector<u32>& weights, const std::vector<i64>& room_bytes);
-/// Returns the rate of all paths together. The path that is slowest for its share decides.
+/// Returns the rate of all paths together. The path that takes longest to move its share decides.
 double striped_rate(const std::vector<u32>& weights, const std::vector<DiskRates>& disks, double DiskRates::*rate);
-/// Returns the total bytes as a multiple of those on the path with the largest share: so many drives together last as long as that one.
+/// Returns the total bytes as a multiple of the bytes on the path with the largest share. For the wear, the paths together count as so many
+/// drives.
 double drives_worth(const std::vector<u32>& weights);
 
 }  // namespace spillway::app

@@ -54,8 +54,9 @@ std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlacementSe
   return all;
 }
 
-// Used if only some stages gain by Steps that run beside computing. On a GPU, where the CPU's Steps would hold it up, all stages run them
-// in the next forward if that fits, which costs the other stages nothing. Otherwise all stages run them after the backward.
+// Chooses the plans if only some stages gain by Steps that run at the same time as computing. On a GPU all stages then run their Steps in
+// the next forward, if such plans fit: the GPU does not wait for the CPU's Steps, and the stages without gain lose nothing. Otherwise all
+// stages run their Steps after the backward.
 std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSettings wishes, const TierBudgets& budgets, const Rates& rates,
                                          int first) {
   if (base.device == Device::Kind::cuda) {
@@ -70,7 +71,8 @@ std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSetti
   return of_all_stages(base, wishes, budgets, rates, first);
 }
 
-// Joins the stages' placements: each group is placed as its owner chose, each block's activations as its rank chose.
+// Joins the placements of all stages into one request. Each group is placed as in the plan of its owner's rank, and the activations of each
+// block as in the plan of the block's rank.
 PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, const std::vector<u16>& rank_of) {
   const Plan& any = stages.front().plan;
   const auto of = [&](u16 block) -> const parallel::Placement& { return stages[rank_of[block]].plan.placement; };
@@ -177,7 +179,7 @@ parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
   return generate_training(plan.layout, plan.placement, scheduling);
 }
 
-// Checks one Program of each plan, as every rank has it, against the others.
+// Checks that the Programs of all ranks match. `which` selects one Program of each plan.
 void check_one_of_each(const std::vector<Plan>& stages, const Which& which) {
   const int data_ranks = stages.front().scheduling.sharding.ranks;
   std::vector<parallel::Program> programs;

@@ -1,5 +1,5 @@
-// Derives what a run asks of its plan from its resolved flags: the work of a step, the formats of its state, and the placement options.
-// Values and pure functions.
+// Derives from a run's resolved flags what its plan has to provide: the work of a step and the options of the state. Values and pure
+// functions.
 #pragma once
 #include "app/flags/optimizer_groups.h"
 #include "app/plan/planner.h"
@@ -8,7 +8,7 @@
 
 namespace spillway::app {
 
-/// The work that a rank computes at a time.
+/// The work of one step, or of one pass without training.
 struct Workload {
   nn::Mode mode = nn::Mode::train;
   i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;

@@ -145,7 +145,7 @@ TEST_F(Refusals, ADiskAndMemoryTogetherAreOfferedWhereADiskIs) {
   const std::string text = refusal(tight);
   std::smatch both;
   ASSERT_TRUE(std::regex_search(
-      text, both, std::regex("--nvme PATH with room for (\\d+)MiB \\(there is 1.00 MiB; \\d+MiB more\\), and --device-memory (\\d+)MiB")))
+      text, both, std::regex("--nvme PATH with room for (\\d+)MiB \\(there is 1.00 MiB; add \\d+MiB\\), and --device-memory (\\d+)MiB")))
       << text;
   TierBudgets budgets = tight;
   budgets.bytes[0] = std::stoll(both[2]) * kMiB, budgets.bytes[2] = std::stoll(both[1]) * kMiB;
