@@ -31,7 +31,7 @@ std::vector<std::string> targets_of(const std::string& flag) {
   return names;
 }
 
-// Checks that each target names at least one module, because a misspelled name would otherwise go unnoticed.
+// Checks that each target of --lora-targets names at least one module, because a misspelled name would otherwise go unnoticed.
 void check_targets(const ModelSource& source) {
   const models::LoraConfig& lora = *source.config.lora;
   const std::vector<std::string> modules = models::adapted_modules(models::build(source.config, DType::f32));

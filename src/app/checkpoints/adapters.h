@@ -19,8 +19,8 @@ void resolve_adapters(const TrainConfig& config, ModelSource& source);
 /// Adds the adapter of a PEFT folder to `source`. Throws Error(usage) if it has an adapter already, and Error(data) for a bad folder.
 void take_adapter(ModelSource& source, const std::filesystem::path& folder);
 
-/// Sets source.config.base_weights as --base-weights asks, if it is given. `precision` is that of the matrix products. Throws Error(usage)
-/// if products of that precision would round the weights again, or if the model is not a language model.
+/// If --base-weights is given (`asked`), sets source.config.base_weights accordingly. `precision` is the precision of the matrix products.
+/// Throws Error(usage) if these products would round the weights once more, or if the model is not a language model.
 void take_base_weights(std::optional<BaseWeights> asked, Precision precision, ModelSource& source);
 
 /// Throws Error(data) if `base` is not the model with which the checkpoint's adapters were trained.
@@ -34,8 +34,8 @@ bool is_adapter_folder(const std::filesystem::path& folder);
 /// or is not the one with which the adapter was trained.
 ModelSource find_adapted(const std::filesystem::path& folder, std::string name);
 
-/// Returns a source of all weights of `model`, which was built for `source` and must outlive the result. `source` must have weights. Throws
-/// Error(data) if a folder belongs to another model.
+/// Returns an object that reads all weights of `model`. The model was built for `source`, must outlive the result, and `source` must have
+/// weights. Throws Error(data) if a folder belongs to another model.
 std::unique_ptr<models::WeightSource> weights_of(const ModelSource& source, const nn::Sequential& model);
 
 /// Returns a fingerprint that distinguishes the weights of a folder from others: a checksum over the names, types and shapes of all tensors

@@ -1,4 +1,4 @@
-// The best validation of a run, remembered across restarts. best.json in the run's folder names the step whose checkpoint is kept as the
+// Keeps the best validation of a run across restarts. The file best.json in the run's folder names the step whose checkpoint is kept as the
 // best. For use by one thread.
 #pragma once
 #include <filesystem>
@@ -14,7 +14,7 @@ struct Best {
   bool operator==(const Best&) const = default;
 };
 
-/// Returns whether a run could have such a best validation: the step is in a plausible range and the loss is finite.
+/// Returns whether `best` can be the best validation of a run: its step is in a plausible range and its loss is finite.
 bool is_possible(const Best& best);
 /// Reads best.json. Returns nothing if there is none, or if its checkpoint does not exist. Throws Error(data) if the file is not in
 /// the form that write_best() writes, which is at most a few KiB.

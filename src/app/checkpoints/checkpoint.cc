@@ -71,14 +71,14 @@ class StateReader {
 };
 
 nlohmann::json read_manifest(const fs::path& checkpoint) {
-  const bool checked = data::FolderChecksums::of(checkpoint).any();  // this also verifies the manifest by its own checksum
+  const bool checked = data::FolderChecksums::of(checkpoint).any();  // of() also verifies the manifest by its own checksum
   const nlohmann::json manifest = parse_json(read_whole(checkpoint / data::kManifestName).value_or(""));
   if (manifest.is_discarded() || !manifest.is_object() || !manifest.contains("format") || !manifest["format"].is_number_integer() ||
       manifest["format"] < 1) {
     throw data::Damaged(checkpoint, fmt::format("expected a manifest.json in {}, but it is missing or unreadable", checkpoint.string()));
   }
   if (manifest["format"].get<i64>() > kCheckpointFormat) {
-    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has format {}, this program reads up to {}: use a newer spillway",
+    throw Error(ErrorCode::data, fmt::format("[checkpoint] {} has format {}, but this program reads formats up to {}: use a newer spillway",
                                              checkpoint.string(), manifest["format"].get<i64>(), kCheckpointFormat));
   }
   if (manifest["format"] > 1 && !checked) {

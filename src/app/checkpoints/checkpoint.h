@@ -3,9 +3,9 @@
 //   adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
 // - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the
 //   arrays of another rule, and "<name>.master" for bf16 and f16 weights.
-// - manifest.json, which holds the progress and checksums of all files. Every read is verified by them (data/folder_checksums.h).
-// A checkpoint is written under another name, fsynced and renamed, so a folder of the final name is always complete. The state is streamed
-// a few tiles at a time. Functions may run concurrently on different steps.
+// - manifest.json, which holds the progress and checksums of all files. Every read is verified by these checksums
+// (data/folder_checksums.h). A checkpoint is written under a temporary name, fsynced and renamed, so a folder of the final name is always
+// complete. The state is read and written a few tiles at a time. Functions may run concurrently on checkpoints of different steps.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -22,9 +22,10 @@
 
 namespace spillway::app {
 
-/// Version of the rules by which this program computes a run's numbers. Version 1 is that of all older programs, which did not record one.
-/// In it the router loss counted padding, the embedding row of pad_token_id had a gradient from the inputs, a tied head was never compared
-/// with the folder's lm_head.weight, a step could span the end of an epoch, and packed rows of sequential data had no defined order.
+/// Version of the rules by which this program computes a run's numbers. Version 1 stands for all older programs, which recorded no version.
+/// In version 1 the router loss counted padding, the embedding row of pad_token_id had a gradient from the inputs, a tied head was never
+/// compared with the folder's lm_head.weight, a step could span the end of an epoch, and packed rows of sequential data had no defined
+/// order.
 constexpr i64 kNumberRules = 2;
 
 /// The state of a run apart from its weights and optimizer state.
@@ -35,15 +36,15 @@ struct Progress {
   i64 tokens = 0;                              // tokens trained on so far, without padding (older programs included it)
   i64 schedule_steps = 0;                      // steps that the learning-rate schedule spans; 0: unknown
   std::optional<optim::LossScale> loss_scale;  // loss scale of the next step; empty: it is 1 and never changes
-  std::string made_with;                       // the instruction set, on which the bits depend besides the configuration
+  std::string made_with;                       // the instruction set; the bits depend on it in addition to the configuration
   std::string data;                            // Loader::fingerprint of the training data; empty: unknown
   std::vector<Thaw> thawed = {};               // parameters that were frozen at first; a record on nvme does not hold this
-  Standing standing;                           // results of its validations and of its last losses
-  i64 rules = kNumberRules;                    // version of the rules by which it has been trained so far
+  Standing standing;                           // results of the run's validations, and whether its last losses were finite
+  i64 rules = kNumberRules;                    // version of the rules by which the run has been trained so far
   std::optional<data::MixtureStart> mixture;   // position in a data mixture; empty: no mixture, or saved by an older program
 };
 
-/// Returns Progress and a line of metrics.jsonl as one JSON text. A commit of a step on nvme stores this record.
+/// Returns `progress` and a line of metrics.jsonl as one JSON text, the record. A commit of a step on nvme stores the record.
 std::string to_record(const Progress& progress, const std::string& numbers_hash, const std::string& metrics_line);
 struct Record {
   Progress progress;
@@ -56,9 +57,9 @@ constexpr int kCheckpointFormat = 2;  // format 1 had no checksums
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, i64 step);
 
-/// Writes one rank's part of a checkpoint. The first rank creates the folder, under a temporary name and with files of their final sizes.
-/// Then the other ranks open it, and each writes its own tiles. When all have finished, the first rank commits. Throws Error(io). An
-/// unfinished checkpoint is removed.
+/// Writes one rank's part of a checkpoint. The first rank creates the folder under a temporary name, and in it the files in their final
+/// sizes. Then the other ranks open the folder, and each rank writes its own tiles. When all have finished, the first rank commits. Throws
+/// Error(io). An unfinished checkpoint is removed.
 class CheckpointWriter {
  public:
   /// Creates the folder. For the first rank.
@@ -71,9 +72,10 @@ class CheckpointWriter {
   const std::filesystem::path& folder() const;
   /// Writes all tiles that `tiles` supplies, in any order, and returns when they are on the disk. Runs on a Snapshot's thread.
   void write(const parallel::Snapshot::Tiles& tiles);
-  /// Returns the number and checksums of the bytes that write() wrote, as a text that is sent to the first rank for commit().
+  /// Returns the number and the checksums of the bytes that write() wrote. The result is a text that is sent to the first rank, which
+  /// passes it to commit().
   std::string written() const;
-  /// Completes the checkpoint and gives it its final name. For the first rank. `written` holds the written() of every rank.
+  /// Completes the checkpoint and gives it its final name. For the first rank. `written` holds the results of written() of all ranks.
   void commit(std::span<const std::string> written);
 
  private:
@@ -84,7 +86,8 @@ class CheckpointWriter {
 /// Returns the bytes that a checkpoint of this model takes.
 i64 checkpoint_bytes(const nn::Sequential& model, const optim::StateFormat& format);
 
-/// Returns the checkpoints of a run, oldest first. Folders of such a name are complete unless they were damaged later.
+/// Returns the checkpoints of a run, oldest first: the folders with the final name of a checkpoint. They are complete unless they were
+/// damaged later.
 std::vector<std::filesystem::path> checkpoints(const std::filesystem::path& run);
 /// Returns the step of the newest checkpoint, as its name says, or -1 if there is none.
 i64 newest_step(const std::filesystem::path& run);
@@ -96,7 +99,7 @@ Progress read_progress(const std::filesystem::path& checkpoint);
 /// Returns the text of a key in a folder's manifest.json; empty if either is missing or the value is no text. Throws Error(data) for a
 /// damaged manifest.
 std::string manifest_text(const std::filesystem::path& folder, const char* key);
-/// Returns whether the checkpoint has checksums, which format 1 did not.
+/// Returns whether the checkpoint has checksums; those of format 1 have none.
 bool has_checksums(const std::filesystem::path& checkpoint);
 /// Reads a whole checkpoint and returns a description of each damaged place. Empty if no damage is found.
 std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& checkpoint);
@@ -105,16 +108,17 @@ std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& check
 /// is missing or has another shape, or if a checksum does not match.
 FreezeChange load_checkpoint(const std::filesystem::path& checkpoint, const ModelSource& source, const nn::Sequential& model,
                              parallel::Rank& rank);
-/// Removes all checkpoints but the newest `keep`, that of step `best`, and the newest one not after step `good`.
+/// Removes all checkpoints except the newest `keep`, the checkpoint of step `best`, and the newest checkpoint of a step up to `good`.
 void prune_checkpoints(const std::filesystem::path& run, i64 keep, std::optional<i64> best = {}, std::optional<i64> good = {});
-/// Returns the checkpoints of `run` that are no ancestors of a run resumed from `from` at `step`, where an empty `from` means the state on
-/// nvme. These are the checkpoints after `step`, or all if `from` belongs to another run.
+/// For a run that resumes at step `step`, from the checkpoint `from` or, if `from` is empty, from the state on nvme. Returns the
+/// checkpoints in `run` that do not belong to the past of the resumed run: those after `step`, or all of them if `from` belongs to another
+/// run.
 std::vector<std::filesystem::path> not_before(const std::filesystem::path& run, const std::optional<std::filesystem::path>& from, i64 step);
-/// Renames a checkpoint to `<name>.<why>`, so that it no longer counts as one of the run but its bytes are kept. Returns the new path.
-/// Throws Error(io).
+/// Renames a checkpoint to `<name>.<why>`, so that it no longer counts as a checkpoint of the run but its bytes are kept. Returns the new
+/// path. Throws Error(io).
 std::filesystem::path set_checkpoint_aside(const std::filesystem::path& checkpoint, const std::string& why);
-/// Removes what processes that died left among the run's checkpoints: those they were writing, and those that prune_checkpoints() was
-/// removing. The caller must hold the run folder's lock.
+/// Removes incomplete checkpoints that dead processes left: checkpoints that they were writing, and checkpoints that prune_checkpoints()
+/// was removing. The caller must hold the run folder's lock.
 void remove_rests(const std::filesystem::path& run);
 
 }  // namespace spillway::app

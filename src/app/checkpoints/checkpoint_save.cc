@@ -32,7 +32,8 @@ data::TensorInfo describe(const Shape& shape, std::string name, DType dtype) {
   return info;
 }
 
-// The number of bytes written, by one rank or by all together, and the ChecksumSums of both files.
+// The number of bytes that one rank, or all ranks together, wrote to the weights file and the optimizer file, and the ChecksumSums of both
+// files.
 struct Written {
   i64 bytes = 0;
   std::vector<u32> weights, state;
@@ -90,7 +91,7 @@ bool any_not_finite(std::span<const std::byte> weights, DType dtype) {
   }
 }
 
-// Writes tiles to the weights file and to the optimizer file as they come.
+// Writes tiles to the weights file and to the optimizer file, in the order in which they arrive.
 class Writer {
  public:
   using Mode = data::SafetensorsWriter::Mode;
@@ -102,8 +103,8 @@ class Writer {
         weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
         state_(folder / kStateName, moment_tensors(model), {}, mode) {}
 
-  // Writes the tiles of `range` that this rank is to save. If every rank holds the whole group, each saves only its shard. A weight that
-  // pipeline stages share is saved by the ranks of its first stage.
+  // Writes the tiles of `range` that this rank has to save. If every rank holds the whole group, each rank saves only its shard. A weight
+  // that several pipeline stages share is saved by the ranks of the first of these stages.
   void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
     const TileRange own = parallel::intersection(range, scheduling_.sharding.own(layout_.groups[group]));
     const optim::StateFormat format = scheduling_.format_of(layout_.groups[group]);
@@ -132,7 +133,7 @@ class Writer {
     const i64 bytes = weights_.finish_part() + state_.finish_part();
     return {bytes, weights_.checksum_sums(), state_.checksum_sums()};
   }
-  // Returns the checksums of both files, given what all ranks wrote. Throws Error(bug) if bytes are missing.
+  // Returns the checksums of both files. `all` describes the bytes that all ranks together wrote. Throws Error(bug) if bytes are missing.
   data::FolderChecksums checksums(const Written& all, const fs::path& folder) const {
     if (const i64 expected = weights_.data_bytes() + state_.data_bytes(); all.bytes != expected) {
       throw Error(ErrorCode::bug,
@@ -160,7 +161,7 @@ class Writer {
                 fmt::format("[checkpoint] expected finite weights, got some of {} that are infinite or NaN", trained_[parameter]));
   }
 
-  // Lists the tensors of the weights file. A model with adapters saves only those.
+  // Lists the tensors of the weights file. Of a model with adapters only the adapters are saved.
   std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     const bool adapters = models::has_adapters(model);
@@ -197,8 +198,8 @@ class Writer {
     }
   }
 
-  // Writes Adafactor's row or column factors of a parameter. The tensor holds its factors from number `first` on; those that are stored in
-  // the tiles of this run are written.
+  // Writes Adafactor's row or column factors of a parameter. The tensor holds the parameter's factors from index `first` on. Of these, the
+  // factors that are stored in the tiles of `run` are written.
   void write_factors(const data::TensorInfo& tensor, i64 first, const Run& run) {
     const i64 each = run.format.factors, last = first + tensor.shape.elems();
     for (i64 tile = run.begin / kTileElems; tile * kTileElems < run.end; ++tile) {

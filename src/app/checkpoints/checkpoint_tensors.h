@@ -15,7 +15,7 @@ constexpr const char* kOwnModel = "own_model";  // key in manifest.json: the nam
 constexpr const char* kStanding = "standing";  // key of Standing in manifest.json and in the record of a commit
 
 struct StateTensor {
-  std::string suffix;  // follows the parameter's name; ".exp_avg" and so on, the names of torch.optim
+  std::string suffix;  // what follows the parameter's name: ".exp_avg" and so on, the names of torch.optim
   optim::StatePart part;
   Shape shape;
 };

@@ -27,8 +27,8 @@ std::optional<optim::LossScale> loss_scale_of(const std::optional<ZeroCheckpoint
   return ours.is_valid() ? std::optional(ours) : std::nullopt;
 }
 
-// Returns the name of the adapter, which is "default" in "lora_A.default.weight". PEFT uses such tensor names in a model, but its
-// save_pretrained leaves the adapter's name out. Empty if the tensors have no such part.
+// Returns the name of the adapter, which is "default" in "lora_A.default.weight". PEFT's tensors in memory have such names, but its
+// save_pretrained leaves the adapter's name out. Returns an empty text if the tensors' names have no such part.
 constexpr std::string_view kAdapterPart = ".lora_A.", kWeight = ".weight";
 std::string adapter_of(const ZeroCheckpoint& checkpoint) {
   for (const TensorInfo& tensor : checkpoint.tensors()) {

@@ -33,8 +33,8 @@ fs::path hugging_face_cache() {
   return environment_path("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
 }
 
-// Returns the folder models--org--name/snapshots/<commit> of the cache, whose layout is that of huggingface_hub's documentation. The file
-// refs/<revision> names the commit; without such a file the revision is itself the commit.
+// Returns the folder models--org--name/snapshots/<commit> in the Hugging Face cache. The documentation of huggingface_hub describes the
+// cache's layout. The file refs/<revision> names the commit; without such a file the revision is itself the commit.
 std::optional<fs::path> cached_snapshot(const std::string& model, const std::string& revision = "main") {
   const size_t slash = model.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
@@ -102,7 +102,8 @@ ModelSource own_model(std::string name, std::function<nn::Sequential(DType)> bui
                                               "\"{}\"",
                                               name));
   if (models::is_preset(name))
-    throw Error(ErrorCode::usage, fmt::format("[model] expected a name of its own for the program's model, got the preset {}", name));
+    throw Error(ErrorCode::usage,
+                fmt::format("[model] expected for the program's own model a name that no preset has, got the preset {}", name));
   ModelSource source;
   source.name = std::move(name);
   source.own = std::move(build);
@@ -117,7 +118,7 @@ ModelSource find_model(const std::string& model, const std::string& revision) {
     source.reference = model;
     return source;
   }
-  if (model.find('/') == std::string::npos) models::preset(model);  // throws: names the known ones and the nearest
+  if (model.find('/') == std::string::npos) models::preset(model);  // throws an error that names the known presets and the nearest one
   throw Error(ErrorCode::usage, fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}, for "
                                             "which there is no folder: download the model first",
                                             hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision));

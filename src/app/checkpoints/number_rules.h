@@ -1,5 +1,5 @@
-// Reports which numbers will be computed by other rules than before when a run that an older program began is resumed (kNumberRules), and
-// the notes on the model that train prints first. Pure functions, except that they read config.json files.
+// Reports which numbers will be computed by other rules than before when this program resumes a run that an older program began
+// (kNumberRules). Also makes the notes on the model that train prints first. Pure functions, except that they read config.json files.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace spillway::app {
 
-/// Keeps the head tied in `source` if an older program began the run with a tied head, because then `checkpoint` has no weights and state
-/// for a separate one. A note in `source` says so. Throws Error(data) if a config.json cannot be read.
+/// If an older program began the run with an output head that is tied to the embedding, keeps the head tied in `source` and adds a note
+/// there. The head must stay tied, because `checkpoint` has no weights and no optimizer state for a separate head. Throws Error(data) if a
+/// config.json cannot be read.
 void keep_tied_head(const std::filesystem::path& checkpoint, const Progress& progress, ModelSource& source);
 
 /// Returns the notes on the trained model that train prints, a sentence each.

@@ -18,8 +18,8 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 NamedTexts tokenizer_files(const std::filesystem::path& file_or_folder);
 
 /// Returns name and contents of the files to write beside a model's weights, apart from config.json: the files of its tokenizer, if it has
-/// one, and the model's generation_config.json. source.chat_template, if set, becomes chat_template.jinja. Then the templates that
-/// transformers would prefer to it, for all conversations or for those with tools, are left out. Throws the same errors as
+/// one, and the model's generation_config.json. If source.chat_template is set, it becomes chat_template.jinja. The templates that
+/// transformers would then prefer to that file, for all conversations or for those with tools, are left out. Throws the same errors as
 /// tokenizer_files().
 NamedTexts model_files(const ModelSource& source, const std::optional<std::filesystem::path>& tokenizer);
 
