@@ -137,7 +137,7 @@ TEST_F(AttentionOnGpu, WhatItCannotBeIsOneLine) {
   expect_refused(with(gpt2, {"--device", "cpu"}), 2, "[--attention] expected --device cuda for cudnn, got cpu; leave out");
   expect_refused(with(gpt2, {"--precision", "fp32"}), 2, "[--attention] expected --precision bf16 or fp16 for cudnn, got another");
   expect_refused(with(gpt2, {"--dropout", "0.1"}), 2,
-                 "[--attention] expected no dropout of attention for cudnn, got 0.1: give --dropout 0");
+                 "[--attention] expected no dropout of attention probabilities for cudnn, got 0.1: give --dropout 0");
   expect_refused(with(gpt2, {"--sequence-length", "1"}), 2, "[--attention] expected sequences of at least two tokens, got 1 for cudnn");
   expect_refused(with(gpt2, {"--device-memory", "1MiB", "--sequence-length", "256"}), 3,
                  "The workspace of --attention cudnn takes 520.0 KiB of the device's memory");

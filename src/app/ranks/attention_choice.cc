@@ -18,7 +18,7 @@ namespace {
 void check_attention(const ResourceConfig& config, const kernels::AttentionShape& shape, double dropout) {
   if (*config.device == "cpu") refuse("expected --device cuda for cudnn, got cpu");
   if (!is_half(shape.dtype)) refuse("expected --precision bf16 or fp16 for cudnn, got another");
-  if (dropout > 0) refuse(fmt::format("expected no dropout of attention for cudnn, got {}: give --dropout 0", dropout));
+  if (dropout > 0) refuse(fmt::format("expected no dropout of attention probabilities for cudnn, got {}: give --dropout 0", dropout));
   if (const std::string why = kernels::attention_shape_problem(shape); !why.empty()) refuse(why + " for cudnn");
 }
 

@@ -117,7 +117,7 @@ ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   };
   peers.together(choose);
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);
-  peers.together(choose);  // again: every rank has opened its GPU by now, which takes memory from those that share it
+  peers.together(choose);  // chosen again: by now every rank has opened its GPU, so the free memory is what all ranks leave
   if (chosen.free_bytes) *chosen.free_bytes /= sharers;
   chosen.meeting = agree_on_meeting(config, {chosen.device, sharers > 1}, peers);
   if (chosen.meeting.nccl && chosen.free_bytes) {

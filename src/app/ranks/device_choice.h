@@ -24,11 +24,11 @@ struct ChosenDevice {
   GpuMeeting meeting;             // how GPUs of several ranks exchange data
 };
 
-/// Returns the GPU number in a --device value: 2 for "cuda:2". Empty if the value names no number, as "cuda" and "cpu".
+/// Returns the index of the GPU in a --device value: 2 for "cuda:2". Empty if the value has no index, as "cuda" and "cpu".
 std::optional<int> asked_gpu(const std::string& device);
 
-/// Opens the GPU that a rank would use (the one that --device names, else number `local_rank` modulo the number of GPUs) and returns what
-/// is known about all GPUs. With --device cpu it opens none and reports none.
+/// Opens the GPU that a rank would use and returns what is known about all GPUs. It is the GPU that --device names, else the one with index
+/// `local_rank` modulo the number of GPUs. With --device cpu it opens none and reports none.
 GpuReport look_at_gpus(const ResourceConfig& config, int local_rank);
 
 /// Fills in what `config` leaves open: the device ("cuda" if a GPU can be used here, else "cpu"), the precision, which depends on the
@@ -42,7 +42,7 @@ ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report
 
 /// Returns the memory budgets of a rank on a GPU: by default all free GPU memory and all host memory of `grant`. `device_bytes` and
 /// `host_bytes` are the budgets that the user gave. Throws Error(refused) if they are more than the GPU and the node have. If the GPU is
-/// not on this node, only `device_bytes` tells its memory; Error(usage) if it is not given.
+/// not on this node, the size of its memory is known only from `device_bytes`; throws Error(usage) if that is not given.
 Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::optional<i64> device_bytes, std::optional<i64> host_bytes);
 
 /// Returns a name for a GPU that is unique across nodes: two ranks get equal names only if they share one GPU (or one MIG slice of it).

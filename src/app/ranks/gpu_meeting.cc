@@ -54,7 +54,8 @@ void share_with_node(const Peers& peers) {
 std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers, i64& bytes) {
   if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
   share_with_node(peers);
-  // The trial gets half of the timeout: a rank whose trial ends early waits in the next collective, with the whole timeout, for the others.
+  // The trial gets half of the timeout. A rank whose trial ends early waits for the other ranks in the next collective, which has the whole
+  // timeout.
   const parallel::NcclTrial trial =
       parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2, leave_stuck);
   std::string problem = first_problem(trial.problem, peers);
@@ -64,8 +65,8 @@ std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, co
 }
 
 // Prevents deadlocks between ranks. Loading a kernel lazily may wait for all work on the GPU (CUDA Programming Guide, "Lazy Loading", on
-// its hazards), and streams that share a hardware queue wait for each other. If they wait for a collective, and the collective for another
-// rank in the same state, neither ever ends.
+// its hazards), and streams that share a hardware queue wait for each other. If the awaited work is a collective, and that collective waits
+// for another rank in the same state, neither rank ever goes on.
 void prepare_driver(Console& console) {
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   ::setenv(kConnections, "32", 0);
@@ -93,8 +94,8 @@ std::string peers_of_nccl() {
 
 }  // namespace
 
-// NCCL has one communicator for the data-parallel ranks, which all send to each other, and one for each direction to each pipeline
-// neighbour.
+// A rank has one NCCL communicator with the data-parallel ranks, which all send to each other, and two with each neighbour in the pipeline,
+// one for each direction.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes) {
   const i64 stages = config.pipeline_stages, data_ranks = config.ranks / stages;
   const i64 of_data = data_ranks > 1 ? communicator_bytes + (data_ranks - 1) * pair_bytes : 0;

@@ -34,17 +34,18 @@ std::string first_node(const std::string& nodes) {
 }
 
 // Returns the rendezvous address for ranks that srun started. Rank 0 is on the first node of the job step. The port is derived from the
-// step's id so that steps that share a node get different ports; should two collide, the token tells a rank that it reached the wrong run.
+// step's id so that steps that share a node get different ports; if two steps get the same port nevertheless, a rank notices by the token
+// that it has reached the wrong run.
 std::string place_of_srun(const Host& host) {
   const std::string step = host.env("SLURM_JOB_ID").value_or("0") + "." + host.env("SLURM_STEP_ID").value_or("0");
   if (host.env("SLURM_STEP_NUM_NODES").value_or("1") == "1") return "unix:spillway-slurm-" + step;
-  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // below the ports that systems assign by themselves
+  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // these ports are below those that operating systems assign by themselves
   const u64 port = kFirstPort + RandomKey{}.derive(step).value % kPorts;
   return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
 }
 
-// Throws if the ranks meet over the network without a secret. Anyone can connect to a TCP port, so ranks must prove that they know
-// SPILLWAY_TOKEN; the other kinds of rendezvous are protected by the kernel against other users.
+// Throws Error(usage) if the rendezvous is at a TCP port and SPILLWAY_TOKEN is not set to a secret. Anyone can connect to a TCP port, so
+// ranks must prove that they know the secret. The kernel protects the other kinds of rendezvous from other users.
 void check_secret(const Launcher& launcher, const std::string& place, const Host& host) {
   constexpr size_t kLeastDigits = 16;
   if (!place.starts_with("tcp:") || host.env("SPILLWAY_TOKEN").value_or("").size() >= kLeastDigits) return;

@@ -1,6 +1,6 @@
-// Communication between the ranks of a run outside of its training steps: ranks gather texts, reduce numbers, and turn an error on one rank
-// into the same error on all. It also works with a single rank. Every call is a collective: all ranks make the same calls in the same
-// order. Not thread-safe, and not to be used during a step, which uses the same communicator.
+// Lets the ranks of a run communicate outside of training steps: they gather texts, reduce numbers, and turn an error on one rank into the
+// same error on all ranks. It also works with a single rank. Every call is a collective: all ranks make the same calls in the same order.
+// Not thread-safe, and not to be used during a step, which uses the same communicator.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,22 +13,22 @@
 
 namespace spillway::app {
 
-/// An error that is thrown on all ranks at once, so no rank has to be told of it. Rank 0 prints it.
+/// An error that all ranks throw together, so no rank has to be informed of it. Rank 0 prints it.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-/// The position of this rank among all ranks and among those on its host. `core_sharers` counts the ranks of this host that may run on the
-/// same cores, `process_ranks` those that are threads of the same process; both include this rank.
+/// The position of this rank among all ranks, and among the ranks on its host (local). `core_sharers` counts the ranks on this host that
+/// may run on the same cores as this rank. `process_ranks` counts the ranks that are threads of the same process. Both include this rank.
 struct RankPlace {
   int rank = 0, ranks = 1, local_rank = 0, local_ranks = 1, core_sharers = 1, process_ranks = 1;
 };
 
 class Peers {
  public:
-  /// `all` is this rank's communicator for the group of all ranks; null if it is the only one. `host` is the name of this rank's machine in
-  /// error messages. Collective; throws Error(peer).
+  /// `all` is this rank's communicator for the group of all ranks; null if this rank is the only one. `host` is the name of this rank's
+  /// machine in error messages. Collective; throws Error(peer).
   explicit Peers(std::unique_ptr<parallel::Communicator> all = nullptr, std::string host = host_name());
 
   const RankPlace& place() const { return place_; }
@@ -40,7 +40,7 @@ class Peers {
   /// The communicator of all ranks; null for one rank.
   parallel::Communicator* communicator() const { return all_.get(); }
 
-  /// All-gather: returns every rank's text or numbers, in the order of ranks, on all of them.
+  /// All-gather: returns on every rank the texts or numbers of all ranks, in the order of ranks.
   std::vector<std::string> gather(const std::string& mine) const;
   std::vector<std::vector<double>> gather(const std::vector<double>& mine) const;
   /// Broadcast: returns the text that rank 0 passed.
@@ -50,11 +50,12 @@ class Peers {
   /// All-reduce: returns for each number its sum over the ranks.
   std::vector<i64> sum(std::vector<i64> numbers) const;
 
-  /// Runs `body` on every rank and waits until all have finished it. A rank may work on it for long without a collective
-  /// (Communicator::works_alone). If it failed on any rank, throws AgreedError on all: the error of the lowest rank that failed, with the
-  /// rank's name unless all failed in the same way.
+  /// Runs `body` on every rank and waits until all ranks have finished it. `body` may run for long without a collective
+  /// (Communicator::works_alone). If it failed on any rank, throws AgreedError on all ranks. The error is that of the lowest rank that
+  /// failed; it names this rank, unless all ranks failed in the same way.
   void together(const std::function<void()>& body) const;
-  /// Makes the collectives that other ranks wait for with this rank fail, with an error that quotes `what`, instead of timing out.
+  /// Makes collectives fail in which other ranks wait for this rank. They then fail at once, with an error that quotes `what`, instead of
+  /// timing out.
   void abort(const std::string& what) const;
 
   static std::string host_name();

@@ -1,6 +1,6 @@
-// Reports of a rank to the process that started it (supervise.h): what it is doing, its last step, and the error it ends with. They are
-// kept in shared memory, so that they can still be read after the rank has died. Without a supervising process the report functions do
-// nothing. Thread-safe.
+// Lets a rank report to the process that started it (supervise.h) what it is doing, its last step, and the error with which it ends. The
+// reports are in shared memory, so that they can still be read after the rank has died. Without a supervising process the report functions
+// do nothing. Thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace spillway::app {
 enum class RankPhase : int { starting, meeting, preparing, training, evaluating, generating };
 const char* to_string(RankPhase phase);
 
-/// The supervisor's side: the shared memory with the reports of all ranks.
+/// Used by the supervisor: the shared memory with the reports of all ranks.
 class RankReports {
  public:
   explicit RankReports(int ranks);
@@ -22,7 +22,7 @@ class RankReports {
   int descriptor() const { return memory_.descriptor(); }
 
   RankPhase phase(int rank) const;
-  i64 step(int rank) const;  // the last step that ended; 0: none yet
+  i64 step(int rank) const;  // the last step that the rank finished; 0: none yet
   /// The error that the rank ended with; its text is empty if the rank reported none.
   Failure failure(int rank) const;
   /// The log file of the rank's run; empty if it reported none.
@@ -33,7 +33,7 @@ class RankReports {
   parallel::SharedMemory memory_;
 };
 
-/// The rank's side: stores what the rank is doing, and its last step.
+/// Used by a rank: these two store what the rank is doing and its last step.
 void report_phase(RankPhase phase);
 void report_step(i64 step);
 /// Reports the absolute path of the run's log, to which the supervisor appends how the ranks ended.

@@ -71,7 +71,7 @@ class Group {
     const Failure failure = failure_of(first_failure());
     console_.warn(fmt::format("{}; rank{} {} did not end within {} s after that{}", failure.text, running_.size() > 1 ? "s" : "",
                               fmt::join(running_, ", "), given_.grace_s, given_.may_exit ? "" : ", so the program waits"));
-    // Without running destructors: the threads that still run would use the objects that they destroy.
+    // Ends the process without running destructors, because threads that still run would use the destroyed objects.
     if (given_.may_exit) ::_exit(static_cast<int>(failure.code));
     changed_.wait(lock, all_ended);
   }

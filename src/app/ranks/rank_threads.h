@@ -1,6 +1,6 @@
-// --communicator local: several ranks run as threads of this process and communicate through its memory. As with ranks that are processes
-// (supervise.h), a failure of any rank is reported as one error. A thread cannot be killed alone: what kills one kills all, and if one
-// hangs, the process ends without waiting for it, unless it is another program's.
+// Implements --communicator local: several ranks run as threads of this process and communicate through its memory. As with ranks that are
+// processes (supervise.h), a failure of any rank is reported as one error. A thread cannot be killed alone: whatever kills one rank kills
+// all. If a rank hangs, the process ends without waiting for it, unless the process is another program that uses Spillway as a library.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ struct RankThreads {
   int ranks = 2;
   double timeout_s = 60;  // how long a rank waits for a peer
   double grace_s = 15;    // how long the other ranks may take to end after one has failed
-  bool may_exit = true;   // the process may end when they take longer: it runs this command alone
+  bool may_exit = true;   // the process may end if ranks take longer than grace_s, because it does nothing but run this command
 };
 
 /// The work of one rank, which returns its exit status. `end` is the rank's communicator for the group of all ranks; null for one rank.

@@ -5,7 +5,7 @@
 
 namespace spillway::app {
 
-/// Named values that must be equal on all ranks, as the flags must: for example "program" and "checkpoint to go on from".
+/// Named values other than flags that must be equal on all ranks too, for example "program" and "checkpoint to go on from".
 using Facts = std::vector<NumberKey>;
 
 /// Returns the version of this program and the build id that the linker gave it, under the name "program".

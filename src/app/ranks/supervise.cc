@@ -180,8 +180,8 @@ class Supervisor {
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
   }
 
-  // Called when a rank timed out while it waited for another one. Its wait may have begun before we saw the other rank stop, so every rank
-  // that is stopped now counts as hung.
+  // Called when a rank timed out while it waited for another rank. That wait may have begun before the supervisor saw the other rank stop,
+  // so every rank that is stopped now counts as hung.
   void blame_who_is_stopped() {
     for (Rank& one : ranks_) one.hung |= one.stopped_since.has_value();
   }
@@ -206,8 +206,8 @@ class Supervisor {
     if (kill_at_) kill_those_who_wait();
   }
 
-  // Handles the second Ctrl-C: kills all ranks. On a terminal the ranks received it too and would print this message, but they may die
-  // before they do.
+  // Handles the second Ctrl-C: kills all ranks. On a terminal the ranks received the Ctrl-C too and would print this message themselves,
+  // but they may die before they print it.
   void leave() {
     if (std::exchange(leaves_at_once_, true)) return;
     kill_all();
@@ -216,7 +216,7 @@ class Supervisor {
     write_down(text);
   }
 
-  // Kills the ranks that are still in the rendezvous: one of those they wait for is gone and will not arrive.
+  // Kills the ranks that are still in the rendezvous. A rank for which they wait has ended and will not arrive.
   void kill_those_who_wait() {
     for (Rank& one : ranks_) {
       if (one.ended || reports_.phase(number(one)) != RankPhase::meeting) continue;
@@ -235,7 +235,7 @@ class Supervisor {
 
   int verdict() const {
     if (leaves_at_once_) return 128 + SIGINT;
-    const Rank* first = nullptr;  // the first rank that failed by itself, not because of another
+    const Rank* first = nullptr;  // the first rank that failed by itself, not because another rank had failed
     for (const Rank& one : ranks_) {
       const bool itself = one.is_dead() || (!one.is_well() && !one.by_signal() && one.code() != static_cast<int>(ErrorCode::peer));
       if (itself && (first == nullptr || (one.hung && !first->hung) || one.order < first->order)) first = &one;

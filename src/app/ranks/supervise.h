@@ -13,8 +13,8 @@ namespace spillway::app {
 struct Supervision {
   int ranks = 2;
   std::vector<std::string> args;  // command-line arguments of every rank
-  double timeout_s = 60;          // how long a rank may be stopped (SIGSTOP) before all are ended
-  double grace_s = 15;            // how long the other ranks may take to end after one is gone
+  double timeout_s = 60;          // how long a rank may be stopped (SIGSTOP) before all ranks are ended
+  double grace_s = 15;            // how long the other ranks may take to end after one rank has ended
 };
 
 /// Starts the ranks, waits until all have ended and returns the largest of their exit statuses. Throws the Error of the first rank that
