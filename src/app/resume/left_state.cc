@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 struct Left {
   fs::path folder;
   Record record;
-  std::string unlike;  // why this start would not continue from it; empty if it would
+  std::string unlike;  // why this start would not continue from the state; empty if it would
 };
 
 // Returns the canonical path, so that different spellings of one folder are equal.
@@ -47,13 +47,13 @@ std::string unlike(const Session& session, const TrainConfig& config, const std:
   return "";
 }
 
-// Returns nothing for a store that cannot be read; whoever opens it later reports the error.
+// Returns the store in the folder; nothing if it cannot be read, because the error is reported when the store is opened later.
 std::optional<offload::LeftStore> store_in(const fs::path& folder) try { return offload::left_store(folder); } catch (const Error&) {
   return {};
 }
 
 // Returns the newest state that a dead process of this run committed on these paths. Among states of the same step it prefers one from
-// which this start would continue. The states of other ranks of this start are left to those ranks.
+// which this start would continue. States that belong to other ranks of this start are skipped, since those ranks check them.
 std::optional<Left> newest_left(const Session& session, const TrainConfig& config, const TrainConfig& before) {
   const ScratchId& id = session.scratch_id();
   std::optional<Left> newest;

@@ -37,7 +37,7 @@ std::string flag_of(const std::string& key) {
 
 std::string checksum(std::string_view text) { return fmt::format("{}:{:08x}", text.size(), crc32c(std::as_bytes(std::span(text)))); }
 
-// Returns the size of a file and a checksum of its first and last MiB: the file may be too large to be read as a whole.
+// Returns the size of a file and a checksum of its first and last MiB, because it would take too long to read a large file as a whole.
 std::string ends_of(const fs::path& path) {
   constexpr i64 kEnd = kMiB;
   const data::File file = data::File::open(path);
@@ -85,7 +85,7 @@ std::string adapter_text(const TrainConfig& config) {
 
 void add(RunContents& contents, const char* key, const std::function<std::string()>& text) try {
   if (std::string found = text(); !found.empty()) contents.of[key] = std::move(found);
-} catch (const Error&) {  // the run may not need the file; whoever needs it reports the error
+} catch (const Error&) {  // the run may not need the file; if it does, the error is reported when the file is read
 }
 
 void add_files(RunContents& contents, const TrainConfig& config, const ModelSource& source) {
@@ -97,7 +97,7 @@ void add_files(RunContents& contents, const TrainConfig& config, const ModelSour
 
 std::string config_text(const fs::path& run) { return read_whole(run / "config.json").value_or(""); }
 
-// Returns the contents of a run that an older program began: of the files that are now at the paths in its config.json.
+// Returns the contents for a run that an older program began: those of the files that are now at the paths in the run's config.json.
 RunContents contents_at_paths(const fs::path& run) {
   RunContents contents;
   try {
@@ -113,8 +113,8 @@ bool allows(const TrainConfig& config, std::string_view key) {
   return std::ranges::find(config.allow_change, key) != config.allow_change.end();
 }
 
-// Returns whether --allow-change permits a change under which the same files give other rows. The checksums of the data then cannot be
-// compared.
+// Returns whether --allow-change permits a change after which the same data files are made into other rows. The checksums of the data,
+// which are those of the rows, can then not be compared.
 bool makes_other_rows(const fs::path& run, const TrainConfig& config, const RunContents& before, const RunContents& now) {
   TrainConfig strict = config;
   strict.allow_change.clear();
@@ -273,7 +273,7 @@ bool is_same_run(const fs::path& run, const TrainConfig& config, const RunConten
   const std::vector<fs::path> saved = checkpoints(run);
   const RunContents before = contents_of_run(run, saved.empty() ? Progress() : read_progress(saved.back()));
   return other_contents(run, config, before, now).empty() && number_changes(text, config, same_contents(run, config, before, now)).empty();
-} catch (const Error&) {  // a folder that cannot be read is not known to be this run
+} catch (const Error&) {  // if the folder cannot be read, it is unknown whether it holds this run
   return false;
 }
 
