@@ -14,7 +14,7 @@ namespace {
 using offload::Tier;
 using parallel::Resource;
 
-// Two steps are not like the others: the first has no deferred optimizer work to do, and the second may be the first that touches the
+// The first two steps are not typical: the first has no deferred optimizer work to do, and the second may be the first one that touches the
 // optimizer state.
 constexpr i64 kWarmUpSteps = 2;
 constexpr size_t kHost = static_cast<size_t>(Tier::host), kNvme = static_cast<size_t>(Tier::nvme);
@@ -69,7 +69,7 @@ std::string help_for(Resource resource, const Levers& levers) {
       return "token files (spillway tokenize) instead of text";
     case Resource::ranks:
       return "more --gradient-accumulation-steps, so that ranks exchange less often; a lower --zero-stage if there is memory; if one rank "
-             "is slower than the others (slowest_rank in metrics.jsonl), the cause of that";
+             "is slower than the others (slowest_rank in metrics.jsonl), remove the cause of that";
   }
   return "";
 }

@@ -1,6 +1,6 @@
-// Compares what the plan predicted with what the steps measured: times by phase, bytes moved and memory; and says which resource bounded
-// the step and what would make it faster. The trainer adds each step and prints the audit at the end. The first two steps, which warm up,
-// count only if there is no later one. Not thread-safe.
+// Compares what the plan predicted with what was measured in the steps: times by phase, bytes moved and memory. Also says which resource
+// bounded the steps and what would make them faster. This comparison is called the audit. The trainer adds each step and prints the audit
+// at the end of the run. The first two steps warm up and count only if there is no later step. Not thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ struct StepSample {
   Phases phases;
   DiskUse disk;
   parallel::TierBytes moved, planned;
-  double meeting_s = 0;                 // seconds in collectives, where a rank that is ahead waits for the others
+  double meeting_s = 0;                 // seconds spent in collectives, including waits for slower ranks
   const StepCost* predicted = nullptr;  // predicted cost of a step with the same instruction lists
 };
 
@@ -30,14 +30,14 @@ struct AuditRow {
 /// Planned and peak memory of the whole run, in bytes.
 struct MemoryAudit {
   std::array<i64, offload::kTiers> planned{}, peak{};
-  i64 predicted_process = 0, process = 0;  // memory of the whole process; process is 0 if it was not measured
+  i64 predicted_process = 0, process = 0;  // memory of the whole process, predicted and measured; `process` is 0 if it was not measured
 };
 
 /// Facts about the plan from which the audit derives its advice on what would make a step faster.
 struct Levers {
   bool bf16 = false, on_gpu = false;
-  // split_master_left: bf16 weights have fp32 masters, so --master-weights split would save bytes. low_moments_left: the moments are fp32,
-  // so --moments bf16 would save bytes.
+  // split_master_left is set if bf16 weights have fp32 master copies, so that --master-weights split would save bytes. low_moments_left is
+  // set if the moments are fp32, so that --moments bf16 would save bytes.
   bool split_master_left = false, low_moments_left = false;
   int state_arrays = 2;  // arrays of optimizer state that --moments bf16 would round
   bool weights_on_nvme = false;
@@ -45,8 +45,8 @@ struct Levers {
   i64 spilled_state_bytes = 0;   // bytes of optimizer state on nvme
   i64 spilled_bytes = 0;         // bytes of weights and gradients on nvme
   double disk_bytes_per_s = 0;   // expected rate of the disk for the step's mix of reads and writes
-  double break_even_tokens = 0;  // tokens a step from which computing hides the data transfers
-  i64 tokens = 0;                // tokens a step
+  double break_even_tokens = 0;  // tokens per step from which on computing hides the nvme traffic
+  i64 tokens = 0;                // tokens per step
 };
 
 class Audit {

@@ -1,5 +1,5 @@
-// Reads fields from the JSON records in a run's folder. A field that is missing, has another type than expected, or is a number too large
-// to be right counts as absent. Pure functions.
+// Reads fields from the JSON records in a run's folder. A field counts as absent if it is missing, has another type than expected, or is a
+// number that is too large to be right. Pure functions.
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>

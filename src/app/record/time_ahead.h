@@ -1,6 +1,6 @@
 // Estimates how long the next part of a run may take, so that a run with a time limit stops while there is time left to save. The estimate
-// is the longest of the last few measured times, because steps differ: some are clipped, some run during a save. The caller measures the
-// times; there is no clock in here. The types are plain values; not thread-safe.
+// is the longest of the last few measured times, because steps differ: in some the gradients are clipped, some run during a save. The
+// caller measures the times; the code here reads no clock. The types are plain values; not thread-safe.
 #pragma once
 #include <deque>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace spillway::app {
 
-/// Keeps the last few measured times of one kind of work, and tells the longest of them.
+/// Keeps the last few measured times of one kind of work and returns the longest of them.
 class LongestLately {
  public:
   /// `expected_s` is the estimate until the first time is measured.
@@ -26,19 +26,20 @@ class LongestLately {
 struct TimeAhead {
   LongestLately step, validation, micro_batch, sample, token, histograms;
 
-  /// The work that follows the next step before the time is checked again: a validation, a sample, histograms.
+  /// The work that follows the next step before the time limit is checked again: a validation, a sample, histograms.
   struct Next {
     bool validates = false, samples = false, counts_histograms = false;
   };
   double seconds(const Next& next) const;
-  /// Time of one micro-batch of a validation on each rank; as long as a step if none was measured yet.
+  /// Seconds in which each rank evaluates one micro-batch of a validation. If none was measured yet, returns the time of a step.
   double part_of_validation_s() const { return micro_batch.any() ? micro_batch.seconds() : step.seconds(); }
 };
 
-/// Estimates the seconds of a save before any was measured. Each of `nodes` nodes writes its part of `bytes` at `bytes_per_s`. At least 1.
+/// Estimates the seconds of a save before any save was measured. It assumes that each of `nodes` nodes writes an equal part of `bytes`
+/// bytes at `bytes_per_s`. The result is at least 1.
 double expected_save_s(i64 bytes, i64 nodes, double bytes_per_s);
 
-/// The time limit of a run, in seconds since it began; empty if there is none.
+/// The time limit of a run, in seconds on the clock that also gives `now_s`; empty if there is none.
 class TimeLimit {
  public:
   explicit TimeLimit(std::optional<double> limit_s = {}) : limit_s_(limit_s) {}

@@ -29,8 +29,8 @@ double last_end(const std::vector<Bar>& bars) {
   return end_us;
 }
 
-// Merges neighbours of the same lane and kind of which one, and the gap between them, are shorter than `shortest_us`. `bars` must be sorted
-// by lane and start.
+// Merges two neighbouring bars of the same lane and kind if at least one of them is shorter than `shortest_us` and the gap between them is
+// shorter too. `bars` must be sorted by lane and start.
 std::vector<Bar> merged(const std::vector<Bar>& bars, double shortest_us) {
   std::vector<Bar> out;
   for (const Bar& bar : bars) {

@@ -1,5 +1,6 @@
-// The timeline of one step: which operation each lane of each rank ran when, as the executor measured it or the simulator predicts it,
-// thinned to what a drawing can show. The run folder keeps that of the third step (timeline.json). The types are plain values; thread-safe.
+// The timeline of one step says when each lane of each rank ran which kind of instruction. The executor measured the times, or the
+// simulator predicted them. Bars that are too short to be seen in a drawing are merged. The run folder keeps the timeline of the third step
+// in timeline.json. The types are plain values; thread-safe.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -17,12 +18,12 @@ struct Bar {
   parallel::Lane lane = parallel::Lane::compute;
   std::string kind;  // name of a phase (phases.h), or "other"
   double start_us = 0, end_us = 0;
-  i64 block = -1, micro_batch = -1;  // -1: the bar has none, or several
+  i64 block = -1, micro_batch = -1;  // -1: the bar belongs to no block (micro-batch), or to several
   i64 count = 1;                     // number of instructions that were merged into this bar
 };
 
 struct RankTimeline {
-  std::string name;  // name of the rank; empty if there is only one
+  std::string name;  // name of the rank; empty if the run has only one rank
   std::vector<Bar> bars;
 };
 
@@ -32,16 +33,16 @@ struct Timeline {
   double end_us() const;
 };
 
-/// Adds a bar for each instruction of a list that began `begin_us` after the step did.
+/// Adds a bar for each instruction of `list`, which began `begin_us` microseconds after the step.
 void add_list(std::vector<Bar>& bars, const parallel::List& list, std::span<const parallel::Timing> timings, double begin_us);
 /// Merges neighbouring bars of a lane that are too short to be seen, and keeps the longest `most` bars.
 std::vector<Bar> thinned(std::vector<Bar> bars, size_t most);
 
-constexpr size_t kMostBars = 4000;  // most bars of a rank
+constexpr size_t kMostBars = 4000;  // largest number of bars of a rank
 
 std::string to_json(const RankTimeline& rank);
 std::string to_json(i64 step, const std::vector<std::string>& ranks);
-/// Reads the timeline from a run folder. Empty if there is none that can be read.
+/// Reads the timeline from a run folder. Returns nothing if no timeline can be read there.
 std::optional<Timeline> read_timeline(const std::filesystem::path& run);
 std::filesystem::path timeline_file(const std::filesystem::path& run);
 
