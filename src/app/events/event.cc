@@ -44,7 +44,7 @@ std::string packed(int field, std::span<const double> values) {
 // Fields of the message Summary.Value: 1 tag, 2 simple_value, 5 histo, 8 tensor, 9 metadata.
 std::string value(std::string_view tag, const std::string& what) { return bytes(1, bytes(1, tag) + what); }
 
-// Replaces what is no valid UTF-8, by a round trip through the JSON writer and reader, which do that.
+// Replaces bytes that are no valid UTF-8. For this the text is written as JSON and read back, since the JSON writer replaces such bytes.
 std::string as_utf8(std::string_view text) {
   using Json = nlohmann::json;
   return parse_json(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();

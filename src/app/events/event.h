@@ -18,9 +18,10 @@ std::string framed(std::string_view bytes);
 
 /// Returns the record that every file begins with. `wall_time` is in seconds since 1970, here and below.
 std::string first_event(double wall_time);
-/// Returns the record of a start of the run at `step`. TensorBoard then ignores what older files contain for this and later steps.
+/// Returns the record that says that the run starts, or resumes, at `step`. TensorBoard then ignores what older event files contain for
+/// this and later steps.
 std::string start_event(double wall_time, i64 step);
-/// Returns the record of a step's numbers. They are stored as float32, the type that TensorBoard has for them.
+/// Returns the record of a step's numbers. They are stored as float32, which is TensorBoard's type for such numbers.
 std::string scalars_event(double wall_time, i64 step, std::span<const Scalar> scalars);
 /// Returns a record for TensorBoard's page of texts, which shows Markdown. `text` is shown verbatim; bytes that are no valid UTF-8 become
 /// U+FFFD.

@@ -1,6 +1,6 @@
-// A file that is appended to piece by piece and survives a full disk. A piece that cannot be written waits in memory and is tried again, in
-// order, with the next append. The file always holds a prefix of what was appended: a piece that was written only in part is written again
-// from its beginning, so nothing ever follows half a piece. Not thread-safe, except for sync().
+// A file that is appended to piece by piece and survives a full disk. A piece that cannot be written waits in memory; the next append tries
+// to write the waiting pieces again, in order. The file always holds a prefix of what was appended: a piece of which only a part was
+// written is written again from its beginning. Not thread-safe, except for sync().
 #pragma once
 #include <limits>
 #include <string>
@@ -13,8 +13,8 @@ namespace spillway::app {
 
 class GrowingFile {
  public:
-  /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait in memory; a piece that would exceed them is
-  /// dropped and counted by lost().
+  /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait in memory; a piece that would exceed this limit is
+  /// dropped, and lost() counts it.
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
   /// Tries once more to write the pieces that wait.
   ~GrowingFile();

@@ -16,8 +16,9 @@ constexpr unsigned kHalf = 24;  // number of bits in the lower half of a square
 
 int power_of(size_t exponent) { return std::max(static_cast<int>(exponent), 1) - 150; }
 
-// Layout of sums_: the number of values that are not finite; for each exponent the sum of the integers above, then of the lower and of the
-// upper halves of their squares; then the counts of the buckets.
+// Layout of sums_. First the number of values that are not finite. Then for each exponent the sum of the values' integers (see above), for
+// each exponent the sum of the lower halves of the squares of these integers, and for each exponent the sum of the upper halves. Last the
+// counts of the buckets.
 enum Place : size_t { kNotFinite, kValues, kLower = kValues + kExponents, kUpper = kLower + kExponents, kBuckets = kUpper + kExponents };
 // Layout of largest_: the highest value, and the negated lowest value.
 enum : size_t { kHighest, kLowest };
@@ -47,8 +48,8 @@ u16 bucket_among(const std::vector<double>& limits, float value) {
   return static_cast<u16>(std::ranges::upper_bound(limits, double{value}) - limits.begin());
 }
 
-// A lookup table speeds up counting. Floats with the same sign, exponent and upper four fraction bits form a cell. They differ by at most a
-// sixteenth, and limits by a tenth, so a cell contains at most one limit.
+// A lookup table speeds up counting. Floats with the same sign, exponent and upper four fraction bits form a cell. Floats of one cell
+// differ by at most a sixteenth, and neighbouring limits by a tenth, so a cell contains at most one limit.
 constexpr unsigned kCellShift = 19;
 using FirstBuckets = std::array<u16, (1 << (32 - kCellShift))>;
 

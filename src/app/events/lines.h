@@ -19,8 +19,8 @@ class Lines {
   struct Line {
     i64 number = 0;  // line number, from 1
     std::string text;
-    bool ends = true;       // it ends with a line feed; the last line may not
-    bool too_long = false;  // it has more than kLongest bytes, and `text` is empty
+    bool ends = true;       // the line ends with a line feed, which the last line may lack
+    bool too_long = false;  // the line has more than kLongest bytes, and `text` is empty
   };
   /// Reads the next line. Returns false if there is none left. Throws Error(io).
   bool next(Line& line);

@@ -10,7 +10,7 @@ namespace spillway::app {
 
 class LinesBackward {
  public:
-  /// Most bytes of a line. Of a longer line only the position is returned, not the text.
+  /// The largest number of bytes of a line whose text is returned. Of a longer line only the position is returned.
   static constexpr i64 kLongest = 1 << 20;
 
   /// `file` must outlive this object, and the bytes that it has now must not change.
@@ -18,7 +18,7 @@ class LinesBackward {
 
   struct Line {
     i64 begin = 0, end = 0;  // byte offsets in the file; the line feed is included
-    bool ends = false;       // it ends with a line feed; only the file's last line may not
+    bool ends = false;       // the line ends with a line feed, which only the file's last line may lack
     std::string text;        // without the line feed; empty if the line is longer than kLongest
   };
   /// Reads the next line towards the beginning of the file. Returns false if there is none left. Throws Error(io).

@@ -77,8 +77,8 @@ const Json* find(const Json& line, const std::vector<std::string>& path) {
   return at;
 }
 
-// Returns a number of the line, if it has it. A null stands for a number that is not finite; the line's key "nonfinite" says which.
-// matmul_share is always finite: its null means that it is not known.
+// Returns the number `one` of the line; nothing if the line does not have it. A null stands for a number that is not finite; the line's key
+// "nonfinite" says which. matmul_share is always finite: its null means that it is not known.
 std::optional<double> number_of(const Json& line, const Named& one) {
   const Json* value = find(line, one.path);
   if (value == nullptr) return {};

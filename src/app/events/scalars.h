@@ -1,5 +1,5 @@
 // The numbers of a line of metrics.jsonl as one flat list, named and grouped as TensorBoard shows them. Event files and metrics.csv are
-// written from it. Pure functions.
+// written from this list. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,13 +16,14 @@ struct Scalar {
 
 struct StepScalars {
   i64 step = 0;
-  std::vector<Scalar> scalars;  // in the order of scalar_tags(); numbers that the line does not have are left out
+  std::vector<Scalar> scalars;  // in the order of scalar_tags(), without numbers that the line does not have
 };
 
 /// Returns the tags of all scalars that a line may have, in their order.
 const std::vector<std::string>& scalar_tags();
 
-/// Returns the numbers of a line of metrics.jsonl, which this program or an older one wrote. The result's step is 0 if it is no such line.
+/// Returns the numbers of a line of metrics.jsonl, which this program or an older one wrote. The step of the result is 0 if `metrics_line`
+/// is not such a line.
 StepScalars scalars_of(const std::string& metrics_line);
 
 /// Return the step of a line of metrics.jsonl, and of a row of metrics.csv; 0 if it has none.

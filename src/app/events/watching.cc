@@ -62,8 +62,8 @@ void make_csv(const fs::path& run) {
   csv.commit();
 }
 
-// Opens metrics.csv and cuts it after the row of `step`, the last step in metrics.jsonl; for step 0 it has no rows. A file with other
-// columns, or without that row, is made again from metrics.jsonl.
+// Opens metrics.csv and removes the rows after that of `step`, the last step in metrics.jsonl; if `step` is 0, it removes all rows. If the
+// file has other columns or no row of `step`, it is first made again from metrics.jsonl.
 GrowingFile open_csv(const fs::path& run, i64 step) {
   const fs::path path = run / "metrics.csv";
   std::error_code unseen;
@@ -120,14 +120,14 @@ void Watching::validation(const std::string& added, const std::string& line) {
   const StepScalars step = scalars_of(added);
   if (events_ && step.step > 0) events_->append(scalars_event(wall_time(), step.step, step.scalars));
   if (!csv_) return;
-  if (csv_->waits()) return;  // the disk takes nothing now, and the row would be written over rows that wait
+  if (csv_->waits()) return;  // rows still wait for room on the disk, and this row would be written over them
   const StepScalars whole = scalars_of(line);
   try {
     data::File csv = data::File::open_to_write(run_ / "metrics.csv");
     const LastLine row = last_line_of(csv, whole.step, step_of_row);
     csv_.emplace(std::move(csv), row.step == whole.step ? row.begin : row.end);
   } catch (const std::exception&) {
-    return;  // somebody removed or replaced it: the rows go on where they went
+    return;  // metrics.csv was removed or replaced: rows go on into the file that is open
   }
   csv_->append(csv_row(whole));
 }

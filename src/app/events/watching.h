@@ -1,6 +1,6 @@
-// Writes the files in a run's folder with which other programs watch it, from the numbers in metrics.jsonl: one TensorBoard event file for
-// each start, and metrics.csv. A failure never disturbs the run: what cannot be written is reported once, and the run goes on without it.
-// Not thread-safe.
+// Writes two kinds of files into a run's folder, for other programs that watch the run: one TensorBoard event file for each start, and
+// metrics.csv. Both hold the numbers of metrics.jsonl. A failure never disturbs the run: a file that cannot be written is reported once,
+// and the run goes on without that file. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -20,19 +20,19 @@ struct WatchWish {
 
 class Watching {
  public:
-  /// Opens the files in the folder `run`. `step` is the step of the last line of metrics.jsonl; 0 if it has none. TensorBoard ignores what
-  /// older event files have for later steps, and metrics.csv is cut after this step, or made again from metrics.jsonl. A metrics.csv that
-  /// exists is continued even if `wish` does not ask for it. `config` is the run's configuration as JSON.
+  /// Opens the files in the folder `run`. `step` is the step of the last line of metrics.jsonl; 0 if it has none. TensorBoard then ignores
+  /// what older event files have for steps after `step`. The file metrics.csv is cut after the row of `step`, or made again from
+  /// metrics.jsonl. If metrics.csv exists, it is continued even if `wish` does not ask for it. `config` is the run's configuration as JSON.
   Watching(const std::filesystem::path& run, WatchWish wish, i64 step, const std::string& config);
 
   /// One sentence for each file that was asked for and could not be opened.
   const std::vector<std::string>& missing() const { return missing_; }
   /// Writes the numbers of a line of metrics.jsonl.
   void line(const std::string& metrics_line);
-  /// Adds validation results to the last step after its line was written. `added` is JSON with "step" and the new numbers, `line` the
-  /// step's whole new line of metrics.jsonl.
+  /// Adds validation results to the last step after the line of this step was written. `added` is JSON with "step" and the new numbers;
+  /// `line` is the complete new line of the step in metrics.jsonl.
   void validation(const std::string& added, const std::string& line);
-  /// These two write to the TensorBoard file alone.
+  /// These two write to the TensorBoard event file only.
   void text(i64 step, std::string_view tag, std::string_view text);
   void histogram(i64 step, std::string_view tag, const Histogram& histogram);
   std::vector<const GrowingFile*> files() const;
