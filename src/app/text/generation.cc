@@ -12,7 +12,7 @@ namespace {
 
 using Emit = std::function<bool(size_t row, i32 id)>;
 
-constexpr i64 kMostAtOnce = 256;  // positions of a prompt in a pass; with more, computing takes longer than reading the weights
+constexpr i64 kMostAtOnce = 256;  // most positions of a prompt in one pass; a longer pass computes longer than it reads the weights
 
 MicroBatch empty_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -23,7 +23,7 @@ MicroBatch empty_batch(i64 rows, i64 positions) {
   return batch;
 }
 
-// Returns the logits after the last token, without a cache. The model sees the last tokens, as many as the plan has positions.
+// Returns the logits after the last of `tokens`, without a cache. The model sees only as many of the last tokens as the plan has positions.
 std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> tokens) {
   const i64 T = rank.plan().sequence_length, count = std::min(T, std::ssize(tokens));
   const MicroBatch batch = empty_batch(1, T);
@@ -32,8 +32,8 @@ std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> 
   return rank.logits(batch, count - 1);
 }
 
-// Rows of text in a key/value cache, aligned at their ends. Row b has padding before position front_[b]; from there on position p holds the
-// row's token first_[b] + p - front_[b].
+// Rows of text in a key/value cache. The rows are aligned at their ends, so shorter rows have padding in front. Row b has padding at
+// positions below front_[b]. From front_[b] on, position p holds the row's token with index first_[b] + p - front_[b].
 class CachedRows {
  public:
   CachedRows(parallel::Rank& rank, std::vector<TextRow>& rows, i64 positions)
@@ -52,8 +52,8 @@ class CachedRows {
   }
   i64 half() const { return std::max<i64>(1, std::min(positions_, rank_.plan().cache_positions) / 2); }
 
-  // Fills the cache anew with the last `most` tokens of each row: in passes of full length, and before them a shorter one that is padded to
-  // a length for which the plan has sized its memory.
+  // Fills the cache anew with the last `most` tokens of each row. If the passes of full length do not come out even, a shorter pass comes
+  // first, padded to a length for which the plan has memory. Returns the logits after the last tokens.
   std::vector<double> fill(i64 most) {
     const i64 whole = rank_.plan().sequence_length, kept = std::min(most, longest()), rest = kept % whole;
     const std::vector<i64> lengths = parallel::pass_lengths(whole);
@@ -134,8 +134,8 @@ void check_prompt(const std::vector<i32>& tokens, i64 vocabulary, const std::str
                     where, vocabulary, *beyond));
 }
 
-// The passes are as equal as possible, so that little is padded. None is longer than half the positions: when the cache is full, the newer
-// half of the text must fit into it again.
+// All passes over a prompt are as equal as possible, so that little is padded. None is longer than half the model's positions, because the
+// newer half of a text must fit into the cache again when the cache is full.
 TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions) {
   const i64 half = std::max<i64>(1, positions / 2);
   const i64 kept = prompt < positions ? prompt : half, most = std::min(kMostAtOnce, half);
@@ -145,7 +145,8 @@ TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions) {
 
 void generate_tokens(parallel::Rank& rank, std::vector<TextRow> rows, i64 max_tokens, i64 positions, const Emit& emit) {
   const bool cached = rank.plan().cache_positions > 0;
-  require(!rows.empty() && std::ssize(rows) <= (cached ? rank.plan().micro_batch_size : 1), "[generate] expected the planned rows");
+  require(!rows.empty() && std::ssize(rows) <= (cached ? rank.plan().micro_batch_size : 1),
+          "[generate] expected at least one row, and at most as many as the plan has");
   for (const TextRow& row : rows) require(!row.tokens.empty(), "[generate] expected a prompt of at least one token");
   const StreamScope scope(rank.input_stream());
   if (cached) return generate_with_cache(rank, std::move(rows), max_tokens, positions, emit);

@@ -9,7 +9,8 @@
 namespace spillway::app {
 namespace {
 
-// Tokens sorted by their logits: the most likely first, and the lower id first if two are equal. Sorts only as far as it is read.
+// Tokens sorted by their logits: the most likely first, and of two with equal logits the one with the lower id. Only the part that is read
+// gets sorted.
 class Ranking {
  public:
   struct Token {
@@ -18,7 +19,7 @@ class Ranking {
   };
   Ranking(std::span<const double> logits, std::span<const i32> seen, double penalty) {
     all_.reserve(logits.size());
-    // NaN counts as minus infinity: such a token is not likely, and NaNs could not be sorted.
+    // A NaN logit is replaced by minus infinity, so that the token is never likely; NaNs could not be sorted.
     for (const double x : logits) all_.push_back({std::isnan(x) ? -INFINITY : x, static_cast<i32>(all_.size())});
     if (penalty == 1) return;
     for (const i32 id : std::set<i32>(seen.begin(), seen.end())) {
@@ -33,7 +34,7 @@ class Ranking {
     if (i >= ordered_) put_in_order(i + 1);
     return all_[i];
   }
-  /// Removes all tokens but the first `count` and those that are as likely as the last of these.
+  /// Removes all tokens except the first `count` and those that are exactly as likely as the last of these.
   void keep(size_t count) {
     const double least = (*this)[count - 1].logit;
     std::erase_if(all_, [least](const Token& t) { return t.logit < least; });
