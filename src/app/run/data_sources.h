@@ -126,8 +126,8 @@ struct RunData {
   /// Takes the data that a program makes itself.
   RunData(const TrainConfig& config, int rank, int workers, const OwnData& own, const ModelSource& source);
 
-  /// Returns one line for each source of a weighted mixture. The line says which share of the rows that the run reads before row `rows`
-  /// comes from the source, and how many times the run has then passed over the source.
+  /// Returns one line for each source of a weighted mixture. The line says which share of the rows comes from the source, from the row at
+  /// which the mixture starts to row `rows` of the run, and how many times the run has then passed over the source.
   std::vector<std::string> mixture_notes(const TrainConfig& config, i64 rows) const;
 
   std::string text_note;  // around_note() of the data; empty if all of it is token files
