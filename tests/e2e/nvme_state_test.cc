@@ -210,7 +210,7 @@ TEST_F(NvmeStateMore, AfterABitThatFlipsTheSameCommandGoesOnFromItsCheckpoint) {
   const Finished f = at.spillway(args);
   EXPECT_EQ(f.status, 0) << f.err;
   EXPECT_TRUE(mentions(f.err, "from the last checkpoint")) << f.err;
-  EXPECT_TRUE(std::regex_search(f.err, std::regex("nvme: the state there is damaged.*tile \\d+ of .* at offset"))) << f.err;
+  EXPECT_TRUE(std::regex_search(f.err, std::regex("nvme: the stored state is damaged.*tile \\d+ of .* at offset"))) << f.err;
   expect_same_run("run", "straight");
 }
 
@@ -234,7 +234,7 @@ TEST_F(NvmeStateMore, AfterABitOfOneRankThatFlipsAllGoOnFromTheCheckpoint) {
   flip_bits(*std::ranges::max_element(stores));
   const Finished f = at.spillway(on_two("run"));
   EXPECT_EQ(f.status, 0) << f.err;
-  EXPECT_TRUE(mentions(f.err, "from the last checkpoint") && mentions(f.err, "nvme: the state there is damaged")) << f.err;
+  EXPECT_TRUE(mentions(f.err, "from the last checkpoint") && mentions(f.err, "nvme: the stored state is damaged")) << f.err;
   expect_same_run("run", "straight");
 }
 

@@ -50,8 +50,8 @@ void check_targets(const ModelSource& source) {
       const std::string last = module.substr(module.rfind('.') + 1);
       if (std::ranges::find(names, last) == names.end()) names.push_back(last);
     }
-    throw Error(ErrorCode::usage,
-                fmt::format("[--lora-targets] expected modules of {}, such as {}, got `{}`", source.name, fmt::join(names, ", "), target));
+    throw Error(ErrorCode::usage, fmt::format("[--lora-targets] expected names of modules in {}, such as {}, got `{}`", source.name,
+                                              fmt::join(names, ", "), target));
   }
 }
 

@@ -151,11 +151,11 @@ std::vector<int> stages(const PlanRequest& base, const PlacementSettings& wishes
 std::string stage_text(const Plan& plan, const std::string& others) {
   const parallel::Sharding& s = plan.scheduling.sharding;
   if (!plan.training)
-    return fmt::format("ZeRO stage {} over {} ranks: each holds {} weights{}", s.stage, s.ranks, s.stage == 3 ? "its part of the" : "all",
-                       others);
-  constexpr std::array<const char*, 4> kHolds = {"each holds everything", "each holds its part of the optimizer state",
-                                                 "each holds its part of gradients and optimizer state",
-                                                 "each holds its part of weights, gradients and optimizer state"};
+    return fmt::format("ZeRO stage {} over {} ranks: each rank holds {} weights{}", s.stage, s.ranks,
+                       s.stage == 3 ? "its part of the" : "all", others);
+  constexpr std::array<const char*, 4> kHolds = {"each rank holds everything", "each rank holds its part of the optimizer state",
+                                                 "each rank holds its part of gradients and optimizer state",
+                                                 "each rank holds its part of weights, gradients and optimizer state"};
   return fmt::format("ZeRO stage {} over {} ranks: {}{}", s.stage, s.ranks, kHolds[static_cast<size_t>(s.stage)], others);
 }
 

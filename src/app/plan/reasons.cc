@@ -103,7 +103,7 @@ std::string prefetch_text(const Plan& plan) {
 std::string logits_text(const Plan& plan) {
   if (plan.logits_bytes == 0) return "";
   const bool kept = std::ranges::any_of(plan.train.head, [](const parallel::Instruction& i) { return i.keep_logits; });
-  return fmt::format("logits: {}, {} of a micro-batch",
+  return fmt::format("logits: {}, {} for each micro-batch",
                      kept ? "kept on the device from forward to backward" : "recomputed in pieces by backward",
                      format_bytes(plan.logits_bytes));
 }

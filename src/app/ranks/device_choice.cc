@@ -92,7 +92,8 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
   const i64 device_room = gpu.free_bytes.value_or(device_bytes.value_or(0));
   if (device_bytes && *device_bytes > device_room)
     throw Error(ErrorCode::refused,
-                fmt::format("[budgets] expected --device-memory of at most {} (free on {}, less {}, for each rank that shares it), got {}: "
+                fmt::format("[budgets] expected --device-memory of at most {} (the free memory of {} less {}, divided among the ranks that "
+                            "share it), got {}: "
                             "lower it, or end other programs on that GPU (nvidia-smi lists them)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
   const bool of_this_node = gpu.free_bytes.has_value();  // else the plan is for another node, whose memory is not known here

@@ -90,7 +90,8 @@ class Group {
 
   std::string too_many(int rank, const char* why) const {
     return fmt::format(
-        "[ranks] expected {} threads, got \"{}\" at number {}: raise the limit of processes (ulimit -u), or start fewer ranks",
+        "[ranks] expected to start {} threads, got \"{}\" for thread number {}: raise the limit of processes (ulimit -u), or start fewer "
+        "ranks",
         given_.ranks, why, rank + 1);
   }
 

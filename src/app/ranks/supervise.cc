@@ -105,11 +105,9 @@ class Supervisor {
       if (one.process == 0) become(r);
       if (one.process > 0) continue;
       ranks_.pop_back();
-      throw Error(
-          ErrorCode::io,
-          fmt::format(
-              "[ranks] expected {} processes, got \"{}\" at number {}: raise the limit of processes (ulimit -u), or start fewer ranks",
-              given_.ranks, std::strerror(errno), r + 1));
+      throw Error(ErrorCode::io, fmt::format("[ranks] expected to start {} processes, got \"{}\" for process number {}: raise the limit of "
+                                             "processes (ulimit -u), or start fewer ranks",
+                                             given_.ranks, std::strerror(errno), r + 1));
     }
   }
 

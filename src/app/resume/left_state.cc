@@ -121,13 +121,13 @@ void tell_of_nvme(Session& session, const TrainConfig& config, Console& console,
   const bool went_before = fs::exists(fs::path(config.out) / "config.json");
   const std::string why = state.why_not_recovered(), moved = state.store_moved();
   if (!recovery.set_aside.empty()) {
-    console.warn("nvme: the run does not continue from the state there: " + recovery.set_aside);
+    console.warn("nvme: the run does not continue from the stored state: " + recovery.set_aside);
   } else if (!why.empty() && (went_before || !moved.empty())) {
     console.log("nvme: there is no state to continue from: " + why);
   }
   if (!moved.empty()) console.warn("nvme: " + moved);
-  if (!recovery.damaged.empty()) console.warn("nvme: the state there is damaged, so the run continues without it: " + recovery.damaged);
-  if (!recovery.written_over.empty()) console.log("nvme: the state there " + recovery.written_over);
+  if (!recovery.damaged.empty()) console.warn("nvme: the stored state is damaged, so the run continues without it: " + recovery.damaged);
+  if (!recovery.written_over.empty()) console.log("nvme: the stored state " + recovery.written_over);
 }
 
 }  // namespace spillway::app

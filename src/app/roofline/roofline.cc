@@ -28,7 +28,8 @@ std::string ceilings_text(const Ceilings& c) {
   return fmt::format(
       "roofline of a step on an H100 SXM, calculated and not measured: {:.0f} TFLOP/s dense in bf16 (matrix products reach {:.0f} %, "
       "attention "
-      "{:.0f} % while it multiplies, with {:.2f} T exponentials/s between); {:.2f} TB/s of memory (kernels reach {:.0f} %); {:.0f} GB/s "
+      "{:.0f} % while it multiplies, with {:.2f} T exponentials/s between the products); {:.2f} TB/s of memory (kernels reach {:.0f} %); "
+      "{:.0f} GB/s "
       "each way to "
       "host memory (copies reach {:.0f} %); {:.0f} us from one kernel to the next\n",
       c.tensor_flops / 1e12, 100 * c.product_share, 100 * c.attention_share, c.exps_per_s / 1e12, c.memory_bytes_per_s / 1e12,

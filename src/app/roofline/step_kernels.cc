@@ -95,7 +95,7 @@ class Table {
     return std::min(1.0, rate / (ceilings_.memory_bytes_per_s * ceilings_.memory_share));
   }
   static std::string in_flight_text(double blocks, double threads, double bytes_of_thread) {
-    return fmt::format("{:.0f} blocks of {:.0f} threads, {:.0f} B of each under way", blocks, threads, bytes_of_thread);
+    return fmt::format("{:.0f} thread blocks of {:.0f} threads, each thread loads {:.0f} B at once", blocks, threads, bytes_of_thread);
   }
 
   // Returns the share of the multiprocessors' time that a product with an m x n result uses. Some time is lost because the result is
@@ -185,7 +185,7 @@ class Table {
                     .exps = exps * scores,
                     .bytes = bytes,
                     .model_flops = model * 2 * d * asked,
-                    .note = fmt::format("{:.0f} products of {:.0f} a score", products, d)};
+                    .note = fmt::format("{:.0f} products of length {:.0f} per score", products, d)};
     };
     Kernel forward = multiplied("attention", 2, 1, 2, kHalf * rows_ * (2 * q + 2 * kv) + lse);
     const bool cudnn = m_.attention == kernels::AttentionLibrary::cudnn && kernels::attention_shape_problem(shape()).empty();
@@ -392,11 +392,11 @@ std::vector<Kernel> kernels_of_step(const Plan& plan, const ModelConfig& model, 
   const bool text = !model.reads_images(), halves = size_of(plan.scheduling.format.weight) == 2;
   if (plan.on_gpu() && plan.training && text && halves && !frozen && is_in_the_table(model)) return Table(plan, model, ceilings).all();
   if (text && !is_in_the_table(model)) {
-    throw Error(
-        ErrorCode::usage,
-        "[--roofline] expected GPT-2, Llama, or Mistral or Qwen2 without sliding windows, whose kernels the table covers; for other models "
-        "`plan` predicts "
-        "times without --roofline");
+    throw Error(ErrorCode::usage,
+                "[--roofline] expected GPT-2, Llama, or Mistral or Qwen2 without sliding windows, because the table of kernels covers only "
+                "these; for other models "
+                "`plan` predicts "
+                "times without --roofline");
   }
   throw Error(ErrorCode::usage,
               "[--roofline] expected a plan for training text on a GPU in bf16 or fp16 with nothing frozen: --cluster "

@@ -47,7 +47,7 @@ std::string HeldScratch::text() const {
   std::string text = "nvme:";
   for (const offload::ScratchFolder& folder : folders_) text += " " + folder.path().string() + ",";
   if (folders_.size() > 1) text += " " + shares_.text() + ",";
-  if (!others_.empty()) text += " older state of this run in" + others_ + " is kept until the run's last step,";
+  if (!others_.empty()) text += " older state of this run, in" + others_ + ", is kept until the run's last step,";
   return text + " " + engine_.why + cached_;
 }
 

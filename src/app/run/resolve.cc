@@ -128,8 +128,9 @@ void resolve_model(TrainConfig& config, ModelSource& source) {
   if (!config.sequence_length) config.sequence_length = source.config.positions;
   if (!config.micro_batch_size) config.micro_batch_size = default_micro_batch_size(source.config);
   if (*config.sequence_length > source.config.positions) {
-    throw Error(ErrorCode::usage, fmt::format("[train] expected --sequence-length of at most {} (the model's positions), got {}",
-                                              source.config.positions, *config.sequence_length));
+    throw Error(ErrorCode::usage,
+                fmt::format("[train] expected --sequence-length of at most {} (the number of positions of the model), got {}",
+                            source.config.positions, *config.sequence_length));
   }
   apply_attention(config, source);
 }
@@ -148,10 +149,10 @@ std::string last_rows_text(const TrainConfig& config, const data::Loader& loader
   const i64 left_over = loader.windows() % loader.windows_per_step();
   if (left_over == 0) return "";
   if (config.drop_last || images)
-    return fmt::format("; the {} left over {} dropped{}", left_over, left_over == 1 ? "is" : "are",
+    return fmt::format("; the remaining {} {} dropped{}", left_over, left_over == 1 ? "is" : "are",
                        config.drop_last ? " (--drop-last)" : ", as always for images in training");
-  if (loader.windows() < loader.windows_per_step()) return "; they are fewer than a step takes, and none is repeated";
-  return fmt::format("; the last step has the {} left over", left_over);
+  if (loader.windows() < loader.windows_per_step()) return "; a step could take more than these rows, and none is repeated";
+  return fmt::format("; the last step has only the remaining {}", left_over);
 }
 
 }  // namespace
@@ -165,7 +166,7 @@ std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bo
                        many(loader.windows(), what), many(*config.steps, "step"), many(rows, what), epochs);
   }
   const i64 steps = loader.steps_per_epoch();
-  return fmt::format("an epoch is {} in {} of {}{}; {} are {:.4g} epochs", many(loader.windows(), what), many(steps, "step"), rows,
+  return fmt::format("an epoch is {} in {} of {} each{}; {} are {:.4g} epochs", many(loader.windows(), what), many(steps, "step"), rows,
                      last_rows_text(config, loader, images), many(*config.steps, "step"),
                      static_cast<double>(*config.steps) / static_cast<double>(steps));
 }

@@ -87,8 +87,8 @@ RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
   try {
     lock_ = take_lock(descriptor_, file);
     if (!lock_) {
-      throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}: wait for it, or give another --out", path_.string(),
-                                                FileLock::holder(file)));
+      throw Error(ErrorCode::usage, fmt::format("[run folder] {} is in use by {}: wait until that run ends, or give another --out",
+                                                path_.string(), FileLock::holder(file)));
     }
     lock_->sign(descriptor_, file);
   } catch (...) {
@@ -189,7 +189,7 @@ std::string RunFolder::said_of_disk() {
         "metrics.jsonl and the other files that had to wait are complete again: the disk has room{}",
         lost > 0 ? fmt::format(". TensorBoard's event file lacks {} records for which there was no room in memory", lost) : "");
   }
-  return fmt::format("{} {} to wait: {}; new lines are kept in memory until there is room", fmt::join(waiting, ", "),
+  return fmt::format("{} {} to wait for room on the disk: {}; new lines are kept in memory until then", fmt::join(waiting, ", "),
                      waiting.size() == 1 ? "has" : "have", why);
 }
 

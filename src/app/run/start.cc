@@ -205,7 +205,8 @@ Recovery recoverable(Session& session, const TrainConfig& config, const Progress
   if (config.resume.kind == Resume::Kind::never || config.resume.kind == Resume::Kind::path)
     return aside("--resume asks for another start");
   if (record->progress.standing.diverged)
-    return {.written_over = fmt::format("of step {} is discarded: the run ended there because its numbers were not finite", step)};
+    return {.written_over =
+                fmt::format("of step {} is discarded: the run ended at this step because its loss or gradients were not finite", step)};
   if (step <= from_checkpoint.step)
     return {.written_over = fmt::format("of step {} is discarded: there is a checkpoint of step {}", step, from_checkpoint.step)};
   if (step > *config.steps) {

@@ -69,11 +69,11 @@ std::string Trainer::trained_text() const {
   if (!session_.model().reads_tokens()) {
     text += fmt::format("  {}: {} in {} step{}, {:.0f}/s", unit(), o.tokens, o.steps, plural, o.per_s(o.tokens));
   } else {
-    text +=
-        fmt::format("  tokens: {} in {} step{} ({} of them counted), {:.0f}/s", o.tokens, o.steps, plural, o.counted, o.per_s(o.tokens));
+    text += fmt::format("  tokens: {} in {} step{} ({} of them contribute to the loss), {:.0f}/s", o.tokens, o.steps, plural, o.counted,
+                        o.per_s(o.tokens));
   }
   if (o.positions > o.tokens) text += fmt::format("; with padding {} positions, {:.0f}/s", o.positions, o.per_s(o.positions));
-  text += o.tokens_in_all > o.tokens ? fmt::format("; with earlier starts {}\n", o.tokens_in_all) : "\n";
+  text += o.tokens_in_all > o.tokens ? fmt::format("; including earlier starts {}\n", o.tokens_in_all) : "\n";
   if (o.checkpoint.empty()) return text + "  result: not saved (--no-final-checkpoint)\n";
   text += "  result: " + o.checkpoint + "\n";
   return o.python.empty() ? text : text + "  in Python: " + o.python + "\n";
@@ -100,8 +100,9 @@ void Trainer::finish(const StepReport& last) {
   text += fmt::format("  peak memory: process {}, device {} of {}, host {}; on nvme {}\n", format_bytes(process_memory().peak_bytes),
                       format_bytes(session_.device_pool().peak_bytes()), format_bytes(session_.device_pool().budget_bytes()),
                       format_bytes(session_.host_pool().peak_bytes()), format_bytes(session_.rank().state().nvme_bytes()));
-  text += fmt::format("  moved a step: host read {} written {}, nvme read {} written {}\n", format_bytes(moved.read[1] / steps),
-                      format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps), format_bytes(moved.written[2] / steps));
+  text += fmt::format("  moved per step: {} read from host and {} written there, {} read from nvme and {} written there\n",
+                      format_bytes(moved.read[1] / steps), format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps),
+                      format_bytes(moved.written[2] / steps));
   if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.endurance_bytes) + "\n";
   if (!audit.empty()) {
     const auto stripes = static_cast<i64>(session_.nvme().paths.size());

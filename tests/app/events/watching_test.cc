@@ -194,12 +194,13 @@ TEST_F(WatchedTraining, TheSummarySaysWhatWasTrainedAndWhatLoadsIt) {
   ASSERT_EQ(said.status, 0) << said.err;
   const std::string checkpoint = (run / "checkpoints/step-00000002").string();
   for (const std::string& piece :
-       {std::string("trained: gpt2-tiny, 858880 of 858880 parameters"), std::string("tokens: 64 in 2 steps (64 of them counted), "),
-        "result: " + checkpoint,
+       {std::string("trained: gpt2-tiny, 858880 of 858880 parameters"),
+        std::string("tokens: 64 in 2 steps (64 of them contribute to the loss), "), "result: " + checkpoint,
         "in Python: import transformers; model = transformers.AutoModelForCausalLM.from_pretrained(\"" + checkpoint + "\")"})
     EXPECT_NE(said.out.find(piece), std::string::npos) << piece << " in:\n" << said.out;
   const Outcome more = train(3, {"--no-final-checkpoint"});
-  for (const char* piece : {"tokens: 32 in 1 step (32 of them counted), ", "; with earlier starts 96", "result: not saved"})
+  for (const char* piece :
+       {"tokens: 32 in 1 step (32 of them contribute to the loss), ", "; including earlier starts 96", "result: not saved"})
     EXPECT_NE(more.out.find(piece), std::string::npos) << piece << " in:\n" << more.out;
   EXPECT_EQ(more.out.find("in Python"), std::string::npos) << more.out;
   fs::remove_all(run);
@@ -223,10 +224,11 @@ TEST_F(WatchedTraining, TheSummaryOfAdapters) {
                                 "--sequence-length", "32", "--steps", "2", "--threads", "1", "--out", tuned});
   ASSERT_EQ(said.status, 0) << said.err;
   // c_attn of 4 layers has matrices of 128 x 2 and 2 x (3 * 128), which make 4096 parameters.
-  for (const char* piece : {"trained: adapters of rank 2 on c_attn of base, 4096 of ", "tokens: 38 in 2 steps (10 of them counted), ",
-                            "; with padding 64 positions, ", "import peft; model = peft.AutoPeftModelForCausalLM"})
+  for (const char* piece :
+       {"trained: adapters of rank 2 on c_attn of base, 4096 of ", "tokens: 38 in 2 steps (10 of them contribute to the loss), ",
+        "; with padding 64 positions, ", "import peft; model = peft.AutoPeftModelForCausalLM"})
     EXPECT_NE(said.out.find(piece), std::string::npos) << piece << " in:\n" << said.out;
-  EXPECT_EQ(said.out.find("(64 of them counted)"), std::string::npos) << said.out;
+  EXPECT_EQ(said.out.find("(64 of them contribute to the loss)"), std::string::npos) << said.out;
 }
 
 }  // namespace

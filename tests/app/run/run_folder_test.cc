@@ -47,7 +47,7 @@ TEST_F(FullDisk, FilesToWatchTheRunByWaitWithThem) {
   {
     const test::FileLimit full(16);
     const std::string said = open.metrics_line(line(2));
-    for (const char* piece : {"metrics.jsonl, events.out.tfevents.", ", metrics.csv have to wait: ", "kept in memory"})
+    for (const char* piece : {"metrics.jsonl, events.out.tfevents.", ", metrics.csv have to wait for room on the disk: ", "kept in memory"})
       EXPECT_NE(said.find(piece), std::string::npos) << said;
     EXPECT_EQ(open.sample(2, "In"), "") << "said once";
     EXPECT_EQ(open.metrics_line(line(3)), "") << "said once";
