@@ -51,7 +51,7 @@ std::string data_cache(const TextConfig& text, const std::filesystem::path& run)
 /// Returns whether any path of --data has to be tokenized first.
 bool needs_preparation(const TrainConfig& config, const ModelSource& source);
 
-/// Says how one command tokenizes its text, as its flags ask.
+/// Holds how one command tokenizes its text: the files to tokenize, and the options that follow from the flags.
 struct TextWay {
   std::shared_ptr<const data::DocumentMaker> maker;
   data::PreparationOptions options;

@@ -67,7 +67,8 @@ std::deque<nlohmann::json> last_rows(const fs::path& file) {
   return rows;
 }
 
-// Sums over the steps that have a time. The line of a step whose process died has its numbers but no time, and is skipped.
+// Sums over the steps whose lines have a time. If a process died in a step, the line that a restart writes for this step has no time, and
+// is skipped.
 struct Means {
   i64 steps = 0, tokens = 0, positions = 0;
   double seconds = 0;
@@ -125,7 +126,8 @@ double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, 
                                                   : static_cast<double>(paths);
 }
 
-// Returns the rows that the same process wrote as the last row. An earlier process may have placed its state in other tiers.
+// Returns the rows of the process that wrote the last row. An earlier process may have placed its state in other tiers, so its rows are
+// left out.
 std::deque<nlohmann::json> rows_since(const std::deque<nlohmann::json>& rows, std::optional<i64> began) {
   std::deque<nlohmann::json> since;
   for (const nlohmann::json& row : rows) {
@@ -170,7 +172,7 @@ i64 take_config(RunStatus& status, const fs::path& run) {
   const auto rated = config.find("endurance");
   try {
     if (rated != config.end() && rated->is_string()) status.endurance_bytes = parse_endurance(rated->get<std::string>(), "endurance");
-  } catch (const Error&) {  // another version wrote it: leave the rating unknown
+  } catch (const Error&) {  // a program of another version wrote the rating in a form that is unknown here
   }
   const auto paths = config.find("nvme");
   return paths != config.end() && paths->is_array() ? static_cast<i64>(paths->size()) : 1;

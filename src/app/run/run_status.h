@@ -25,7 +25,7 @@ struct RunStatus {
   std::optional<double> left_s;           // estimated seconds until the last step, from step_s
   std::optional<double> last_step_age_s;  // age of metrics.jsonl
   using ByTier = std::array<i64, offload::kTiers>;
-  std::optional<ByTier> tier_bytes, peak_bytes;  // bytes in use and peak at the last step
+  std::optional<ByTier> tier_bytes, peak_bytes;  // bytes in use, and peak of the bytes in use, at the last step
   ByTier read_bytes{}, written_bytes{};          // bytes per step, mean
   struct Checkpoint {
     std::string name;

@@ -76,7 +76,8 @@ void Saves::make_writer(const Progress& progress) {
   });
 }
 
-// Makes the written parts a checkpoint and removes old ones. With a single rank this runs on the snapshot's thread.
+// Commits the parts that the ranks have written as a checkpoint, and removes old checkpoints. With a single rank this runs on the
+// snapshot's thread.
 void Saves::commit(std::span<const std::string> written) {
   folder_.sync();
   writer_->commit(written);

@@ -24,7 +24,7 @@ class Saves {
  public:
   /// `first_step` is the step at which the run begins or resumes; it is not known whether a checkpoint of that step is good.
   Saves(Session& session, RunFolder& folder, Console& console, const Peers& peers, i64 keep, i64 first_step);
-  /// Abandons a save under way.
+  /// Abandons the save that is under way, if any.
   ~Saves() { session_.rank().end_snapshot(); }
   Saves(const Saves&) = delete;
   Saves& operator=(const Saves&) = delete;

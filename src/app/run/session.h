@@ -48,13 +48,13 @@ class Session {
   /// a dead run with this id left there are reused and do not count.
   i64 scratch_bytes_beside(const std::string& folder) const;
   /// Allocates the memory and the scratch files. `system` carries the I/O engine's system calls; null means the real ones. `ends` are this
-  /// rank's communicators; null if it is alone.
+  /// rank's communicators; null if this rank is the only one.
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
   /// Says what open() and make_rank() are doing, for a progress line: "page-locking host memory, 120 GiB of 480 GiB". Thread-safe.
   std::string taking() const;
   /// Makes the rank; all ranks call it together after open(), since their GPUs may connect here.
   void make_rank();
-  /// Moves the state recovered from nvme aside, so that the run does not resume from it.
+  /// Renames the store on nvme from which a state was recovered, and keeps it, so that the run does not resume from that state.
   void set_state_aside();
   /// Reopens the state on nvme at `generation`. It is used if this rank has a later generation that some other rank does not have.
   void go_back_to(u64 generation);
@@ -88,7 +88,7 @@ class Session {
   const std::vector<u16>& group_of() const { return group_of_; }
   /// Returns the prediction for the chosen plan.
   Prediction& prediction() { return *prediction_; }
-  /// Returns the nvme traffic since open().
+  /// Returns how many bytes the disks read and wrote, and for how long, since open().
   DiskUse disk_use() { return scratch_ ? scratch_->use() : DiskUse(); }
   parallel::Rank& rank() { return *rank_; }
   MemoryPool& device_pool() { return *device_; }

@@ -52,8 +52,8 @@ struct Recovery {
   std::string set_aside;         // why the state is renamed and kept
   std::string damaged;
 };
-/// Decides whether to resume from the state on nvme. Throws Error(usage) if it was made with other values that change numbers, or if its
-/// step is beyond --steps.
+/// Decides whether to resume from the state on nvme. Throws Error(usage) if the state was made with other values of options that change
+/// numbers, or if the state's step is beyond --steps.
 Recovery recoverable(Session& session, const TrainConfig& config, const Progress& from_checkpoint, const std::vector<std::string>& same);
 /// Fills the weights of a rank from `source`, but not the moments of its optimizer.
 void load_weights(parallel::Rank& rank, const models::WeightSource& source);

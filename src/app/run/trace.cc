@@ -74,7 +74,8 @@ void Trace::add_list(const parallel::List& list, const std::vector<parallel::Tim
   }
 }
 
-// Merges overlapping transfers into one event, a stretch in which the disk was busy, because a lane can show only one event at a time.
+// Adds an event for each stretch of time in which the disk was busy. Overlapping transfers are merged into one such event, because a lane
+// can show only one event at a time.
 void Trace::add_disk() {
   std::vector<DiskWatch::Transfer> all = watch_.take();
   for (const DiskWatch::Transfer& t : all) add_counter(us(t.end), offload::Tier::nvme, t.write ? 0 : t.bytes, t.write ? t.bytes : 0);

@@ -286,7 +286,7 @@ std::string Trainer::why_skipped(const parallel::StepResult& result) const {
     if (all[r].front() == 0) losses.push_back(peers_.name(static_cast<int>(r)));
     for (const double id : std::span(all[r]).subspan(1)) parameters.insert(static_cast<size_t>(id));
   }
-  std::string why = "the gradient norm is not finite";  // the sum of finite squares overflowed
+  std::string why = "the gradient norm is not finite";  // if no loss and no gradient is named below: the sum of finite squares overflowed
   if (!losses.empty()) {
     why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));
   } else if (!parameters.empty()) {

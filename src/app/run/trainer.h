@@ -43,7 +43,7 @@ class Trainer {
     parallel::StepResult result;
     double learning_rate = 0, seconds = 0;
     i64 samples = 0;          // rows that the step trained on
-    std::string why_skipped;  // empty unless it was skipped
+    std::string why_skipped;  // empty unless the step's update was skipped
     std::optional<double> validation_loss, validation_accuracy;
     StepSample accounts;
     int slowest_rank = 0;     // the rank that waited least for the others
@@ -152,14 +152,14 @@ class Trainer {
   const TimeLimit limit_;
   TimeAhead ahead_;
   i64 counted_targets_ = 0;  // targets that contributed to the loss in this process's steps
-  i64 answered_step_ = -1;   // the saved step that the signal answers mention
+  i64 answered_step_ = -1;   // the saved step that the texts which answer a signal mention
   std::optional<double> last_validation_, last_accuracy_;
   std::optional<Best> kept_;     // the checkpoint that best.json names
   std::optional<Best> to_keep_;  // the checkpoint that best.json will name once it is durable
-  bool is_best_ = false;         // the last validation was the best of all
+  bool is_best_ = false;         // the last validation had the lowest loss so far
   bool validated_late_ = false;  // make_up_validation() made a validation
-  bool owes_save_ = false;       // a save was due while the weights were in doubt
-  Wear last_wear_;               // wear as of the last step
+  bool owes_save_ = false;       // a save was due after a step whose weights were not known to be good
+  Wear last_wear_;               // wear of the drives, computed after the last step
   std::optional<Profile> profile_;
   double step_seconds_ = 0;   // duration of the last step
   const double model_flops_;  // FLOPs of one step on this rank

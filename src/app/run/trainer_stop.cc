@@ -18,7 +18,7 @@
 namespace spillway::app {
 namespace {
 
-constexpr double kMostBlocked = 0.5;  // the share of a step for which a save may block it
+constexpr double kMostBlocked = 0.5;  // a save may block a step for at most this share of the step's time
 
 // Returns the seconds since 1970 that a Slurm variable holds; empty if it is unset or holds no valid time.
 std::optional<std::time_t> slurm_time(const char* variable) {
@@ -35,7 +35,8 @@ double seconds_gone() {
 
 }  // namespace
 
-// Returns the seconds until the run must end. Slurm ends the job at its own time, whatever --time-limit says.
+// Returns the seconds until the run must end, by --time-limit or by the end of the Slurm job, whichever comes first. Returns nothing if
+// there is no limit.
 std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
   std::optional<double> left;
   if (config.time_limit_s) left = static_cast<double>(*config.time_limit_s) - seconds_gone();
@@ -58,7 +59,7 @@ double Trainer::seconds_ahead() const {
 
 bool Trainer::time_is_up() const { return limit_.is_short(seconds_since(start_), seconds_ahead(), saves_.seconds()); }
 
-// Only the first rank knows how long the plan is predicted to take.
+// The estimate of the step's time comes from the first rank, because only this rank predicted the plan.
 std::string Trainer::why_not_begun() {
   if (!limit_.any()) return "";
   const parallel::Program& program = session_.chosen().train;

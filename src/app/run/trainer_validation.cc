@@ -60,7 +60,7 @@ std::optional<int> Trainer::make_up_validation() {
   if (!std::exchange(progress_.standing.owes_validation, false) || !data_.held_out) return {};
   console_.log(fmt::format("running the validation after step {} now, because an earlier start did not finish it", progress_.step));
   StepReport report;
-  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // the training loss belongs to the earlier process
+  report.result.loss = std::numeric_limits<double>::quiet_NaN();  // this process made no training step, so it has no training loss
   validate(report);
   validated_late_ = true;
   if (!report.validation_loss) {

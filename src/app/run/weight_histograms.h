@@ -10,8 +10,8 @@
 
 namespace spillway::app {
 
-/// Calls `see` for each trained parameter in the model's order, on every rank. No update may be deferred. An error on one rank is thrown on
-/// all (AgreedError).
+/// Calls `see` for each trained parameter in the model's order, on every rank. Call it only when no update is deferred. An error on one
+/// rank is thrown on all ranks (AgreedError).
 using SeeHistogram = std::function<void(const nn::Parameter&, const Histogram&)>;
 void weight_histograms(const nn::Sequential& model, parallel::Rank& rank, const Peers& peers, const SeeHistogram& see);
 
