@@ -20,7 +20,7 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// The user's options with one flag added.
+// The user's options and budgets with one flag added.
 struct Variation {
   std::string flag;
   PlacementSettings wishes;
@@ -191,7 +191,8 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings
   std::vector<Variation> variations = {{"", wishes, budgets}};
   std::vector<Alternative> all = {first.told};
   for (Variation& variation : Varying(first.chosen.plan, wishes, budgets).all()) {
-    // To try every ZeRO stage with every flag would take several times as long, most of a minute for hundreds of ranks.
+    // The ZeRO stage is fixed, because trying every stage with every flag would take several times as long: most of a minute for hundreds
+    // of ranks.
     if (!variation.wishes.zero_stage) variation.wishes.zero_stage = first.chosen.plan.scheduling.sharding.stage;
     const std::optional<Made> one = made_if_it_fits(base, variation, rates);
     if (!one) continue;

@@ -219,7 +219,7 @@ class Enumeration {
       return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
-    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule decides how many are live
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule decides how many micro-batches are live at a time
     entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
       const std::vector<i64> bytes = parallel::spillable_bytes(r);
@@ -253,7 +253,7 @@ class Enumeration {
                 g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p, gradients);
     const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
-    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // on nvme they may never be stored
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // else they may never be stored on nvme
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
@@ -276,13 +276,14 @@ class Enumeration {
     if (p.cache == Tier::host) moved.cache = static_cast<double>(activations.cache);
     if (c.request.adaptive_overlap) c.request.scheduling.deferred_sixteenths = sixteenths_to_defer(c.request, moved);
     c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
-    // Among equal candidates this prefers deeper prefetch and speculative Steps.
+    // If candidates are estimated to take equally long, this prefers the one that prefetches more blocks, and the one with an adaptive
+    // overlap.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
   }
 
   // Bytes that a step moves.
   struct Moved {
-    std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written, by tier other than the device
+    std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written in head and tail, by tier; the device's are 0
     double in = 0, out = 0;                              // bytes of `head` that are copied to and from the device while it computes
     double spilled = 0;                                  // bytes of activations that are spilled and fetched again
     double cache = 0;                                    // bytes of keys and values copied to the device, an upper bound

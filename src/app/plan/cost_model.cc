@@ -323,7 +323,7 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    const bool by_tokens = computes_block(i.op);  // these bytes are activations
+    const bool by_tokens = computes_block(i.op);  // the bytes of these instructions are activations, which grow with the tokens
     if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);

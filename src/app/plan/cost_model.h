@@ -45,7 +45,7 @@ struct Rates {
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
   /// Bytes that all ranks of a node together read and write per second in the two collectives (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
-  double threads = 1;         // threads of the host that update beside a GPU
+  double threads = 1;         // threads of the host that run Steps while a GPU computes
   parallel::Machine machine;  // of a GPU it has as many cores as lanes, so that no lane waits for another
 
   BlockSeconds block(size_t index, const BlockFlops& work) const;

@@ -32,7 +32,7 @@ parallel::TileRange stepped(const parallel::Placement&, const parallel::Scheduli
   return scheduling.sharding.stepped(group);
 }
 
-// Returns the bytes that `group` takes when placed as the request has it.
+// Returns the bytes of this kind that `group` takes in the tier in which `kind.tiers` places it.
 i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& request, const Plan& plan) {
   const Tier tier = kind.tiers[group.id];
   const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
@@ -213,7 +213,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
-  for (const double share : {1.0, 0.9, 0.5}) {  // moved groups may pass through slots that the first plan did not need
+  for (const double share : {1.0, 0.9, 0.5}) {  // less than all may fit: the new placement may need slots that the first plan did not need
     Filling filling(best.request, best.plan, wishes);
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }

@@ -16,8 +16,9 @@ struct TierBudgets {
   bool host_from_device = false;             // no flag divided the memory: the host tier's bytes are taken from the device budget
 };
 
-/// A plan with the reasons for it, one line per choice. choose_plan returns the plan with the least predicted cost among those that fit,
-/// and keeps every explicit option. Throws Error(refused) with the memory table of the best attempt and the flags that would help.
+/// A plan with the reasons for it, one line per choice. choose_plan() returns the plan with the least predicted cost among those that fit;
+/// options that the user gave are kept. It throws Error(refused), with the memory table of the best attempt and the flags that would help,
+/// if no plan fits.
 struct ChosenPlan {
   parallel::Plan plan;
   std::vector<std::string> why;

@@ -23,7 +23,7 @@ class Prediction {
   /// followed by the reasons to doubt it.
   std::string text();
   const Rates& rates() const { return node_.rates; }
-  /// Returns the request that makes the plan.
+  /// Returns the request from which the plan was made.
   const parallel::PlanRequest& request() const { return request_; }
 
  private:

@@ -27,7 +27,7 @@ class Profile {
  public:
   /// Adds a step; call it after each step of the rank.
   void step(const parallel::Rank& rank, const nn::Sequential& model, double seconds);
-  /// Returns where the ops' times are to be recorded (StepSettings).
+  /// Returns the table in which the rank records the times of ops (StepSettings::op_times).
   parallel::OpTimesOf& op_times() { return ops_; }
   /// Returns the rows of the profile, longest first, each kind followed by its ops. `disks` are the rates of each nvme path, and `shares`
   /// the shares of the bytes that the paths take.
@@ -36,13 +36,13 @@ class Profile {
   struct Sum {
     double ms = 0;
     i64 disk_read_bytes = 0, disk_written_bytes = 0;
-    i64 memory_bytes = 0;  // bytes read and written, if only memory is involved
+    i64 memory_bytes = 0;  // bytes of memory read and written by updates and by copies to and from host memory
     bool copies = false;   // the bytes are copied; else an update computes with them
     double flops = 0;      // FLOPs of matrix products
   };
   /// Returns the FLOPs of a block: block_flops().
   using Flops = std::function<BlockFlops(u16 block)>;
-  /// Adds the times of one list. Public for tests.
+  /// Adds the measured times of one list of instructions. It is public only for tests.
   void add(
       const parallel::List& list, const std::vector<parallel::Timing>& timings, const parallel::Plan& plan,
       const Flops& flops = [](u16) { return BlockFlops{}; });

@@ -32,7 +32,7 @@ bool alike(const Plan& a, const Plan& b) {
   return a.train.overlap == b.train.overlap && a.train_when_clipping.has_value() == b.train_when_clipping.has_value();
 }
 
-// Fixes the options on which all pipeline ranks must agree, as `plan` has them.
+// Returns `wishes` with some options fixed: those that must be the same on all pipeline ranks get the values that `plan` has.
 PlacementSettings like(PlacementSettings wishes, const Plan& plan) {
   wishes.zero_stage = plan.scheduling.sharding.stage;
   wishes.prefetch = plan.scheduling.prefetch;
@@ -168,7 +168,7 @@ namespace {
 
 using Which = std::function<const parallel::Program&(const Plan&)>;
 
-// Returns the Program as data-parallel rank `rank` of the plan's stage has it.
+// Returns the Program that `which` selects, as it is on data-parallel rank `rank` of the plan's pipeline stage.
 parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
   const parallel::Program& mine = which(plan);
   parallel::Scheduling scheduling = plan.scheduling;

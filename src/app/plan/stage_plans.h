@@ -9,8 +9,8 @@ namespace spillway::app {
 /// Assigns the model's blocks to the pipeline stages as --pipeline-split says. Without it, the stages take as equal times as possible.
 void deal_blocks(parallel::PlanRequest& request, const PlacementSettings& wishes, const Rates& rates);
 
-/// Chooses the plan of rank `base.scheduling.pipeline.rank`, with a placement that serves all pipeline ranks. With a single pipeline rank
-/// this is choose_plan.
+/// Chooses the plan of the pipeline rank `base.scheduling.pipeline.rank`. Its placement covers the groups and blocks of all pipeline ranks.
+/// With a single pipeline rank this is choose_plan().
 ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates);
 
 /// Returns the plans of all pipeline ranks, by rank. `mine` is this rank's plan, which was made from `request`.
