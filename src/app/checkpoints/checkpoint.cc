@@ -42,7 +42,7 @@ class StateReader {
       }
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
-        if (!info && t.part == StatePart::average) continue;  // the run had no average when it was saved
+        if (!info && t.part == StatePart::average) continue;  // the run kept no average of the weights when it was saved
         if (!info || !(info->shape == t.shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
                                                    file_.path().string(), p->name + t.suffix, to_string(t.shape), to_string(dtype_)));

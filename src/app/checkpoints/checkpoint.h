@@ -33,7 +33,7 @@ struct Progress {
   i64 step = 0;                                // optimizer steps taken, skipped steps included
   i64 updates = 0;                             // updates applied, which is Adam's t
   i64 cursor = 0;                              // rows of data consumed before the next step (Loader)
-  i64 tokens = 0;                              // tokens trained on so far, without padding (older programs included it)
+  i64 tokens = 0;                              // tokens trained on so far, without padding; older programs counted padding too
   i64 schedule_steps = 0;                      // steps that the learning-rate schedule spans; 0: unknown
   std::optional<optim::LossScale> loss_scale;  // loss scale of the next step; empty: it is 1 and never changes
   std::string made_with;                       // the instruction set; the bits depend on it in addition to the configuration
@@ -62,10 +62,10 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& run, i64 step
 /// Error(io). An unfinished checkpoint is removed.
 class CheckpointWriter {
  public:
-  /// Creates the folder. For the first rank.
+  /// Used by the first rank: creates the folder.
   CheckpointWriter(const std::filesystem::path& run, const Progress& progress, const ModelSource& source, const nn::Sequential& model,
                    const parallel::Plan& plan);
-  /// Opens the folder() that the first rank created. For the other ranks.
+  /// Used by the other ranks: opens the folder that the first rank created, which is the first rank's folder().
   CheckpointWriter(const std::filesystem::path& folder, const nn::Sequential& model, const parallel::Plan& plan);
   ~CheckpointWriter();
 
@@ -75,7 +75,7 @@ class CheckpointWriter {
   /// Returns the number and the checksums of the bytes that write() wrote. The result is a text that is sent to the first rank, which
   /// passes it to commit().
   std::string written() const;
-  /// Completes the checkpoint and gives it its final name. For the first rank. `written` holds the results of written() of all ranks.
+  /// Used by the first rank: completes the checkpoint and gives it its final name. `written` holds the results of written() of all ranks.
   void commit(std::span<const std::string> written);
 
  private:

@@ -48,7 +48,7 @@ struct Written {
     append(state);
     return text;
   }
-  // Adds the text() of another rank that writes the same files.
+  // Adds what another rank wrote to the same files. `text` is the text() of that rank's Written.
   void add(std::string_view text) {
     require(text.size() == sizeof bytes + (weights.size() + state.size()) * sizeof(u32),
             "[checkpoint] another rank's checksums are for other files");

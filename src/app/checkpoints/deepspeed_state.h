@@ -9,7 +9,8 @@ namespace spillway::app {
 
 bool is_deepspeed_checkpoint(const std::filesystem::path& folder);
 
-/// Returns the progress of a DeepSpeed checkpoint. Throws Error(data) in the same cases as ZeroCheckpoint, and if no step was taken yet.
+/// Returns the progress of a DeepSpeed checkpoint. Throws Error(data) in the same cases as the constructor of ZeroCheckpoint, and if
+/// DeepSpeed had taken no step yet.
 Progress deepspeed_progress(const std::filesystem::path& checkpoint);
 
 /// Loads weights and optimizer state into `rank`. For a model with adapters only the adapters, under PEFT's names, come from the

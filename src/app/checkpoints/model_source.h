@@ -18,8 +18,8 @@ struct ModelSource {
   bool has_weights = false;                     // the folder contains weights
   bool made_here = false;  // the folder is a checkpoint of this program; if it has no tokenizer, it was trained on bytes or token files
   std::optional<std::filesystem::path> tokenizer = {};  // the tokenizer's folder or file; empty: bytes are the tokens
-  std::optional<std::string> chat_template = {};        // text of train's --chat-template, which replaces the tokenizer's own template
-  std::string reference = {};                           // how other programs find the model: org/name, or the folder's absolute path
+  std::optional<std::string> chat_template = {};  // contents of the template of train's --chat-template, which replaces the tokenizer's own
+  std::string reference = {};                     // how other programs find the model: org/name, or the folder's absolute path
   std::optional<std::filesystem::path> adapter = {};  // a PEFT folder or a checkpoint of adapters, whose weights are added to the folder's
   std::vector<std::string> notes = {};                // notes on the folder, to be printed once (models/folder_model.h)
   std::function<nn::Sequential(DType)> own = {};      // builds a model that a program brings itself; `config` is then unused
