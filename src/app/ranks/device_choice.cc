@@ -96,7 +96,7 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
                             "share it), got {}: "
                             "lower it, or end other programs on that GPU (nvidia-smi lists them)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
-  const bool of_this_node = gpu.free_bytes.has_value();  // else the plan is for another node, whose memory is not known here
+  const bool of_this_node = gpu.free_bytes.has_value();  // if false, the plan is for another node, whose memory is not known here
   if (of_this_node && host_bytes && *host_bytes > grant.bytes)
     throw Error(ErrorCode::refused,
                 fmt::format("[budgets] expected --host-memory of at most {}, the memory granted to this process (bounded "

@@ -19,7 +19,7 @@ constexpr i64 kLeastNcclBytes = 512 * kMiB;
 
 /// How the GPUs of the ranks exchange data.
 struct GpuMeeting {
-  bool nccl = false;      // over NCCL; else through host memory
+  bool nccl = false;      // GPUs exchange data over NCCL; else through host memory
   i64 nccl_bytes = 0;     // GPU memory that NCCL will take, estimated from a trial
   double timeout_s = 60;  // how long a rank waits for its peers
   std::string text;       // one line for the log; empty if no GPUs exchange data
@@ -42,7 +42,8 @@ i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_byte
 /// that says what to change. With --communicator auto it is NCCL if each rank has a GPU of its own and a trial succeeded, in which each
 /// rank sent bytes to all others.
 GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers);
-/// Predicts the result of agree_on_meeting() for the command `plan`, which has no peers to ask. Throws Error(usage) for nccl without GPUs.
+/// Predicts the result of agree_on_meeting() for the command `plan`, which has no peers to ask. Throws Error(usage) for --communicator nccl
+/// if the ranks do not compute on GPUs.
 GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, const GpuReport& report);
 
 /// Sets environment variables that keep NCCL from deadlocks. Call it before anything else uses a GPU. On a node with several ranks, local

@@ -1,4 +1,4 @@
-// Connects this process, which was started as one of several ranks, with the other ranks.
+// Connects this process with the other ranks of its run, if it was started as one of several ranks.
 #pragma once
 #include <memory>
 

@@ -17,7 +17,7 @@ const char* to_string(RankPhase phase);
 class RankReports {
  public:
   explicit RankReports(int ranks);
-  /// The value of the environment variable SPILLWAY_REPORT for the ranks' processes, which inherit descriptor().
+  /// Returns the value that the environment variable SPILLWAY_REPORT must have in the ranks' processes, which inherit descriptor().
   std::string variable() const;
   int descriptor() const { return memory_.descriptor(); }
 
@@ -36,7 +36,7 @@ class RankReports {
 /// Used by a rank: these two store what the rank is doing and its last step.
 void report_phase(RankPhase phase);
 void report_step(i64 step);
-/// Reports the absolute path of the run's log, to which the supervisor appends how the ranks ended.
+/// Reports the absolute path of the run's log.txt. The supervisor appends to that file how the ranks ended.
 void report_log_file(const std::string& path);
 /// Reports the error that this rank ends with. Returns whether there is a supervisor, which then prints it.
 bool report_failure(const Failure& failure);

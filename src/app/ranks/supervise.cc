@@ -38,7 +38,7 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("signal {} (SIG{})", signal, name);
 }
 
-// Blocks the signals that the supervisor receives by waiting for them, not by a handler, as long as this object lives.
+// As long as this object lives, blocks the signals that the supervisor receives with wait() and not with a handler.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -85,7 +85,7 @@ class Supervisor {
   struct Rank {
     pid_t process = -1;
     bool ended = false, killed_here = false;
-    int status = 0;     // from waitpid()
+    int status = 0;     // exit status in the form that waitpid() returns
     int order = 0;      // 1 for the rank that ended first, 2 for the next, ...; 0 while it runs
     bool hung = false;  // it was stopped (SIGSTOP) and did not continue in time
     std::optional<Clock::time_point> stopped_since;
@@ -111,7 +111,7 @@ class Supervisor {
     }
   }
 
-  // Runs in the child process: replaces it by this program as rank `rank`. The child is killed if the supervisor dies.
+  // Called in the child process: executes this program there as rank `rank`. The child is killed if the supervisor dies.
   [[noreturn]] void become(int rank) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor_) _exit(1);  // the supervisor died before prctl() took effect
