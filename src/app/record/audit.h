@@ -71,7 +71,7 @@ class Audit {
 };
 
 std::string to_text(const std::vector<AuditRow>& rows, i64 steps);
-/// Returns the levers of a chosen plan. `stripes` is the number of --nvme paths.
+/// Returns the facts for the advice (Levers) about a chosen plan. `stripes` is the number of --nvme paths.
 Levers levers_of(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, i64 stripes);
 
 }  // namespace spillway::app
