@@ -17,7 +17,7 @@ class LinesBackward {
   explicit LinesBackward(const data::File& file) : file_(file), end_(file.size_bytes()) {}
 
   struct Line {
-    i64 begin = 0, end = 0;  // byte offsets in the file; the line feed is included
+    i64 begin = 0, end = 0;  // byte offsets of the line in the file, including its line feed
     bool ends = false;       // the line ends with a line feed, which only the file's last line may lack
     std::string text;        // without the line feed; empty if the line is longer than kLongest
   };
@@ -26,14 +26,14 @@ class LinesBackward {
 
  private:
   const data::File& file_;
-  i64 end_;            // bytes of the file before the last line that was returned
+  i64 end_;            // offset in the file at which the last returned line begins; the next one ends here
   i64 begin_ = 0;      // offset in the file of the first byte of `piece_`
   std::string piece_;  // the part of the file that was read last
 };
 
 /// The result of last_line_of().
 struct LastLine {
-  i64 step = 0;            // 0: there is no such line
+  i64 step = 0;            // step of the line; 0 if there is no such line
   i64 begin = 0, end = 0;  // byte offsets in the file
   std::string text;
 };
