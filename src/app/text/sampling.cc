@@ -125,7 +125,7 @@ std::string StopText::put(const std::string& piece) {
     held_.resize(end);
     return std::exchange(held_, {});
   }
-  // Hold back the longest end of the text that is the beginning of a stop text.
+  // If the text ends with the beginning of a stop text, hold back that part; of several such parts hold back the longest.
   size_t kept = 0;
   for (const std::string& stop : stops_) {
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > kept; --n) {
