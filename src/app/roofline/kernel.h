@@ -50,11 +50,11 @@ struct Kernel {
   double exps = 0;         // number of exponentials; while they are computed, nothing is multiplied
   double reaches = 0;      // share of the tensor cores' peak that the kernel reaches; 0: Ceilings has the share for this kind of work
   double bytes = 0;        // bytes read and written in GPU memory, or copied over PCIe
-  double compute = 1;      // factor on the share of the tensor cores' peak
-  double memory = 1;       // factor on the share of the memory's peak
+  double compute = 1;      // factor by which the kernel's share of the tensor cores' peak differs from product_share
+  double memory = 1;       // factor by which the kernel's share of the memory's peak differs from memory_share
   double model_flops = 0;  // the part of `flops` that the model itself needs: without recomputation and without masked scores
   bool to_gpu = false;     // direction of a copy: to the GPU, else from it
-  std::string note;        // why the factors are not 1
+  std::string note;        // explanation for the user, such as why a factor is not 1
 };
 
 }  // namespace spillway::app
