@@ -149,7 +149,7 @@ class Writer {
   // A range of one parameter's elements in adjacent tiles.
   struct Run {
     const optim::StateFormat& format;
-    const std::byte *weights, *state;  // bytes of the first tile
+    const std::byte *weights, *state;  // the bytes from the beginning of the first tile on
     i64 begin, end;                    // element range, counted from the beginning of the first tile
     i64 at;                            // index of element `begin` in the parameter
   };

@@ -19,8 +19,8 @@ using data::TensorInfo;
 using data::ZeroCheckpoint;
 using optim::StatePart;
 
-// Converts DeepSpeed's loss scale to ours. DeepSpeed doubles its scale first after window + 1 finite steps in a row and then after every
-// window. We double after every window, so our count of finite steps is one less.
+// Converts DeepSpeed's loss scale to Spillway's. With a window of W steps, DeepSpeed doubles its scale first after W + 1 finite steps in a
+// row and then after every W. Spillway doubles it after every W, so its count of finite steps is one less.
 std::optional<optim::LossScale> loss_scale_of(const std::optional<ZeroCheckpoint::Scale>& scale) {
   if (!scale) return {};
   const optim::LossScale ours{scale->scale, std::max<i64>(scale->steps_since_overflow - 1, 0) % optim::kLossScaleInterval};

@@ -1,5 +1,6 @@
-// Turns flags into a plan that fits. It resolves every `auto` of placement, prefetch and recomputation and sizes the plan exactly on the
-// meta device. If no plan fits it refuses before anything is written, with the memory table and the flag that would help. Pure functions.
+// Turns flags into a plan that fits. It resolves every `auto` of placement, prefetch and recomputation. The plan is sized exactly, by dry
+// runs on the meta device, which has no memory. If no plan fits it refuses before anything is written, with the memory table and the flag
+// that would help. Pure functions.
 #pragma once
 #include <optional>
 #include <string>

@@ -75,7 +75,7 @@ i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sys
 // Runs the first block of each kind one after the other, as if they were the model.
 class Chain {
  public:
-  /// `queue` is that of the GPU; null if the CPU computes.
+  /// `queue` is the command queue of the GPU; null if the CPU computes.
   Chain(const PlanRequest& r, const Kinds& kinds, i64 rows, const GpuQueue* queue = nullptr)
       : r_(r),
         kinds_(kinds),

@@ -89,7 +89,7 @@ PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, cons
   const int rank = base.scheduling.pipeline.rank;
   base.scheduling = any.scheduling;
   base.scheduling.pipeline.rank = rank;
-  base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();  // make_plan fills them in
+  base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();  // make_plan() fills in both lists
   base.adaptive_overlap = any.train_when_clipping.has_value();
   for (const ChosenPlan& stage : stages) {
     if (stage.plan.staging_buffers == 0) continue;

@@ -173,7 +173,7 @@ class Supervisor {
   void ended(Rank& one, int status) {
     one.ended = true, one.status = status, one.order = ++ended_;
     one.stopped_since.reset();
-    if (one.code() == 128 + SIGINT) leave();  // two quick presses of Ctrl-C may reach us as one signal
+    if (one.code() == 128 + SIGINT) leave();  // two quick presses of Ctrl-C may reach the supervisor as one signal
     if (one.code() == static_cast<int>(ErrorCode::peer)) blame_who_is_stopped();
     if (!one.is_well() && !kill_at_) kill_at_ = Clock::now() + seconds(given_.grace_s);
   }

@@ -29,7 +29,7 @@ class RunFolder {
   /// Returns the configuration that the folder was made with; empty if there is none yet.
   std::string config_text() const;
   void write_config(const std::string& json);
-  /// Writes contents.json, which identifies the data that the run reads by its contents.
+  /// Writes contents.json, which has checksums of the contents of the files that the run reads (RunContents).
   void write_contents(const std::string& json);
   /// Drops the lines of metrics.jsonl after `step` (0: all lines), then opens it for appending. Returns the step of the last line left.
   i64 open_metrics(i64 step);

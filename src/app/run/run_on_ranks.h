@@ -9,8 +9,8 @@
 namespace spillway::app {
 
 /// Runs `body` and returns its status. Only the first rank's console prints. An error on which all ranks agree (AgreedError) is thrown on
-/// the first rank only; the others return its exit status. Any other error of this rank is thrown with the rank's name, and the other ranks
-/// are told.
+/// the first rank only; the others return its exit status. Any other error of this rank is thrown with the rank's name, and makes the
+/// collectives of the other ranks fail with the same message.
 int run_on_ranks(const Peers& peers, Console& console, const std::function<int(Console&)>& body);
 
 /// Makes the plans of all ranks. The first rank chooses a plan for the smallest budgets of all ranks, and the other ranks build their own

@@ -34,7 +34,7 @@ class Saves {
   void begin(const Progress& progress, double patience_s, bool must);
   /// Sets a function that is called for each durable checkpoint, on the trainer's thread of every rank.
   void on_saved(std::function<void(i64 step)> saved) { saved_ = std::move(saved); }
-  /// Protects the checkpoint of that step from pruning. Call it while no save is under way.
+  /// Protects the checkpoint of step `step` from being removed. Call it while no save is under way.
   void keep_step(std::optional<i64> step) { kept_step_ = step; }
   /// Call it after each step. `good` is the newest step whose weights gave a finite loss. With `sound` false it is not known whether the
   /// current weights are of any use, and no checkpoint is removed.

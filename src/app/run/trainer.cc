@@ -175,7 +175,7 @@ Trainer::StepReport Trainer::step() {
   // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must have overflowed. With a loss scale above
   // 1 that is no anomaly: the scale was too large.
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
-    saves_.finish(false);  // the message names the newest checkpoint
+    saves_.finish(false);  // so that the message below names the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, although the result of every op is finite: a sum over micro-batches or ranks, or "
                                   "rounding, overflowed; {}",

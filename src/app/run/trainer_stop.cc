@@ -198,7 +198,7 @@ void Trainer::end(const StepReport& last) {
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
-      saves_.finish(false);  // the message names the newest checkpoint
+      saves_.finish(false);  // so that the message below names the newest checkpoint
       throw AgreedError(ErrorCode::numbers,
                         fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If only "
                                     "this batch causes it, a larger --steps continues the run",

@@ -16,7 +16,7 @@ struct Sampling {
   i64 top_k = 0;                  // choose among so many most likely tokens; 0: among all
   double top_p = 1;               // choose among the fewest most likely tokens that together have at least this probability
   double min_p = 0;               // choose among tokens with at least this share of the most likely token's probability
-  double repetition_penalty = 1;  // divides the logits of tokens that occurred already, if positive, else multiplies them
+  double repetition_penalty = 1;  // positive logits of tokens that occurred already are divided by it, negative ones multiplied
   u64 seed = 1337;
 };
 
