@@ -8,7 +8,8 @@
 namespace spillway::parallel {
 namespace {
 
-// Muon treats a parameter as a matrix whose columns are all dimensions but the first.
+// Returns how the rule sees a parameter as matrices. Muon sees one matrix: the first dimension is its rows, and all others together are its
+// columns.
 optim::Matrices matrices_of(const nn::Parameter& p, optim::Rule rule) {
   return is_of_matrices(rule) ? optim::Matrices{1, p.shape[0], p.elems() / p.shape[0]} : optim::matrices_of(p.shape);
 }
@@ -64,11 +65,13 @@ i64 Layout::trained_elems() const {
 }
 
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
-  require(options.max_bucket_elems > 0 && options.max_bucket_elems % kTileElems == 0, "[layout] expected a bucket size in whole tiles");
+  require(options.max_bucket_elems > 0 && options.max_bucket_elems % kTileElems == 0,
+          "[layout] expected a bucket size that is a positive multiple of the tile size");
   std::vector<std::vector<u16>> users(model.parameters.size());
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
-      require(u.use == users[u.parameter->id].size(), "[layout] expected the uses of a shared parameter to be numbered in block order");
+      require(u.use == users[u.parameter->id].size(),
+              "[layout] expected the uses of a shared parameter to be numbered 0, 1, 2 … in the order of blocks");
       users[u.parameter->id].push_back(static_cast<u16>(b));
     }
   }
@@ -85,7 +88,8 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     layout.backward_reads_weights.push_back(model.blocks[b]->backward_reads_parameters());
     layout.weight_gradients_read_weights.push_back(model.blocks[b]->weight_gradients_read_parameters());
-    // Groups of the parameters that only this block uses, created when first needed: trained, frozen, statistics, matrices.
+    // The groups for parameters that only this block uses, by kind: trained, frozen, statistics, matrices. Each group is created when the
+    // first parameter of its kind is found; -1 means not yet.
     std::array<int, 4> own{-1, -1, -1, -1};
     for (const nn::ParameterUse& u : model.blocks[b]->parameters()) {
       const nn::Parameter& p = *u.parameter;
@@ -97,7 +101,7 @@ Layout make_layout(const nn::Sequential& model, const LayoutOptions& options) {
       const bool statistic = p.statistic && !p.frozen;
       const bool trained = !p.frozen && !statistic, all = trained && is_of_parameters(options.rule);
       const bool matrix = all ? p.shape.rank() >= 2 : trained && is_of_matrices(options.rule) && p.is_matrix();
-      require(all || !matrix || !tied, "[layout] expected each matrix that Muon steps to belong to one block only");
+      require(all || !matrix || !tied, "[layout] expected each matrix that Muon steps to be used by one block only");
       int& own_group = own[p.frozen ? 1 : statistic ? 2 : matrix ? 3 : 0];
       if (tied || own_group < 0) {
         Group& fresh = new_group(b);

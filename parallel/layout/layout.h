@@ -1,17 +1,18 @@
 // The layout: which parameters are stored together, and at which offset each lies.
 //
-// A block's parameters form one group with one flat layout (name -> offset; parameters start at multiples of 64 elements and gaps hold
-// zeros). A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it. Groups are cut at
-// tile boundaries into buckets of bounded size, which are the unit of an optimizer Step. Buckets of a group are contiguous in memory
-// whenever the group is resident, so a matrix cut over several buckets is still one matrix.
+// A block's parameters form one group with one flat layout (name -> offset). Parameters start at multiples of 64 elements, and the gaps
+// between them hold zeros. A parameter that two blocks share (a tied head) is a group of its own, owned by the first block that uses it.
+// Groups are cut at tile boundaries into buckets of bounded size, which are the unit of an optimizer Step. The buckets of a group are
+// contiguous in memory whenever the group is resident, so a matrix that is cut over several buckets is still one matrix.
 //
-// Some parameters of a block form a separate group. Frozen parameters have weights only and no buckets. Running statistics are stepped by a
-// rule of their own that keeps at most a master copy. Under a rule that steps matrices as a whole (Muon), so do the matrices; under one
-// that steps every parameter as a whole (Adafactor), so do the parameters of two or more dimensions, whose state is smaller. Each parameter
-// that is stepped as a whole starts at a tile boundary and is one bucket.
+// Some parameters of a block form a separate group: frozen parameters, which have weights only and no buckets; running statistics, whose
+// own rule keeps at most a master copy; matrices, if the optimizer rule steps matrices as a whole (Muon); parameters of two or more
+// dimensions, if the rule steps every parameter as a whole (Adafactor), because their state is smaller. Each parameter that is stepped as a
+// whole starts at a tile boundary and is one bucket.
 //
-// A layout is immutable and depends on the model and the optimizer rule only. Each pipeline rank has a layout with the numbering of the
-// whole model: other ranks' blocks use no groups in it, and groups that none of its own blocks uses are empty.
+// A layout is immutable and depends on the model and the optimizer rule only. Each pipeline rank has its own layout, in which blocks and
+// groups have the same numbers as in the whole model. In it, blocks of other ranks use no groups, and groups that none of this rank's
+// blocks uses are empty.
 #pragma once
 #include <vector>
 
@@ -22,7 +23,7 @@
 
 namespace spillway::parallel {
 
-/// Elements of a tile, which is the unit of I/O, of partial norms and of shard boundaries.
+/// Number of elements of a tile. The tile is the unit of I/O and of partial norms, and shards begin and end at tile boundaries.
 constexpr i64 kTileElems = optim::kTileElems;
 /// Largest bucket, in elements: 64 MiB of fp32.
 constexpr i64 kMaxBucketElems = 1024 * kTileElems;
@@ -32,9 +33,10 @@ constexpr i64 kSegmentAlignElems = 64;
 /// One parameter inside its group.
 struct Segment {
   u32 parameter = 0;
-  i64 begin = 0, elems = 0;       // place in the group's flat layout, in elements; for quantized parameters in stored words
-  bool decay = false;             // weight decay applies to this parameter
-  optim::Matrices matrices = {};  // for parameters of two or more dimensions that are stepped as a whole
+  i64 begin = 0, elems = 0;  // where the parameter lies in the group's flat layout, in elements; for quantized parameters, in stored words
+  bool decay = false;        // weight decay applies to this parameter
+  // how the parameter is seen as matrices; only for parameters of two or more dimensions that are stepped as a whole
+  optim::Matrices matrices = {};
 };
 
 struct Bucket {
@@ -49,12 +51,12 @@ struct Group {
   std::vector<Segment> segments;  // parameters in ascending order of their offsets
   std::vector<u16> buckets;
   i64 elems = 0;          // size with padding, a multiple of the tile size
-  std::vector<u16> uses;  // the blocks that use it, in order; use number u is by block uses[u]
+  std::vector<u16> uses;  // the blocks that use the group, in order; use number u is the use by block uses[u]
   bool frozen = false;
   bool statistics = false;
   bool by_parameter = false;  // each parameter of the group is stepped as a whole
-  i64 factors = 0;            // under Adafactor: row and column factors that a tile of its state holds, at least
-  /// Returns the parameter that one of the group's buckets holds. Only for groups that are stepped by parameter.
+  i64 factors = 0;            // under Adafactor: number of row and column factors for which each tile of the group's state must have room
+  /// Returns the parameter that this bucket of the group holds. Only for groups that are stepped parameter by parameter.
   const Segment& segment_of(const Bucket& bucket) const;
   bool tied() const { return uses.size() > 1; }
   /// Returns false if only other pipeline ranks hold the group; it is then empty here.
@@ -71,11 +73,11 @@ struct Layout {
   std::vector<Bucket> buckets;
   std::vector<Group> groups;
   std::vector<std::vector<GroupUse>> blocks;              // the groups that each block uses
-  std::vector<bool> backward_reads_weights;               // for each block: its backward reads the weights, as its module says
-  std::vector<bool> weight_gradients_read_weights;        // for each block: its BackwardWeight reads the weights
+  std::vector<bool> backward_reads_weights;               // for each block: its backward pass reads the weights, as its module says
+  std::vector<bool> weight_gradients_read_weights;        // for each block: its BackwardWeight instruction reads the weights
   std::vector<std::pair<u16, size_t>> parameter_segment;  // for each parameter: its group, and the index of its segment there
-  u16 first_trained_block = 0;                            // blocks before it have no backward
-  u16 rank = 0;                                           // the pipeline rank whose layout it is
+  u16 first_trained_block = 0;                            // blocks before this one have no backward pass
+  u16 rank = 0;                                           // the pipeline rank to which this layout belongs
   std::vector<u16> rank_of;                               // pipeline rank of each block
   std::vector<i64> model_tiles;                           // tiles of each group in the whole model, whether held here or not
 
@@ -102,10 +104,11 @@ struct LayoutOptions {
 /// Returns the layout of a whole model. Throws Error(bug) if a block uses a parameter under a wrong use number.
 Layout make_layout(const nn::Sequential& model, const LayoutOptions& options = {});
 
-/// Returns the part of a whole model's layout that pipeline rank `rank` holds, if block b lies on rank_of[b].
+/// Returns the part of a whole model's layout that pipeline rank `rank` holds. Block b lies on pipeline rank rank_of[b].
 Layout restricted(Layout whole, std::vector<u16> rank_of, int rank);
 
-/// Calls body(begin, end, segment or nullptr for a gap) over [begin, end) of the group's flat layout, cut at segment limits, ascending.
+/// Calls body(first, last, segment) for consecutive ranges [first, last) that together cover [begin, end) of the group's flat layout, in
+/// ascending order. Each range lies in one segment, or in a gap between segments, for which `segment` is null.
 template <class Body>
 void for_segments(const Group& group, i64 begin, i64 end, Body&& body);
 

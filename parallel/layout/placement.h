@@ -1,5 +1,5 @@
 // The placement: which tier (GPU, host memory, nvme) stores each group's weights, gradients and optimizer state, and what happens to each
-// block's activations between forward and backward. Also the other settings that shape a Program. Plain values.
+// block's activations between forward and backward. This file also defines the other settings that shape a Program. Plain values.
 #pragma once
 #include <vector>
 
@@ -12,8 +12,8 @@ namespace spillway::parallel {
 
 using offload::Tier;
 
-/// States what a block keeps between its forward and its backward, and in which tier: all its saved tensors, or only its input, from which
-/// the forward is run again (gradient checkpointing).
+/// States what a block keeps between its forward and its backward, and in which tier. It keeps either all its saved tensors, or, with
+/// `recompute`, only its input, from which the forward is run again (gradient checkpointing).
 struct ActivationPolicy {
   bool recompute = false;
   Tier tier = Tier::device;
@@ -24,12 +24,12 @@ struct ActivationPolicy {
 struct Placement {
   std::vector<Tier> parameters, gradients, optimizer;
   std::vector<ActivationPolicy> activations;
-  /// The last block keeps all logits of a micro-batch from forward to backward, if its activations are not offloaded.
+  /// If true, the last block keeps all logits of a micro-batch from forward to backward, unless its activations are offloaded.
   bool keeps_logits = false;
   Tier cache = Tier::device;  // tier of the key/value cache when text is generated with one: device or host
 
-  /// Returns true if everything that a Step of the group reads and writes lies on the device. `given`: its gradient comes in a slot, which
-  /// lies there too.
+  /// Returns true if everything that a Step of the group reads and writes lies on the device. `given`: the Step receives the gradient in a
+  /// slot, and a slot lies on the device.
   bool steps_on_device(u16 group, bool given) const {
     return parameters[group] == Tier::device && optimizer[group] == Tier::device && (given || gradients[group] == Tier::device);
   }
@@ -44,9 +44,10 @@ struct Placement {
   }
 };
 
-/// When the optimizer's Steps run: after the backward; inside the backward, writing speculatively into the next generation; or in the next
-/// step's forward, each block's just before the block. If the norm turns out to be clipped, a speculation is discarded and all Steps of
-/// that update run in the next step's forward.
+/// When the optimizer's Steps run. none: after the backward. backward: inside the backward, before the gradient norm is known, so they
+/// write speculatively into the next generation. forward: in the next step's forward, each block's Steps just before the block. If
+/// `backward` finds afterwards that the norm must be clipped, it discards the speculative results, and all Steps of that update run in the
+/// next step's forward.
 enum class OptimizerOverlap : u8 { none, backward, forward };
 
 /// The value of Scheduling::deferred_sixteenths that defers every Step to the next forward.
@@ -54,26 +55,27 @@ constexpr int kAllSixteenths = 16;
 
 struct Scheduling {
   i64 micro_batches = 1;      // micro-batches per step (K)
-  int prefetch = 1;           // number of blocks whose data is fetched ahead
+  int prefetch = 1;           // number of runs for which data is fetched ahead; a run is consecutive micro-batches on one block
   optim::StateFormat format;  // dtypes of weights, gradients and state
   /// Gradients are rounded to bf16 once, after they are summed over micro-batches and uses and before the norm.
   bool round_gradients = false;
   bool reduce_each = false;  // gradients are summed over the ranks after every micro-batch (ZeRO 2 and 3), else once a step
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  /// With overlap backward: share, in sixteenths, of the stepped elements whose Steps are deferred to the next forward
-  /// (GroupResidency::deferred). It helps a drive that has more to do than fits beside the backward. 0: none.
+  /// Only with overlap backward: how many sixteenths of the stepped elements have their Steps deferred to the next forward
+  /// (GroupResidency::deferred). This helps if the drive has more to do than fits into the time of the backward. 0 defers none.
   int deferred_sixteenths = 0;
   Order order = Order::micro_batch;
   Sharding sharding;
   Pipeline pipeline;
-  bool copy_engines = false;  // the device copies to and from host memory while it computes, as a GPU does
-  /// Number of blocks whose gradients stay on the device for their Steps; make_plan raises it if that takes no more memory.
+  bool copy_engines = false;  // the device copies to and from host memory while it computes, as a GPU with copy engines does
+  /// Number of blocks whose gradients stay on the device until their Steps. make_plan raises the number if that takes no more memory.
   u16 staying_blocks = 1;
-  std::vector<i64> spilled_bytes;  // by block, whole pages: what one micro-batch saves outside the device (filled in by make_plan)
-  /// By block: size of its output for one micro-batch that goes to another pipeline rank (filled in by make_plan).
+  std::vector<i64> spilled_bytes;  // by block: bytes in whole pages that one micro-batch stores outside the device (filled in by make_plan)
+  /// By block: bytes of its output for one micro-batch, if that output goes to another pipeline rank (filled in by make_plan).
   std::vector<i64> output_bytes;
 
-  /// Returns the most micro-batches that a block has run forward but not yet backward at one time, with one pipeline rank.
+  /// Returns, for a single pipeline rank, the largest number of micro-batches whose forward through a block is done and whose backward is
+  /// not.
   i64 live_micro_batches() const { return order == Order::vertical ? micro_batches : 1; }
   /// Returns true if each micro-batch's gradients are summed over the ranks and these sums are added up over the micro-batches. Otherwise
   /// each rank adds up its micro-batches first.
@@ -89,7 +91,7 @@ struct Scheduling {
   bool rounds(const Group& group) const { return round_gradients && !group.statistics; }
   /// Returns true if some Steps are deferred to the next forward even when the norm is not clipped.
   bool defers() const { return overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && deferred_sixteenths > 0); }
-  /// Returns true if gradients move to or from their tier once a step, not once a micro-batch.
+  /// Returns true if gradients are copied to or from their tier once a step, not once a micro-batch.
   bool gradients_travel_once() const { return live_micro_batches() == micro_batches && !sums_each(); }
 };
 

@@ -5,38 +5,42 @@
 namespace spillway::parallel {
 namespace {
 
-// Weights off the device are sharded from stage 1 on, because a whole copy on every rank would only cost bytes.
+// Returns true if the group's weights are sharded. Weights that are not stored on the device are sharded from stage 1 on, because a whole
+// copy on every rank would only take more memory.
 bool weights_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
   const Sharding& s = scheduling.sharding;
   return s.ranks > 1 && (s.stage == 3 || (s.stage > 0 && placement.parameters[group] != Tier::device));
 }
 
-// An accumulator to which later micro-batches are added before it is summed over the ranks is whole at every stage.
+// Returns true if the group's gradient accumulators are sharded. If gradients of later micro-batches are added to an accumulator before the
+// sum over the ranks, the accumulator is whole at every stage.
 bool gradients_split(const Placement& placement, const Scheduling& scheduling, u16 group) {
   const Sharding& s = scheduling.sharding;
   if (scheduling.sums_each()) return true;
   return s.splits_state() && scheduling.gradients_travel_once() && (s.stage > 1 || placement.gradients[group] != Tier::device);
 }
 
-// A CPU has no copy engine beside its cores: its computing threads copy between device and host memory, all of them together, just when the
-// data is needed.
+// Returns true if copies between this tier and the device run at the same time as computing. A CPU has no copy engine: its computing
+// threads themselves copy between device and host memory, at the moment when the data is needed.
 bool moves_beside(const Scheduling& scheduling, Tier tier) { return tier == Tier::nvme || (scheduling.copy_engines && tier == Tier::host); }
 
 Residence residence(const Scheduling& scheduling, Tier tier, bool split, TileRange held) {
   return {tier, split, tier != Tier::device || split, moves_beside(scheduling, tier), held};
 }
 
-// If gradients live off the device and move once per step, uses other than 0 stay in their slots until they are added to use 0. If use 0
-// itself stays on the device until its Step, nothing is stored. The owner receives uses of other pipeline ranks into a slot, or, if
-// gradients live on the device, into the stored accumulator.
+// Returns true if the accumulator of this use is stored in the gradients' tier. If gradients live off the device and move once per step,
+// uses other than 0 stay in their slots until they are added to use 0. If the gradient of use 0 stays on the device until its Step, its
+// accumulator is not stored either. The rank that owns the group receives the uses of other pipeline ranks into a slot, or, if gradients
+// live on the device, into the stored accumulator.
 bool gradient_rests(const Layout& layout, const Scheduling& scheduling, const Group& group, u8 use, const GroupResidency& r) {
   if (!r.gradients.moves) return layout.here(group.uses[use]) || layout.owns(group);
   if (!scheduling.gradients_travel_once()) return layout.here(group.uses[use]);
   return use == 0 && layout.owns(group) && !r.gradient_stays;
 }
 
-// A gradient takes two bytes per element if it is rounded and nothing is added to it afterwards. One that is added to later, or lies whole
-// on the device, keeps the dtype in which it is summed (there it holds rounded values).
+// Returns the dtype in which a gradient waits for its Step. A rounded gradient takes two bytes per element (bf16) if nothing is added to it
+// afterwards. A gradient that is added to later, or that lies whole on the device, keeps the dtype in which it is summed; its values on the
+// device are rounded all the same.
 DType resting_gradient(const Scheduling& scheduling, const Group& group, u8 use, const Residence& gradients) {
   const bool rounded_apart = use == 0 && (gradients.tier != Tier::device || gradients.split) && scheduling.gradients_travel_once();
   return scheduling.rounds(group) && rounded_apart ? DType::bf16 : scheduling.format.gradient;
@@ -59,7 +63,8 @@ GroupResidency resolve(const Layout& layout, const Placement& placement, const S
   return r;
 }
 
-// Returns the elements of each block that this rank steps, counting whole groups so that all data-parallel ranks get the same numbers.
+// Returns, for each block, the number of elements that this rank steps. Groups count in full, not by shard, so that all data-parallel ranks
+// get the same numbers.
 std::vector<i64> stepped_elems(const Layout& layout) {
   std::vector<i64> elems(layout.blocks.size());
   for (const Group& g : layout.groups) {
@@ -68,9 +73,10 @@ std::vector<i64> stepped_elems(const Layout& layout) {
   return elems;
 }
 
-// Chooses the blocks whose Steps are deferred. They are spread evenly over the model, so that the drive has as much to do in the first half
-// of a forward or backward as in the second. The first trained block is always deferred: nothing computes between its gradient and the next
-// use of its weights. The walk goes from the last block to the first, as the backward does, and begins with a block that is not deferred.
+// Returns which blocks have their Steps deferred. The deferred blocks are spread evenly over the model, so that the drive has as much to do
+// in the first half of a forward or backward as in the second. The first trained block is always deferred, because nothing computes between
+// its gradient and the next use of its weights. The loop goes from the last block to the first, as the backward does, and begins with a
+// block that is not deferred.
 std::vector<bool> deferred_blocks(const Layout& layout, int sixteenths) {
   const std::vector<i64> elems = stepped_elems(layout);
   const auto first = std::ranges::find_if(elems, [](i64 e) { return e > 0; }) - elems.begin();
@@ -90,7 +96,8 @@ std::vector<bool> deferred_blocks(const Layout& layout, int sixteenths) {
   return deferred;
 }
 
-// Weights that several pipeline ranks hold are deferred with the first block, because they travel once, after all other Steps.
+// Sets which groups are deferred. Weights that several pipeline ranks hold are always deferred, as those of the first block are, because
+// they are sent to the other ranks once, after all other Steps.
 void defer(const Layout& layout, const Scheduling& scheduling, Residency& all) {
   const int sixteenths = scheduling.overlap == OptimizerOverlap::forward ? kAllSixteenths : scheduling.deferred_sixteenths;
   const std::vector<bool> blocks = deferred_blocks(layout, sixteenths);
@@ -117,8 +124,8 @@ TileRange held_gradients(const Placement& placement, const Scheduling& schedulin
   return gradients_split(placement, scheduling, group.id) ? scheduling.sharding.own(group) : whole(group);
 }
 
-// True for the gradients that are finished last, by the Backwards of the first trained blocks. Nothing else needs their slots any more, and
-// their Steps are the next to read them, in this step's tail or at the start of the next one's head.
+// Returns true for the gradients that are finished last, by the Backward instructions of the first trained blocks. Nothing else needs their
+// slots any more. The Steps that read these gradients come next, in this step's tail or at the start of the next step's head.
 bool stays_for_step(const Layout& layout, const Placement& placement, const Scheduling& scheduling, const Group& group) {
   const int block = group.owner_block - layout.first_trained_block;
   return !group.frozen && placement.gradients[group.id] == Tier::nvme && block < scheduling.staying_blocks;

@@ -1,7 +1,8 @@
 // How a group's tiles are sharded over the data-parallel ranks, after ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
-// Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state, stage 2 the gradients too, stage 3 the weights
-// too. A shard is a contiguous range of whole tiles; shards of a group differ by at most one tile, and the first ranks hold the larger
-// ones. A group that is stepped parameter by parameter is sharded at parameter boundaries, so some shards may be empty. A value.
+// Trillion Parameter Models", 2020). Stage 0 shards nothing, stage 1 the optimizer state, stage 2 also the gradients, stage 3 also the
+// weights. A shard is a contiguous range of whole tiles. The shards of a group differ by at most one tile, and the first ranks hold the
+// larger shards. A group that is stepped parameter by parameter is sharded at parameter boundaries instead, so some shards may be empty. A
+// value.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -21,7 +22,7 @@ inline TileRange tiles_of(const Bucket& bucket) {
   return {begin, begin + bucket.tiles};
 }
 
-/// Returns the common tiles; an empty result may begin anywhere.
+/// Returns the tiles that both ranges contain. If there are none, the result is an empty range whose begin has no meaning.
 inline TileRange intersection(TileRange a, TileRange b) {
   const i64 begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
@@ -39,7 +40,7 @@ inline i64 nearest_cut(const Group& group, i64 tile) {
 
 struct Sharding {
   int stage = 0;
-  int rank = 0, ranks = 1;  // the data-parallel rank and the number of such ranks
+  int rank = 0, ranks = 1;  // this data-parallel rank, and the number of data-parallel ranks
 
   bool splits_state() const { return ranks > 1 && stage >= 1; }
   /// Returns rank r's part of an even split of `tiles` tiles.
@@ -54,7 +55,8 @@ struct Sharding {
     if (!group.by_parameter) return part(tiles, r);
     return {nearest_cut(group, part(tiles, r).begin), nearest_cut(group, part(tiles, r).end)};
   }
-  /// Returns where each rank's shard begins, and the end, for data that takes `each` (bytes or elements) per tile.
+  /// Returns the begin of each rank's shard, followed by the end of the last one. `each` is the bytes or elements that one tile takes, and
+  /// the results are in the same unit.
   std::vector<i64> parts(const Group& group, i64 each) const {
     std::vector<i64> begins;
     for (int r = 0; r < ranks; ++r) begins.push_back(each * part(group, r).begin);
@@ -62,7 +64,7 @@ struct Sharding {
     return begins;
   }
   TileRange own(const Group& group) const { return part(group, rank); }
-  /// Returns the tiles whose optimizer state this rank holds and that it steps.
+  /// Returns the tiles that this rank steps and whose optimizer state it holds.
   TileRange stepped(const Group& group) const { return splits_state() ? own(group) : whole(group); }
   bool operator==(const Sharding&) const = default;
 };
