@@ -4,8 +4,9 @@
 
 namespace spillway::parallel {
 
-/// Returns a hash of everything that decides what the persistent bytes in the store mean. Gradients and activations are left out: they lie
-/// behind the persistent bytes, and a restart may find that they are faster in another tier.
+/// Returns a hash of everything that decides what the persistent bytes in the store mean. The hash leaves out where gradients and
+/// activations are placed: their bytes lie behind the persistent bytes, and a restart may place them in another tier because that is
+/// faster.
 u64 layout_hash(const Plan& plan);
 
 }  // namespace spillway::parallel

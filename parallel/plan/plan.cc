@@ -25,19 +25,19 @@ namespace {
 constexpr i64 kPage = 4096;
 constexpr i64 kChunkTiles = 16;  // 1 MiB of fp32 weights
 constexpr u16 kStayingBeforeDeferred = 2;
-constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of the buffers hold enough to keep several drives busy
+constexpr i64 kBounceBytes = 4 * kMiB, kBounces = 8;  // half of the buffers hold enough data to keep several drives busy
 constexpr i64 kPassBytes = 4 * kMiB;
-constexpr i64 kExchangeBytes = 32 * kMiB;  // a few MiB per rank, which takes long compared with the start of an exchange
+constexpr i64 kExchangeBytes = 32 * kMiB;  // a few MiB per rank: sending them takes long compared with starting an exchange
 constexpr i64 kQueueBuffers = 4;           // one is being filled, two are waiting, one is being written
 
-// A request for the layout of one pipeline rank.
+// A request together with the outputs of all blocks; resolved() narrows its layout to one pipeline rank.
 struct Request : PlanRequest {
   std::vector<BlockOutput> outputs;
 };
 
-constexpr i64 kPassStep = 16;  // positions by which the allowed lengths of passes with a cache differ
+constexpr i64 kPassStep = 16;  // step between two consecutive lengths that pass_lengths() allows
 
-// Runs a pass at the end of a full cache on the meta device.
+// Dry run on the meta device: a pass of `new_positions` positions at the end of a full key/value cache.
 WorkBytes dry_run_with_cache(const Request& r, const List& list, i64 new_positions) {
   Arena inputs, activations, kept;
   const auto stream = [&](Arena& arena) { return Stream{Device::meta(r.device), nullptr, &arena}; };
@@ -69,11 +69,11 @@ WorkBytes dry_runs_with_cache(const Request& r, const List& list) {
   return {round_up(most.activations, kPage), most.cache};
 }
 
-// Text is generated one row at a time.
+// When a model of tokens generates text, it processes one row at a time.
 i64 rows_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::generate && r.model->reads_tokens() ? 1 : r.micro_batch_size; }
 i64 micro_batches_of(const Request& r, nn::Mode mode) { return mode == nn::Mode::train ? r.scheduling.micro_batches : 1; }
 
-// Returns a key of everything that decides the peak of a dry run. Offsets of slots do not matter and are left out.
+// Returns a key that contains everything on which the peak memory of a dry run depends. Slot offsets have no influence and are left out.
 std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) {
   std::string all;
   const auto add = [&](auto... values) { (all.append(reinterpret_cast<const char*>(&values), sizeof values), ...); };
@@ -85,7 +85,7 @@ std::string what_is_computed(const Request& r, const List& list, nn::Mode mode) 
   return all;
 }
 
-// Runs the computing instructions of a list on the meta device and returns the bytes that the activations need.
+// Runs the computing instructions of a list on the meta device and returns the peak bytes of activations.
 i64 dry_run(const Request& r, const List& list, nn::Mode mode) {
   Arena inputs, activations;
   const Stream input_stream{Device::meta(r.device), nullptr, &inputs};
@@ -164,7 +164,7 @@ void size_chunks(Plan& plan) {
   plan.chunk_tiles = std::min(kChunkTiles, tiles);
 }
 
-// Sizes the memory for parameters that are stepped as a whole; they are stepped one at a time.
+// Sizes the memory for a Step of a parameter that is stepped as a whole. Such parameters are stepped one at a time, so the largest decides.
 void size_whole(Plan& plan) {
   const DType dtype = wide_dtype(plan.scheduling.format.weight);
   const bool matrices = is_of_matrices(plan.scheduling.format.rule);
@@ -192,7 +192,7 @@ void size_queue(Plan& plan) {
   add_row(plan, "checkpoint queue", {0, plan.queue_buffers * plan.queue_buffer_bytes, 0});
 }
 
-// Returns the bytes of one of the group's tiles that pass through the staging ring in a Step or a scan.
+// Returns how many bytes of one tile of the group pass through the staging ring in a Step or a scan.
 i64 staged_tile_bytes(const Plan& plan, const Group& g) {
   if (!g.held()) return 0;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -238,7 +238,7 @@ void size_store(Plan& plan, const PlanRequest& r) {
 i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
-  // Generation runs for samples of text, and for the logits that decide whether an image is classified correctly.
+  // Generation runs when samples of text are made, and for image models when logits are needed to count correct classifications.
   if ((r.training && r.model->inputs.empty()) || r.model->reads_images()) peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
 }
@@ -248,7 +248,7 @@ WorkBytes work_bytes(const Request& r, const List& train, const List& forward) {
   return dry_runs_with_cache(r, forward);
 }
 
-// Sizes the buffers between ranks. A piece holds at least one tile of each data-parallel rank.
+// Sizes the buffers for data between ranks. A buffer has room for at least one tile of each data-parallel rank.
 void size_passes(Plan& plan) {
   const int ranks = plan.scheduling.sharding.ranks;
   const optim::StateFormat& format = plan.scheduling.format;
@@ -263,8 +263,8 @@ void size_passes(Plan& plan) {
   add_row(plan, "between the GPU and other ranks", {0, 2 * lanes * plan.pass_bytes, 0});
 }
 
-// Sizes the memory for the sums of squares of all tiles. Host memory holds them, and a second set to receive those of other ranks, each
-// rank's behind its loss. A GPU holds them as it computes them, with the losses of micro-batches, and host memory mirrors that buffer.
+// Sizes the memory for the sums of squares, one per tile. Host memory holds them, and also the sums of other ranks, each rank's behind its
+// loss. A GPU has its own buffer for the sums and the micro-batches' losses that it computes; host memory holds a copy of this buffer.
 void size_norm(Plan& plan) {
   constexpr i64 kEach = sizeof(double);
   plan.tile_sums = std::accumulate(plan.layout.model_tiles.begin(), plan.layout.model_tiles.end(), i64{0});
@@ -275,7 +275,7 @@ void size_norm(Plan& plan) {
   add_row(plan, "norm", {plan.sums_bytes, plan.norm_bytes + plan.sums_bytes, 0});
 }
 
-// Sizes what only a GPU needs: host memory for data that passes between it and nvme, and buffers between ranks.
+// Sizes what only a GPU needs: buffers in host memory between the GPU and nvme, and buffers between ranks.
 void size_gpu(Plan& plan) {
   if (!plan.on_gpu()) return;
   size_passes(plan);
@@ -300,9 +300,9 @@ void size_activations(Plan& plan, const Request& r) {
   if (r.cache_positions > 0) plan.input_bytes += round_up(r.micro_batch_size * r.cache_positions * size_of(DType::int32), kPage);
 }
 
-// Chooses how many blocks' gradients stay in their slots until their Steps: as many as fit in the memory that is needed anyway, whatever
-// the overlap. Deferred Steps delay data that is fetched into these slots, so when Steps are deferred at most two blocks stay: the
-// first fetched weights wait for the Steps of these two in any case.
+// Chooses how many blocks' gradients stay in their slots until their Steps: as many as fit into the memory that is needed anyway, whatever
+// the overlap. A slot whose gradient waits for a deferred Step cannot take fetched data yet, so if Steps are deferred at most two blocks
+// stay; the first fetched weights wait for these two blocks' Steps in any case.
 void choose_staying_blocks(PlanRequest& r) {
   const auto& tiers = r.placement.gradients;
   if (std::find(tiers.begin(), tiers.end(), Tier::nvme) == tiers.end()) return;
@@ -315,7 +315,8 @@ void choose_staying_blocks(PlanRequest& r) {
   };
   const i64 trained = std::ssize(r.layout.blocks) - r.layout.first_trained_block;
   const i64 all = r.scheduling.micro_batches;
-  const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);  // the micro-batches between first and last need the same
+  // micro-batches between the first and the last need the same memory
+  const i64 few = r.scheduling.pipeline.table ? all : std::min<i64>(2, all);
   const i64 least_bytes = slab_bytes(1, few);
   i64 most = r.scheduling.defers() ? std::min<i64>(trained, kStayingBeforeDeferred) : trained, blocks = 1;
   while (blocks < most) {  // slab_bytes() does not decrease as blocks are added
@@ -330,7 +331,8 @@ void choose_staying_blocks(PlanRequest& r) {
   r.scheduling.staying_blocks = holds ? static_cast<u16>(blocks) : u16{1};
 }
 
-// Both Programs of an adaptive overlap compute in the same order, so the same slots and activation memory serve both.
+// Makes the Program of a step, or both Programs of an adaptive overlap. Both compute in the same order, so one set of slots and one
+// activation memory serve both.
 void make_training(Plan& plan, const PlanRequest& r) {
   plan.train = generate_training(r.layout, r.placement, r.scheduling);
   if (!r.adaptive_overlap) return;
@@ -339,7 +341,7 @@ void make_training(Plan& plan, const PlanRequest& r) {
   plan.train_when_clipping = generate_training(r.layout, r.placement, scheduling);
 }
 
-// Returns the request narrowed to its pipeline rank, with the sizes that follow from the model filled in.
+// Returns the request for its own pipeline rank only, with the sizes that the model determines filled in.
 Request resolved(const PlanRequest& request) {
   Request r{request, {}};
   if (r.adaptive_overlap) r.scheduling.overlap = OptimizerOverlap::backward;
@@ -416,14 +418,14 @@ WorkBytes work_bytes(const PlanRequest& request) {
 
 Plan size_plan(const PlanRequest& request) {
   require(request.cache_positions == 0 || (!request.training && request.cache_positions >= request.sequence_length),
-          "[plan] expected a key/value cache only without training, and at least as long as a pass");
+          "[plan] expected a key/value cache only if the plan does not train, and at least as long as a pass");
   require(request.placement.cache != Tier::nvme, "[plan] expected the key/value cache in memory, got nvme");
   require(request.scheduling.copy_engines == (request.device == Device::Kind::cuda),
-          "[plan] expected copy engines with a GPU and none with a CPU");
+          "[plan] expected copy_engines to be set with a GPU and not with a CPU");
   require(!request.scheduling.sums_each() || request.scheduling.sharding.stage >= 2,
           "[plan] expected ZeRO stage 2 or 3 with --gradient-reduction micro-batch");
   require(!request.training || request.model->router_loss_experts == 0 || request.scheduling.pipeline.ranks == 1,
-          "[plan] expected one pipeline stage, because the router loss covers the experts of all layers");
+          "[plan] expected a single pipeline rank when training with a router loss, which needs the experts of all layers");
   Request r = resolved(request);
   if (r.training) choose_staying_blocks(r);
   Plan plan;
@@ -463,7 +465,7 @@ Plan size_plan(const PlanRequest& request) {
   return plan;
 }
 
-// Checks that all Steps of an update which one Program leaves can run in the other Program's head.
+// Checks that if one of the two Programs leaves an update whose Steps are still to be run, the other Program's head can run all of them.
 void check_alike(const Program& speculating, const Program& deferring) {
   const auto gradients_of = [](const List& settle) {
     std::map<u16, Slot> slots;
@@ -473,7 +475,7 @@ void check_alike(const Program& speculating, const Program& deferring) {
     return slots;
   };
   if (gradients_of(speculating.clipped_settle) != gradients_of(deferring.settle))
-    throw Error(ErrorCode::bug, "[check] the Programs of an adaptive overlap leave gradients in different slots");
+    throw Error(ErrorCode::bug, "[check] expected both Programs of an adaptive overlap to leave gradients in the same slots");
 }
 
 void check_programs(const Plan& plan) {

@@ -1,6 +1,6 @@
-// The plan of one rank: everything decided before step 1, which is its layout, its placement, its Programs and the exact bytes of every
-// tier by use. The bytes of activations come from a dry run of the Programs on the meta device. Plain values; a plan depends on nothing but
-// the request.
+// The plan of one rank: everything that is decided before step 1. It consists of the layout, the placement, the Programs and the exact
+// number of bytes that each use takes in each tier. The bytes of activations come from a dry run of the Programs on the meta device. Plain
+// values; a plan depends on nothing but the request.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,10 +15,11 @@
 
 namespace spillway::parallel {
 
-/// Fewest buffers of the staging ring: two chunks are read ahead, one is computed and two are written behind.
+/// Smallest number of buffers of the staging ring. Two chunks are read ahead, one is computed, and two computed ones are being written.
 constexpr i64 kLeastStagingBuffers = 5;
 
-/// Peaks of activation memory found by dry runs of one model, by a key of what was computed. Plans that compute the same are not run again.
+/// Peaks of activation memory that dry runs of one model have found. The key describes what the dry run computed, so a plan that computes
+/// the same needs no new dry run.
 using DryRuns = std::map<std::string, i64>;
 
 struct PlanRequest {
@@ -27,17 +28,19 @@ struct PlanRequest {
   Placement placement;
   Scheduling scheduling;
   i64 micro_batch_size = 1, sequence_length = 1;
-  i64 cache_positions = 0;                         // positions of the key/value cache for generating text; 0 or, without training, more.
-                                                   // A pass adds at most sequence_length new positions (pass_lengths)
+  // Number of positions of the key/value cache for generating text; 0 means no cache. It may be above 0 only if the plan does not train. A
+  // pass adds at most sequence_length new positions (pass_lengths).
+  i64 cache_positions = 0;
   bool training = true;                            // false: the plan holds weights only
   Device::Kind device = Device::Kind::cpu;         // the device that computes
-  nn::Mode without_training = nn::Mode::generate;  // the mode that runs without training: this or evaluate
-  /// Uses two Programs: Steps are speculative (overlap backward) while clipping is rare, otherwise deferred (overlap forward).
+  nn::Mode without_training = nn::Mode::generate;  // the mode of the forward pass if the plan does not train: generate or evaluate
+  /// If true, the plan has two Programs. While clipping is rare, Steps run speculatively inside the backward (overlap backward). While it
+  /// is frequent, they are deferred to the next forward (overlap forward).
   bool adaptive_overlap = false;
-  bool gpu_to_gpu = false;             // data in GPU memory goes to other ranks' GPUs without passing host memory
-  std::vector<u32> stripe_weights{1};  // relative shares of the nvme paths
+  bool gpu_to_gpu = false;             // data in GPU memory goes directly to other ranks' GPUs, not through host memory
+  std::vector<u32> stripe_weights{1};  // relative share of the data that each nvme path receives
   i64 staging_buffers = kLeastStagingBuffers;
-  std::shared_ptr<DryRuns> dry_runs;  // known peaks of this same model; null: none are remembered
+  std::shared_ptr<DryRuns> dry_runs;  // peaks that are already known for this same model; null: no peaks are remembered
 };
 
 /// One line of the memory table: the bytes that one use takes in each tier.
@@ -54,37 +57,39 @@ struct Plan {
   bool training = true;
   Device::Kind device = Device::Kind::cpu;
   i64 micro_batch_size = 1, sequence_length = 1, cache_positions = 0;
-  std::vector<BlockOutput> outputs;  // output of each block; empty unless some go to other pipeline ranks
-  std::vector<i64> live;             // for each block, if training: most micro-batches whose activations it holds at once
+  std::vector<BlockOutput> outputs;  // output of each block; empty if this is the only pipeline rank
+  std::vector<i64> live;             // if training, for each block: the largest number of micro-batches whose activations it holds at once
   Program train, forward;
-  std::optional<Program> train_when_clipping;  // with adaptive overlap: replaces `train` while clipping is frequent
-  i64 logits_bytes = 0;  // when training: logits of a micro-batch that the last block keeps or recomputes; 0: never recomputed
+  std::optional<Program> train_when_clipping;  // with adaptive overlap: the Program that replaces `train` while clipping is frequent
+  // if training: bytes of a micro-batch's logits, which the last block keeps or recomputes; 0: it never recomputes them
+  i64 logits_bytes = 0;
   i64 moving_slab_bytes = 0, spill_slab_bytes = 0, activation_slab_bytes = 0, input_bytes = 0;
-  i64 cache_bytes = 0;                                // size of the key/value cache
-  i64 tile_sums = 0;                                  // number of sums of squares: one for each tile of the model
-  i64 norm_bytes = 0;                                 // host memory when training: the sums, and the numbers that ranks exchange
-  i64 sums_bytes = 0;                                 // with a GPU, on either side: the sums, and one loss per micro-batch
-  i64 bounce_bytes = 0, bounces = 0;                  // with a GPU: size and number of the buffers for each direction between it and nvme
-  bool gpu_to_gpu = false;                            // as requested, if there is a GPU and there are other ranks
-  i64 pass_bytes = 0;                                 // each of a lane's two buffers in host memory between the GPU and other ranks
-  i64 exchange_bytes = 0;                             // the GPU's one exchange buffer, if GPUs exchange directly
+  i64 cache_bytes = 0;  // size of the key/value cache
+  i64 tile_sums = 0;    // number of sums of squares: one for each tile of the model
+  i64 norm_bytes = 0;   // if training: host memory for the sums of squares and for the numbers that ranks exchange
+  i64 sums_bytes = 0;   // with a GPU: bytes, in GPU memory and again in host memory, for the sums of squares and one loss per micro-batch
+  i64 bounce_bytes = 0, bounces = 0;  // with a GPU: size of a buffer between it and nvme, and number of such buffers for each direction
+  bool gpu_to_gpu = false;            // true if requested, and there are a GPU and other ranks
+  i64 pass_bytes = 0;                 // size of a buffer in host memory between the GPU and other ranks; each lane has two
+  i64 exchange_bytes = 0;             // size of the one buffer in GPU memory for exchanges, if GPUs exchange data directly
   i64 staging_buffer_bytes = 0, staging_buffers = 0;  // buffers of the staging ring; 0 if nothing is staged
-  i64 whole_bytes = 0;                            // host memory for the step direction of the largest parameter that is stepped as a whole
-  i64 whole_gpu_bytes = 0;                        // GPU memory for the matrix products of such a step, when the rule steps matrices
-  i64 chunk_tiles = 0;                            // tiles in a staging buffer, and in a buffer of the checkpoint queue
-  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // buffers of the checkpoint queue, if training
-  offload::StoreDescription store;                // describes the data on nvme; the session fills in folders and run id
+  i64 whole_bytes = 0;      // host memory for the update direction of the largest parameter that is stepped as a whole
+  i64 whole_gpu_bytes = 0;  // GPU memory for the matrix products that compute the update of such a parameter, if the rule steps matrices
+  i64 chunk_tiles = 0;      // number of tiles in one buffer of the staging ring or of the checkpoint queue
+  i64 queue_buffer_bytes = 0, queue_buffers = 0;  // size and number of the checkpoint queue's buffers, if training
+  offload::StoreDescription store;                // describes the data on nvme; the session fills in its folders and run id
   std::vector<PlanRow> rows;
   std::array<i64, offload::kTiers> total{};
 
-  /// Copies (generations) of weights and optimizer state that a tier holds: two if a step writes beside what readers see. On nvme there are
-  /// always two when training, so that a crash leaves one intact.
+  /// Number of copies (generations) of weights and optimizer state that a tier holds. There are two if a step writes the new generation
+  /// while the old one is still read. On nvme there are always two when training, so that a crash leaves one intact.
   int slots(Tier tier) const { return training && (tier == Tier::nvme || train.overlap == OptimizerOverlap::backward) ? 2 : 1; }
   DType resting_gradient(GroupUse use) const { return residency[use.group].resting_gradient[use.use]; }
   bool gradient_rests(const Group& group, u8 use) const { return residency[group.id].gradient_rests[use]; }
   TileRange held_weights(const Group& group) const { return residency[group.id].weights.held; }
   TileRange held_gradients(const Group& group) const { return residency[group.id].gradients.held; }
-  /// Returns the tiles that this rank steps and holds the optimizer state of; for frozen weights, the tiles that it saves.
+  /// Returns the tiles that this rank steps and whose optimizer state it holds. For frozen weights, which are not stepped, these are the
+  /// tiles that the rank saves.
   TileRange stepped(const Group& group) const { return layout.owns(group) ? residency[group.id].stepped : TileRange(); }
   /// Returns the stepped tiles of one bucket, numbered within its group.
   TileRange stepped(const Bucket& bucket) const { return intersection(stepped(layout.groups[bucket.group]), tiles_of(bucket)); }
@@ -93,25 +98,28 @@ struct Plan {
   bool has_gradient(const Group& group) const { return training && !group.frozen && group.held(); }
   /// Returns true if this rank steps some part of the group.
   bool has_steps(const Group& group) const { return has_gradient(group) && layout.owns(group); }
-  /// Returns true if this rank also keeps optimizer state for it. All rules do, except plain SGD with f32 or f64 weights.
+  /// Returns true if this rank also keeps optimizer state for the group. All optimizer rules need state, except plain SGD with f32 or f64
+  /// weights.
   bool has_state(const Group& group) const { return has_steps(group) && state_tile_bytes(group) > 0; }
   i64 state_tile_bytes(const Group& group) const { return scheduling.format_of(group).state_tile_bytes(); }
-  /// Returns true if all weights and optimizer state lie on nvme, so that a restart finds the last step of a run that died.
+  /// Returns true if all weights and all optimizer state lie on nvme. If a run dies, a restart can then continue from its last completed
+  /// step.
   bool recoverable() const;
   bool on_gpu() const { return device == Device::Kind::cuda; }
-  /// Returns true if the GPU itself does the group's Steps. Otherwise the CPU's threads update, and data in GPU memory is copied to them
-  /// and back. `given`: the gradient is passed in a slot. Both the executor and the cost model ask this function.
+  /// Returns true if the GPU itself does the group's Steps. Otherwise threads of the CPU do them, and data in GPU memory is copied to host
+  /// memory and back. `given`: the Step receives the gradient in a slot. The executor and the cost model both ask this function, so they
+  /// agree.
   bool steps_on_gpu(u16 group, bool given) const {
     return on_gpu() && placement.steps_on_device(group, given) && !layout.groups[group].by_parameter;
   }
-  /// Bytes that a Step on the CPU's threads copies to and from GPU memory.
+  /// Number of bytes that a Step on the CPU's threads copies to and from GPU memory.
   struct LinkBytes {
     i64 to_gpu = 0, from_gpu = 0;
   };
   LinkBytes step_link_bytes(const Instruction& step) const;
   /// Returns true if the CPU reads and writes data of this tier through the staging ring.
   bool is_staged(Tier tier) const { return tier == Tier::nvme || (on_gpu() && tier == Tier::device); }
-  /// Returns the lanes on which data in GPU memory passes host memory on its way to or from other ranks.
+  /// Returns the lanes whose data, on its way from GPU memory to other ranks or back, passes through host memory.
   std::vector<Lane> passing_lanes() const;
   bool uses(Tier tier) const { return total[static_cast<size_t>(tier)] > 0; }
   /// Returns the bytes that one training step moves, counted from its Programs.
@@ -122,25 +130,26 @@ struct Plan {
 /// device.
 std::vector<BlockOutput> block_outputs(const PlanRequest& request);
 
-/// Returns by block the bytes that it saves of one micro-batch between forward and backward and that can be offloaded, under the request's
-/// activation policies, rounded up to whole pages. Found by a dry run.
+/// Returns, for each block, the bytes that one micro-batch keeps between forward and backward and that can be offloaded, rounded up to
+/// whole pages. The request's activation policies apply. The bytes are found by a dry run.
 std::vector<i64> spillable_bytes(const PlanRequest& request);
 
-/// Bytes of the slab for activations and workspaces, under the request's policies and order, and of the key/value cache; whole pages.
+/// Bytes, in whole pages, of the key/value cache and of the slab for activations and workspaces. They depend on the request's activation
+/// policies and order.
 struct WorkBytes {
   i64 activations = 0, cache = 0;
 };
-/// Tells the attention of blocks where this placement stores keys and values.
+/// Tells the attention of the blocks whether this placement stores keys and values on the device or elsewhere.
 nn::KeyValueCache::Lies cache_lies(const Placement& placement);
-/// Finds the bytes by dry runs.
+/// Finds these bytes by dry runs.
 WorkBytes work_bytes(const PlanRequest& request);
 
-/// Returns, ascending, the numbers of new positions that passes with a cache may have if the longest pass has `longest`: one, some lengths
-/// between, and the longest. The plan is not sized for other lengths.
+/// Returns, in ascending order, the numbers of new positions that a pass with a key/value cache may have, if the longest pass has
+/// `longest`: one, some numbers between, and the longest. The plan is sized for these numbers only.
 std::vector<i64> pass_lengths(i64 longest);
 
-/// Generates the Programs and sizes what they need, without checking them. The planner's search uses it: it sizes dozens of plans and keeps
-/// one, and the plan that it keeps must pass check_programs().
+/// Generates the Programs and sizes the memory that they need, but does not check them. The planner's search calls this for dozens of plans
+/// and keeps one of them; that plan must then pass check_programs().
 Plan size_plan(const PlanRequest& request);
 /// Throws Error(bug) if one of the plan's Programs fails its check (proof/check.h).
 void check_programs(const Plan& plan);

@@ -1,4 +1,4 @@
-// Makes the label of the optimizer state in the memory table of a plan.
+// Makes the label for the optimizer state in a plan's memory table.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace spillway::parallel {
 
-/// Returns for example "optimizer state (master, m, v)". For Muon it adds the arrays of the parameters that AdamW steps, "(momentum or m,
-/// v)"; for Adafactor it says "(v or its means)".
+/// Returns the label, for example "optimizer state (master, m, v)". For Muon it also names the arrays of those parameters that AdamW steps:
+/// "(momentum or m, v)". For Adafactor it says "(v or its means)", since v is stored as means for some parameters.
 std::string state_text(const optim::StateFormat& format);
 
 }  // namespace spillway::parallel
