@@ -1,5 +1,5 @@
-// A base class of Communicator that turns every collective into a Call (collective.h), so that implementations share that part of the
-// interface.
+// A base class for implementations of Communicator. It turns each collective into a Call (collective.h), so that an implementation has to
+// provide call() only, not every collective.
 #pragma once
 #include <utility>
 

@@ -39,10 +39,11 @@ void check_dtype(const Call& call, int rank) {
   const auto is_whole = [&](const std::byte* address) { return reinterpret_cast<std::uintptr_t>(address) % static_cast<u64>(size) == 0; };
   if (!is_whole(call.gives.data()) || !is_whole(call.gets.data()) || std::ssize(call.gives) % size != 0)
     wrong(call, rank,
-          fmt::format("expected addresses and sizes that are multiples of an element of {}, got others", to_string(call.dtype)));
+          fmt::format("expected buffers whose address and size are multiples of the size of a {} element, got one that is not",
+                      to_string(call.dtype)));
 }
 
-// Checks the sizes of the two buffers of an operation that partitions a whole.
+// Checks the sizes of the two buffers of an operation that partitions the whole data.
 void check_dealt(const Call& call, int rank) {
   const i64 bytes = reduces(call.what) ? size_of(call.dtype) : 1, part = part_of(call.parts, rank) * bytes, all = call.parts.back() * bytes;
   const bool gives_all = call.what == Collective::reduce_scatter;

@@ -1,6 +1,6 @@
-// One member's call of a collective as data: the operation, the buffers of this member, and how the whole is partitioned. Every
-// communicator checks calls with the functions of this file, so a wrong call fails with the same message behind threads, MPI and NCCL.
-// Plain values; starts no threads.
+// A Call is one member's call of a collective as data: the operation, this member's buffers, and how the whole data is partitioned. Every
+// communicator checks its calls with the functions of this file, so a wrong call fails with the same message, whether threads, MPI or NCCL
+// carry it out. Plain values; starts no threads.
 #pragma once
 #include <span>
 #include <string>
@@ -17,7 +17,7 @@ struct Call {
   Collective what = Collective::barrier;
   std::span<const std::byte> gives = {};  // this member's input; the same memory as `gets` for in-place operations
   std::span<std::byte> gets = {};         // this member's output
-  Parts parts = {};                       // how the whole is partitioned, if the operation partitions one
+  Parts parts = {};                       // how the whole data is partitioned among the members, for operations that partition it
   DType dtype = DType::uint8;
   Reduction reduction = Reduction::sum;
   int root = 0;   // broadcast: the member whose bytes are sent
@@ -26,12 +26,13 @@ struct Call {
 
 inline i64 part_of(const Parts& parts, int member) { return parts[static_cast<size_t>(member) + 1] - parts[static_cast<size_t>(member)]; }
 
-/// Throws Error(bug) if the call of member `rank` of `size` is wrong whatever the others call: partition boundaries that do not ascend or
-/// do not fit the buffers, a root that is not a member, a dtype that the operation does not support, or an address that is not aligned to
-/// whole elements.
+/// Throws Error(bug) if this call, made by member `rank` of `size` members, is wrong no matter what the others call. Reasons are partition
+/// boundaries that do not ascend or do not fit the buffers, a root that is not a member, a dtype that the operation does not support, and
+/// an address that is not aligned to whole elements.
 void check_call(const Call& call, int rank, int size);
 
-/// Returns why these calls, one per member, are not one collective, as "expected …, got …"; empty if they are one.
+/// Takes the calls of all members, one per member. Returns an empty text if they are the same collective, else the difference, as "expected
+/// …, got …".
 std::string disagreement(std::span<const Call> calls);
 
 /// Throws Error(bug) unless `peer` is a member of the group.

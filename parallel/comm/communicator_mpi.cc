@@ -1,5 +1,5 @@
-// The plug-in libspillway_mpi.so: a wire over MPI, and the only file that includes MPI. MPI is called by one thread at a time (SERIALIZED):
-// first the thread that opens it, then the world's. A process initializes MPI once and finalizes it at its end.
+// The plug-in libspillway_mpi.so: a wire over MPI, and the only file that includes MPI. One thread at a time calls MPI (SERIALIZED): first
+// the thread that opens the communicator, then the world's thread. A process initializes MPI once and finalizes it at its end.
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -16,7 +16,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kLargestBytes = i64{1} << 30;  // largest size of one MPI call, which counts in int
+constexpr i64 kLargestBytes = i64{1} << 30;  // largest number of bytes of one MPI call, whose counts are of type int
 constexpr i64 kPageBytes = 4096;
 constexpr int kLetterTag = 0;
 constexpr int kTriesToCancel = 1000;
@@ -29,8 +29,8 @@ void check(int status, const char* call) {
   throw Error(ErrorCode::io, std::string("[mpi] expected ") + call + " to succeed, got " + text);
 }
 
-// Holds MPI from the first opening to the end of the process. If the ranks could not close a world together, MPI is not finalized, and
-// mpirun reports that.
+// Keeps MPI initialized from the first communicator to the end of the process. If the ranks could not close a world together, MPI is not
+// finalized, and mpirun reports that.
 class Session {
  public:
   void begin() {
@@ -165,8 +165,8 @@ class MpiWire final : public Wire {
     }
   }
 
-  // Allocates the shared window. MPI aligns its pieces to 8 bytes only, so each piece's memory begins at the next page, at the same bytes
-  // for all processes.
+  // Allocates the window of memory that the ranks of a node share. MPI aligns each rank's piece to 8 bytes only, so the memory that is used
+  // begins at the next page within the piece, which is the same place for all processes.
   void share_memory(int ranks_per_node) {
     MPI_Comm shared;
     check(MPI_Comm_split_type(letters_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &shared), "MPI_Comm_split_type");
@@ -190,7 +190,7 @@ class MpiWire final : public Wire {
     check(MPI_Barrier(node_), "MPI_Barrier");  // nobody may read before all memory is zero
   }
 
-  // Returns the ranks of this node: from rank in the node to rank in the world.
+  // Returns a map from each rank's number in this node to its rank in the world.
   std::map<int, int> ranks_of_node() const {
     int count = 0;
     check(MPI_Comm_size(node_, &count), "MPI_Comm_size");

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kPlugin = "libspillway_mpi.so";
 
-// Returns where the plug-in may be: beside the program, where an installation puts it, and the loader's search path.
+// Returns where the plug-in may be: in the program's folder, where an installation puts it, and in the loader's search path.
 std::vector<std::string> places() {
   std::error_code unknown;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
@@ -23,11 +23,11 @@ std::vector<std::string> places() {
   return {folder / kPlugin, folder.parent_path() / kPlugin, folder.parent_path() / "lib" / "spillway" / kPlugin, kPlugin};
 }
 
-// Opens the plug-in. Its symbols are made global, because Open MPI's own plug-ins look for them.
+// Opens the plug-in. Its symbols are made global, because Open MPI's own plug-ins must find them.
 SharedLibrary open_plugin() {
   SharedLibrary library(places(), SharedLibrary::Symbols::shared);
   if (library) return library;
-  // Tells which is missing: the plug-in itself, or the MPI libraries that it needs.
+  // The message tells what is missing: the plug-in itself, or the MPI libraries that it needs.
   std::error_code ignored;
   const bool built = std::ranges::any_of(places(), [&](const std::filesystem::path& p) { return std::filesystem::exists(p, ignored); });
   const char* cure =
@@ -45,10 +45,12 @@ std::unique_ptr<Communicator> open_mpi_communicator(const MpiOptions& options) {
   if (!(options.timeout_s > 0))
     throw Error(ErrorCode::usage, fmt::format("[communicator] expected a timeout above 0, got {} s", options.timeout_s));
   using Open = Communicator* (*)(const MpiOptions&);
-  static const SharedLibrary& plugin = *new SharedLibrary(open_plugin());  // never closed: it holds the code of the endpoints that it makes
+  // never closed, because it holds the code of the endpoints that it made
+  static const SharedLibrary& plugin = *new SharedLibrary(open_plugin());
   const auto open = reinterpret_cast<Open>(plugin.find("spillway_open_mpi"));
   require(open != nullptr,
-          "[communicator mpi] expected the libspillway_mpi.so of this version of the program, got one without spillway_open_mpi");
+          "[communicator mpi] expected the libspillway_mpi.so of this version of the program, got a file without the function "
+          "spillway_open_mpi");
   return std::unique_ptr<Communicator>(open(options));
 }
 

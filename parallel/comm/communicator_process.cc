@@ -47,7 +47,8 @@ class ProcessCommunicator final : public CallingCommunicator {
     check_call(call, rank(), size());
     return post([group = group_, call = std::move(call)](const Event& event) { group->call(call, event); });
   }
-  // Posts a command. If it throws before the event is stored anywhere, the event fails, so that its owner does not wait forever.
+  // Posts a command to the world's thread and returns its event. If the command throws before it has stored the event anywhere, the event
+  // fails, so that its owner does not wait forever.
   Event post(std::function<void(const Event&)> command) {
     Event event;
     world_->post([command = std::move(command), event] {

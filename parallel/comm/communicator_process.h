@@ -7,10 +7,11 @@
 
 namespace spillway::parallel {
 
-/// Returns the bytes of shared memory that a wire must provide for each rank.
+/// Returns the bytes of shared memory that each rank needs from the wire.
 i64 process_memory_bytes();
 
-/// Returns this process's endpoint in the group of all ranks of the wire. Its destruction is described at open_mpi_communicator().
+/// Returns this process's endpoint in the group of all ranks of the wire. The endpoint is destroyed as described at
+/// open_mpi_communicator().
 std::unique_ptr<Communicator> make_process_communicator(std::unique_ptr<Wire> wire, double timeout_s);
 
 }  // namespace spillway::parallel

@@ -53,13 +53,14 @@ Exchange Exchanges::at(i64 index) const {
   return x;
 }
 
-// Returns the index-th piece of [begin, begin + bytes); it is empty beyond the end.
+// Cuts the range [begin, begin + bytes) into pieces of step_bytes and returns the index-th one. Beyond the end of the range it is empty.
 Exchanges::Range Exchanges::chunk(i64 begin, i64 bytes, i64 index, i64 step_bytes) const {
   const i64 first = std::min(bytes, index * step_bytes), last = std::min(bytes, first + step_bytes);
   return {begin + first, last - first};
 }
 
-// Sends a member's part to all. In a broadcast the whole is the root's part.
+// Adds to the exchange what an all-gather or broadcast sends: each member's part goes to all members. In a broadcast the whole data is the
+// root's part.
 void Exchanges::everyone_gets(Exchange& x, i64 index) const {
   const bool broadcast = call_.what == Collective::broadcast;
   for (int r = 0; r < size_; ++r) {
@@ -87,7 +88,8 @@ void Exchanges::summed_parts(Exchange& x, i64 index) const {
   x.result_elems = mine.bytes / size;
 }
 
-// Returns a member's slice of the index-th piece of the whole; a piece has a slot for each member.
+// Cuts the whole data into pieces, each of which has a slot for every member. Returns the part of the index-th piece that lies in this
+// member's slot.
 Exchanges::Range Exchanges::slice(i64 index, int member) const {
   const Range piece = chunk(0, std::ssize(call_.gets), index, slot_bytes_ * size_);
   return chunk(piece.begin, piece.bytes, member, slot_bytes_);

@@ -1,6 +1,7 @@
-// Splits a collective between processes into a list of exchanges of bounded size. Every member derives the list from its own call: what it
-// gives to each member, what it gets from each, and which sum it makes of that. The staging of a member is a half of its shared memory
-// area, of equal size for all; members on other nodes send and receive the same bytes without staging. Plain values; starts no threads.
+// Splits a collective between processes into a list of exchanges of bounded size. Every member derives the list from its own call: for each
+// exchange, what this member gives to each member, what it gets from each, and which sum it makes of what it gets. A member's staging is
+// one half of its area of shared memory, and all halves have the same size. Members on other nodes send and receive the same bytes without
+// staging. Plain values; starts no threads.
 #pragma once
 #include <vector>
 
@@ -14,13 +15,13 @@ struct Exchange {
     i64 bytes = 0, at = 0;  // `at`: offset in this member's staging
   };
   struct Gotten {
-    std::byte* to = nullptr;  // null: the bytes are an operand of the reduction
-    i64 bytes = 0, at = 0;    // `at`: offset in that member's staging
+    std::byte* to = nullptr;  // null: the bytes are not copied, but are an operand of the reduction
+    i64 bytes = 0, at = 0;    // `at`: offset in the staging of the member that gives the bytes
   };
-  // Indexed by member, including this one; what it gives to itself needs no staging.
+  // Both are indexed by member and include this member itself, whose bytes to itself need no staging.
   std::vector<Given> gives;
   std::vector<Gotten> gets;
-  // Used if there is something to reduce: the operands are all members' gets, in order.
+  // Where the sum is written, if the exchange reduces. Its operands are what all members give, in rank order.
   std::byte* result = nullptr;
   i64 result_elems = 0;
 };
@@ -47,7 +48,7 @@ class Exchanges {
 
   const Call& call_;
   int rank_, size_;
-  i64 whole_bytes_, slot_bytes_;  // bytes of a half of the staging; bytes of the slot in it for one member
+  i64 whole_bytes_, slot_bytes_;  // bytes of one half of the staging; bytes that one member's slot takes in it
   i64 count_ = 0;
 };
 

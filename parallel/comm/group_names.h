@@ -1,4 +1,5 @@
-// Names the members of a group, and says why a group is unusable, in the same words behind every communicator. Plain values.
+// Makes the texts that name the members of a group and that say why a group is unusable, so that every communicator uses the same words.
+// Plain values.
 #pragma once
 #include <exception>
 #include <string>
@@ -17,7 +18,7 @@ class GroupNames {
 
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
-  /// Returns "rank 1"; in a group of only some ranks, "rank 1 (rank 5 of all)".
+  /// Returns "rank 1", or, in a group of only some ranks of the run, "rank 1 of the group (rank 5 of the run)".
   std::string name(int rank) const;
   std::string names(const std::vector<int>& ranks) const;
 
@@ -33,8 +34,8 @@ class GroupNames {
 
 std::string name_of_message(int from, int to, int tag);
 std::string in_parent(const std::string& cause);
-/// Returns an Error(peer) for an operation that failed because of the group. `waited_s` < 0 means that it was called after the group had
-/// failed.
+/// Returns an Error(peer) for an operation that failed because its group is broken, for the reason `cause`. A negative `waited_s` means
+/// that the operation was called after the group had failed, so it did not wait.
 std::exception_ptr peer_error(const std::string& op, const std::string& cause, double waited_s);
 std::exception_ptr bug_error(const std::string& op, const std::string& wrong);
 std::string wrong_size(i64 sent_bytes, i64 awaited_bytes);

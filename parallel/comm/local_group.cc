@@ -48,7 +48,8 @@ std::vector<int> LocalGroup::Meeting::missing() const {
   return ranks;
 }
 
-// Removes a collective that all members have called. It is the first in the queue, because members make their calls in order.
+// Removes a collective that all members have called, and returns it as an operation in progress. It is the first one in the queue, because
+// all members make their calls in the same order.
 std::shared_ptr<LocalGroup::Moving> LocalGroup::complete(const Meeting& meeting) {
   meetings_.pop_front();
   ++begun_;
@@ -68,7 +69,7 @@ void LocalGroup::begin(Meeting& meeting, const std::shared_ptr<Moving>& moving) 
 }
 
 void LocalGroup::make_groups(Meeting& meeting) {
-  std::map<int, std::vector<int>> members;  // members of each color
+  std::map<int, std::vector<int>> members;  // for each color, the members that passed it
   for (size_t r = 0; r < meeting.calls.size(); ++r) members[meeting.calls[r].color].push_back(static_cast<int>(r));
   meeting.places.resize(meeting.calls.size());
   for (const auto& [color, ranks] : members) {

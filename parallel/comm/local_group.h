@@ -1,7 +1,7 @@
-// The state that the endpoints of one group of threads share. Calls of a collective and messages are matched here; the last member that
-// arrives hands the transfers to the movers. Thread-safe. Internal; users see communicator_local.h.
+// The state of one group of threads, which the members' endpoints share. It matches the members' calls of a collective, and sends with
+// receives; the last member that arrives passes the transfers to the movers. Thread-safe. Internal; users see communicator_local.h.
 //
-// Movers, events, the world and other groups are called without holding the group's lock.
+// This class does not hold the group's lock while it calls movers, events, the world or other groups.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,7 +14,7 @@ namespace spillway::parallel {
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  /// `world_ranks`: the members' ranks in the world. The world must outlive all calls.
+  /// `world_ranks`: for each member, its rank in the world. The world must outlive all calls.
   LocalGroup(LocalWorld& world, std::vector<int> world_ranks);
 
   int size() const { return names_.size(); }
@@ -27,15 +27,15 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     std::shared_ptr<LocalGroup> group;
     int rank;
   };
-  /// Splits the group by color; waits for all members.
+  /// Splits the group by color. Waits until all members have called. Returns this member's new group and its rank there.
   Place split(int rank, int color);
 
-  /// Called when member `rank` makes no more calls. Breaks the group if another member waits for it or if it has operations waiting.
-  /// Returns once none of its data is being moved.
+  /// Called when member `rank` makes no more calls. Breaks the group if another member waits for this member, or if this member still has
+  /// operations waiting. Returns once none of this member's data is being moved.
   void leave(int rank) noexcept;
   void give_up(int rank, const std::string& what) noexcept;
   void works_alone(int rank) { world_.works_alone(names_.world_rank(rank)); }
-  /// Breaks the group if a member has been waited for too long; otherwise returns the earliest time at which that may be so.
+  /// Breaks the group if a member is too late; otherwise returns the earliest time at which a member may become too late.
   Clock::time_point check(Clock::time_point now);
 
  private:
@@ -60,7 +60,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     int from, to, tag;
     auto operator<=>(const Address&) const = default;
   };
-  // An operation that all its members have entered.
+  // An operation that all members who take part in it have entered, and whose data is being moved.
   struct Moving {
     std::vector<int> members;
     std::vector<Event> events;  // the members' events, in the order of `members`
@@ -82,7 +82,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void move(const std::shared_ptr<Moving>& moving, std::vector<Transfer> transfers);
   void finish(const std::shared_ptr<Moving>& moving, const std::exception_ptr& wrong);
 
-  // The functions below are defined in local_group_failures.cc.
+  // local_group_failures.cc defines the functions below.
   std::vector<int> gone_among(const std::vector<int>& ranks) const;
   std::optional<std::string> late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                         Clock::time_point now, Clock::time_point& next) const;
@@ -100,7 +100,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::vector<i64> called_;            // number of collectives that each member has called
   i64 begun_ = 0;                      // number of collectives that all members have entered
   std::deque<std::shared_ptr<Meeting>> meetings_;
-  std::map<Address, std::deque<Message>> messages_;  // the messages of one address are either all sends or all receives
+  std::map<Address, std::deque<Message>> messages_;  // for one address, the messages are either all sends or all receives
   std::vector<std::shared_ptr<Moving>> moving_;
   std::vector<std::weak_ptr<LocalGroup>> children_;
 };

@@ -1,5 +1,5 @@
-// The premature end of a group: a member left, gave up, or does not call in time. Waiting operations fail; operations that all members have
-// entered are completed.
+// How a group ends early: a member left, gave up, or does not call in time. Operations that still wait for a member then fail. Operations
+// that all members have entered are completed.
 #include <algorithm>
 
 #include "parallel/comm/local_group.h"
@@ -18,8 +18,8 @@ std::vector<int> LocalGroup::gone_among(const std::vector<int>& ranks) const {
   return gone;
 }
 
-// Returns why a missing member is too late, if one is. A member that makes calls in any group is late but alive: its time counts from its
-// last call.
+// If one of the missing members is too late, returns the reason as a text. A member that makes calls in any group is late but alive, so its
+// time-out counts from its last call.
 std::optional<std::string> LocalGroup::late_cause(const std::string& op, Clock::time_point since, const std::vector<int>& missing,
                                                   Clock::time_point now, Clock::time_point& next) const {
   std::vector<int> late;
@@ -55,14 +55,14 @@ Clock::time_point LocalGroup::check(Clock::time_point now) {
   return next;
 }
 
-// Returns true if another member waits for this one, or if it has left an operation waiting.
+// Returns true if another member waits for this member, or if this member has an operation that still waits.
 bool LocalGroup::is_needed(int rank) const {
   return !meetings_.empty() ||
          std::any_of(messages_.begin(), messages_.end(), [&](const auto& m) { return m.first.from == rank || m.first.to == rank; });
 }
 
 void LocalGroup::leave(int rank) noexcept {
-  Pending mine;  // waited for at the end; an owner that needs a result has its event
+  Pending mine;  // waits on return until this member's data is no longer moved; an owner that needs a result has its own event
   Lock lock(mutex_);
   gone_[static_cast<size_t>(rank)] = true;
   const bool needed = is_needed(rank);

@@ -1,5 +1,5 @@
-// The state that all groups split from one group of threads share: the threads that move data, the time of each rank's last call, and one
-// thread that checks whether a rank has been waited for too long. Thread-safe. Internal; users see communicator_local.h.
+// The state that a group of threads shares with all groups split from it: the threads that move data, the time of each rank's last call,
+// and a thread that checks whether any rank is too late. Thread-safe. Internal; users see communicator_local.h.
 #pragma once
 #include <chrono>
 
@@ -28,7 +28,7 @@ class LocalWorld {
   void watch(const std::shared_ptr<LocalGroup>& group);
   /// Records that a rank, given by its number in the world, made a call in some group, so it is alive.
   void heard_from(int rank) { heard_until(rank, Clock::now()); }
-  /// Records that a rank does long work for which the others wait, until its next call.
+  /// Records that a rank does long work until its next call. The other ranks wait for it and do not count it as late.
   void works_alone(int rank);
   Clock::time_point last_heard(int rank) const { return Clock::time_point(Clock::duration(last_heard_[static_cast<size_t>(rank)])); }
 

@@ -9,12 +9,12 @@
 namespace spillway::parallel {
 namespace {
 
-// A piece takes tens of microseconds of one core: long compared with taking a piece, short compared with a small message that waits behind
-// it.
+// Bytes of a piece. One core moves a piece in tens of microseconds, which is long compared with the time to take it from the queue. It is
+// also short enough that a small message does not wait long behind it.
 constexpr i64 kPieceBytes = 256 * kKiB;
-// Transfers up to this size are done in about the time that a thread takes to wake up, so the caller does them.
+// The caller itself carries out transfers up to this size: they take about as long as a thread takes to wake up.
 constexpr i64 kInPlaceBytes = 64 * kKiB;
-// More work often follows at once, so a thread polls this many times, for some 20 us, before it sleeps.
+// Number of times that a thread polls for new work before it sleeps, which takes some 20 us. More work often follows at once.
 constexpr int kSpins = 1000;
 
 struct Piece {
@@ -93,7 +93,7 @@ void Movers::move(std::vector<Transfer> transfers, std::function<void()> done) {
   wake_.notify_all();
 }
 
-// Waits until there is work; returns false if the thread must end. Called with the lock held and returns with it held.
+// Waits until there is work. Returns false if the thread must end instead. The lock is held at the call and at the return.
 bool Movers::wait_for_work(Lock& lock) {
   if (queue_.empty() && !stop_) {
     lock.unlock();

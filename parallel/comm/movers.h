@@ -1,6 +1,6 @@
-// A pool of threads that carries out transfers for all ranks and groups of one process. Work is cut into pieces and any thread takes the
-// next piece, so that an operation that concerns one rank only (a reduction to its root) still runs at the speed of all threads. No thread
-// ever waits for a rank. The caller carries out transfers that are too small to be worth waking a thread. Thread-safe.
+// A pool of threads that carries out transfers for all ranks and groups of one process. Work is cut into pieces, and any thread takes the
+// next piece, so an operation that concerns one rank only (a reduction to its root) also runs at the speed of all threads. No thread of the
+// pool ever waits for a rank. Very small transfers are not worth waking a thread, so the caller carries them out itself. Thread-safe.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -24,7 +24,8 @@ class Movers {
   Movers(const Movers&) = delete;
   Movers& operator=(const Movers&) = delete;
 
-  /// Starts the transfers and returns at once. When all are done, some thread calls `done`, possibly before this returns.
+  /// Starts the transfers and returns at once. When all of them are done, one of the threads calls `done`, possibly before this function
+  /// returns.
   void move(std::vector<Transfer> transfers, std::function<void()> done);
 
  private:

@@ -29,7 +29,8 @@ T sum_of_one(const T* const* ranks, i64 count, i64 i) {
   return total;
 }
 
-// Four vectors side by side keep enough additions in flight, and fill whole cache lines for stores that pass the caches.
+// Four vectors that are summed at the same time. So enough additions are in progress at once, and stores that pass the caches fill whole
+// cache lines.
 template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
 struct Four {
   V a, b, c, d;

@@ -1,5 +1,5 @@
-// Holds events of asynchronous work and waits for them on destruction, so that memory in use is not released before the work is done, even
-// when an exception unwinds the stack.
+// Holds the events of asynchronous work and waits for them when it is destroyed. So memory is not released while the work still uses it,
+// even when an exception unwinds the stack.
 #pragma once
 #include <vector>
 
@@ -20,7 +20,7 @@ class Pending {
   ~Pending() { settle(); }
 
   void add(Event event) { events_.push_back(std::move(event)); }
-  /// Waits until all are done, then rethrows the first error.
+  /// Waits until all the work is done, then rethrows the first error.
   void wait() {
     const std::vector<Event> all = events_;
     settle();

@@ -1,5 +1,5 @@
-// Runs one exchange of a collective: data for members of this node goes into this member's staging and data for others is sent; then theirs
-// is collected.
+// Runs one exchange of a collective. First this member puts data for members of its node into its staging and sends data to all others;
+// then it collects what the others give.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -10,9 +10,9 @@
 
 namespace spillway::parallel {
 
-// The layout of a member's area. It begins with two counters: how many exchanges its owner has published, and from how many it has taken
-// all data. Two halves follow: the n-th exchange uses half n mod 2, and may do so once all members have taken all data from the exchange
-// before the previous one.
+// The layout of a member's area. It begins with two counters: how many exchanges the owner of the area has published, and from how many
+// exchanges the owner has taken all data. Two halves follow. The n-th exchange uses half n mod 2. It may do so once all members have taken
+// all data of exchange n - 2, which used the same half.
 struct ProcessGroup::Staging {
   std::byte* area;
 
@@ -27,7 +27,7 @@ ProcessGroup::Staging ProcessGroup::staging(int member) const {
 
 bool ProcessGroup::is_near(int member) const { return !world_.wire().memory_of(names_.world_rank(member)).empty(); }
 
-// Returns the members that have not taken all data from the half of the staging that is used next.
+// Returns the members that have not yet taken all data from the half of the staging that this member wants to use next.
 std::vector<int> ProcessGroup::slow_readers() const {
   std::vector<int> members;
   for (int r = 0; r < size(); ++r) {
@@ -59,7 +59,8 @@ void ProcessGroup::publish() {
   run.since = Clock::now();
 }
 
-// Gives a member its bytes. `last` is what was put into the staging before: data that goes to all members is put there only once.
+// Gives a member its bytes. `last` is what was put into the staging before: if it is the same data, which goes to several members, it is
+// not put there again.
 void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange::Given& last) {
   if (is_near(member)) {
     if (given.from == last.from && given.at == last.at) return;
@@ -70,7 +71,7 @@ void ProcessGroup::give(int member, const Exchange::Given& given, const Exchange
   }
 }
 
-// Returns the members whose bytes have not arrived yet, or to which this member's bytes are still being sent.
+// Returns the members of this node whose bytes have not arrived yet, and the others with which a send or receive is still in progress.
 std::vector<int> ProcessGroup::lacking() {
   Running& run = *running_;
   std::vector<int> members;

@@ -1,5 +1,5 @@
-// The premature end of a group of processes, as in local_group_failures.cc for threads. The member that notices tells the others, so that
-// all fail alike.
+// How a group of processes ends early; local_group_failures.cc does the same for threads. The member that notices a failure tells the
+// others, so that all members fail for the same reason.
 #include <algorithm>
 #include <iterator>
 
@@ -20,8 +20,8 @@ bool ProcessGroup::refuses(const std::string& op, const Event& event) const {
 
 void ProcessGroup::give_up(const std::string& what) { break_up(names_.gave_up(rank_, what)); }
 
-// Breaks the group. Collectives that have not begun fail. One that all members have entered goes on as long as the members that it needs
-// do: each member tells the others up to which exchange it takes part.
+// Breaks the group. Collectives that have not begun fail. A collective that all members have entered goes on as long as the members that it
+// needs take part: each member tells the others up to which exchange it does.
 void ProcessGroup::break_up(const std::string& cause) {
   if (broken_ || has_left_) return;
   broken_ = cause;
@@ -71,7 +71,7 @@ void ProcessGroup::fail_moving(Moving& moving, const std::string& cause) {
   moving.event.fail(peer_error(moving.name, cause, seconds_since(moving.since)));
 }
 
-// Breaks the group if a member has left that is needed for an operation that has not begun.
+// Breaks the group if a member that is needed for an operation that has not begun has left.
 void ProcessGroup::break_if_gone(const std::vector<int>& needed) {
   std::vector<int> gone;
   for (const int r : needed) {
@@ -101,7 +101,7 @@ void ProcessGroup::lose(int world_rank, const std::string& how) {
   }
 }
 
-// Fails the running exchange if a member whose bytes it lacks does not take part in it and so will never send them.
+// Fails the running collective if this exchange lacks bytes of a member that no longer takes part, since this member will never send them.
 void ProcessGroup::fail_if_stopped(const std::vector<int>& lacking) {
   std::vector<int> stopped;
   for (const int r : lacking) {
@@ -161,7 +161,7 @@ void ProcessGroup::has_left() {
   leaving_->set();
 }
 
-// Lets this member leave. Operations that all members have entered are completed first. An operation that still waits breaks the group.
+// Lets this member leave once the operations that all members have entered are completed. If other operations still wait, the group breaks.
 void ProcessGroup::may_leave() {
   if (!leaving_ || has_left_ || running_ || !moving_.empty()) return;
   if (!queue_.empty() || !offered_.empty() || !awaited_.empty() || !offers_to_me_.empty() || !coming_.empty()) {

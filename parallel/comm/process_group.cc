@@ -43,8 +43,8 @@ void ProcessGroup::impossible(const char* what) {
   throw Error(ErrorCode::peer, std::string("[communicator] expected a valid message from each rank, got ") + what);
 }
 
-// Records a member's call, which must be the next one in its order. The first area belongs to the group of all ranks and cannot be used for
-// a split.
+// Records a member's call, which must be the next one in that member's order. The area at offset 0 belongs to the group of all ranks, so a
+// split that names it is invalid.
 void ProcessGroup::came(int from, const ProcessLetter& letter) {
   constexpr i64 kEach = ProcessWorld::kAreaBytes, kEnd = ProcessWorld::kAreas * kEach;
   const auto member = static_cast<size_t>(from);
@@ -61,7 +61,7 @@ void ProcessGroup::came(int from, const ProcessLetter& letter) {
 void ProcessGroup::read(int world_rank, const ProcessLetter& letter) {
   int from = 0;
   while (from < size() && names_.world_rank(from) != world_rank) ++from;
-  if (from == size()) impossible("one for a group of which the sender is not a member");
+  if (from == size()) impossible("one for a group to which the sender does not belong");
   switch (letter.kind) {
     case ProcessLetter::Kind::came:
       came(from, letter);
@@ -137,7 +137,9 @@ bool ProcessGroup::begin() {
     if (std::shared_ptr<ProcessGroup> group = make_group(coming)) {
       op.split(std::move(group));
     } else {
-      wrong = "expected shared memory for one more group on every rank, got none: destroy a group that is no longer used";
+      wrong =
+          "expected every rank to have shared memory for one more group, got a rank that has none left: destroy a group that is no longer "
+          "used";
     }
   }
   if (!wrong.empty()) {
@@ -155,8 +157,8 @@ void ProcessGroup::finish() {
   running_.reset();
 }
 
-// Makes the group of this member's color. All members compute the same numbers: groups are numbered by color, from the first number that
-// none of the members has used.
+// Makes the new group for this member's color; null if a member has no shared memory left for it. All members compute the same group
+// numbers: the groups are numbered in order of color, from the first number that no member has used.
 std::shared_ptr<ProcessGroup> ProcessGroup::make_group(const std::vector<ComingCall>& calls) {
   i64 next = 0;
   std::map<int, std::vector<int>> members;

@@ -1,7 +1,7 @@
-// A group of ranks that are processes, as seen by one of them. Collectives run one after the other: each member tells the others what it
-// calls, and when all agree they run the same list of exchanges (exchange.h). Members on one node read each other's staging in shared
-// memory, others send and receive. A message is first offered, then accepted, then sent. Only the world's thread calls this class.
-// Internal.
+// One process's view of a group whose ranks are processes. Collectives run one after the other. Each member tells the others which
+// collective it calls, and when all agree they run the same list of exchanges (exchange.h). Members on the same node read each other's
+// staging in shared memory; members on different nodes send and receive. A message takes three steps: the sender offers it, the receiver
+// accepts it, and the sender sends it. Only the world's thread calls this class. Internal.
 #pragma once
 #include <deque>
 #include <optional>
@@ -15,31 +15,31 @@ namespace spillway::parallel {
 
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  /// `areas`: by member, the offset of its staging in its shared memory.
+  /// `areas`: for each member, the offset of its staging within its shared memory.
   ProcessGroup(ProcessWorld& world, i64 number, std::vector<int> world_ranks, std::vector<i64> areas);
 
   int rank() const { return rank_; }  // rank() and size() may be called from any thread
   int size() const { return names_.size(); }
 
-  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // receives the new group, before the event of a split is set
+  using Split = std::function<void(std::shared_ptr<ProcessGroup>)>;  // receives the new group before the split's event is set
   void call(Call call, Event event, Split split = {});
   void send(std::span<const std::byte> bytes, int to, int tag, Event event);
   void receive(std::span<std::byte> bytes, int from, int tag, Event event);
   void give_up(const std::string& what);
-  /// Sets `gone` once none of this rank's data is being moved.
+  /// This member leaves the group. Sets the event `gone` once none of this rank's data is being moved.
   void leave(Event gone);
 
   void read(int world_rank, const ProcessLetter& letter);
-  /// Handles the end of a process: what it has not sent yet will never arrive. The process may also be a rank that is not in this group.
+  /// Handles the end of a process, after which nothing more arrives from it. Its rank need not be a member of this group.
   void lose(int world_rank, const std::string& how);
-  /// Called when the world failed: nothing moves any more, and nobody is waited for.
+  /// Called when the world has failed. No data moves any more, so this function fails all operations without waiting for anybody.
   void fail(const std::string& cause);
-  /// Advances every operation that can proceed by one step. Returns true if any could.
+  /// Advances every operation that can go on by one step. Returns true if there was one.
   bool advance();
-  /// Breaks the group if a member has been waited for too long.
+  /// Breaks the group if a member is too late.
   void check(Clock::time_point now);
   bool is_waiting() const { return !queue_.empty() || !offered_.empty() || !awaited_.empty() || !moving_.empty(); }
-  /// Returns true if an operation that all its members have entered is in progress.
+  /// Returns true if data of an operation that all its members have entered is being moved.
   bool is_moving() const { return running_.has_value() || !moving_.empty(); }
   /// Returns true if all members have left, so that the group may be destroyed.
   bool is_over() const;
@@ -57,13 +57,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
     int peer;
     Wire::Ticket ticket;
   };
-  // The collective at the front of the queue, once all members have called it.
+  // The collective at the front of the queue, once every member has called it.
   struct Running {
     Exchanges exchanges;
     i64 index = 0;
     bool published = false;
     Exchange now = {};
-    std::vector<Traveling> traveling = {};              // sends and receives in progress with members on other nodes
+    std::vector<Traveling> traveling = {};              // sends and receives in progress, to and from members on other nodes
     std::vector<std::vector<std::byte>> operands = {};  // operands from members on other nodes
     Clock::time_point since = Clock::now();
   };
@@ -93,7 +93,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   };
   struct Staging;  // a member's area of shared memory
 
-  // These functions are defined in process_group.cc.
+  // process_group.cc defines these functions.
   bool advance_collective();
   bool begin();
   void finish();
@@ -103,7 +103,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<int> missing_at(const Operation& op) const;
   void tell_others(ProcessLetter letter);
   int tag() const { return static_cast<int>(number_ % Wire::kTags); }
-  // These functions are defined in process_exchange.cc.
+  // process_exchange.cc defines these functions.
   Staging staging(int member) const;
   bool is_near(int member) const;
   std::vector<int> slow_readers() const;
@@ -112,11 +112,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::vector<int> lacking();
   void collect();
   void reduce();
-  // These functions are defined in process_messages.cc.
+  // process_messages.cc defines these functions.
   bool advance_messages();
   void take(const Address& from, const Offer& offer, const Awaited& awaited);
   void taken(int from, i64 serial, i64 awaited_bytes);
-  // These functions are defined in process_failures.cc.
+  // process_failures.cc defines these functions.
   bool refuses(const std::string& op, const Event& event) const;
   void break_up(const std::string& cause);
   i64 end_of_running() const;
@@ -142,18 +142,19 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   const int rank_;
   std::deque<Operation> queue_;
   std::optional<Running> running_;
-  i64 calls_ = 0, exchanges_ = 0;                                 // number of calls made; number of exchanges taken part in
-  std::map<i64, std::vector<std::optional<ComingCall>>> coming_;  // calls of pending collectives, by number and member
-  std::vector<i64> came_;                                         // number of calls that each member has made
+  i64 calls_ = 0, exchanges_ = 0;  // number of this member's calls; number of exchanges in which it took part
+  // calls of collectives that not all members have called yet, by number of the collective, then by member
+  std::map<i64, std::vector<std::optional<ComingCall>>> coming_;
+  std::vector<i64> came_;  // number of calls that each member has made
   i64 offers_ = 0;
-  std::map<i64, Offered> offered_;  // sends that wait for their receiver, by serial number
+  std::map<i64, Offered> offered_;  // this member's sends that wait for their receiver, by serial number
   std::map<Address, std::deque<Offer>> offers_to_me_;
   std::map<Address, std::deque<Awaited>> awaited_;
   std::vector<Moving> moving_;
   std::optional<std::string> broken_;
   std::vector<bool> left_;                 // members that have left
-  std::map<int, std::string> lost_;        // how a member's process ended, if it did
-  std::vector<std::optional<i64>> stops_;  // for each member, the first exchange in which it takes no part
+  std::map<int, std::string> lost_;        // the members whose processes have ended, and how
+  std::vector<std::optional<i64>> stops_;  // for each member that stops: the index of the first exchange in which it takes no part
   std::optional<Event> leaving_;
   bool has_left_ = false;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

@@ -8,7 +8,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kMostGroups = i64{1} << 40;  // groups of a run at most, so that their numbers cannot overflow
+constexpr i64 kMostGroups = i64{1} << 40;  // most groups that a run may have, so that group numbers cannot overflow
 
 void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
   const auto* begin = static_cast<const std::byte*>(from);
@@ -19,7 +19,7 @@ void put(std::vector<std::byte>& bytes, const void* from, size_t count) {
   throw Error(ErrorCode::peer, std::string("[communicator] expected a valid message from each rank, got one with ") + what);
 }
 
-// Reads fields, and checks every count against the bytes that are left before using it.
+// Reads fields one after the other. Before a count is used, it is checked against the number of bytes that are left.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -33,10 +33,10 @@ class Reader {
     take(&value, sizeof value);
     return value;
   }
-  // Reads a count of things of `each` bytes.
+  // Reads a count of items, each of which takes `each` bytes.
   size_t count(size_t each) {
     const i64 n = number();
-    if (n < 0 || static_cast<u64>(n) > left_.size() / each) reject("a count beyond its end");
+    if (n < 0 || static_cast<u64>(n) > left_.size() / each) reject("a count that exceeds its remaining bytes");
     return static_cast<size_t>(n);
   }
   bool is_empty() const { return left_.empty(); }
@@ -82,7 +82,7 @@ ProcessLetter ProcessLetter::of(std::span<const std::byte> bytes) {
   letter.kind = kind_up_to(reader.number(), Kind::alive);
   for (i64* field : {&letter.group, &letter.a, &letter.b, &letter.c}) *field = reader.number();
   const size_t words = reader.count(1), text = reader.count(1);  // both counts precede the data that they count
-  if (words > bytes.size() / sizeof(i64)) reject("a count beyond its end");
+  if (words > bytes.size() / sizeof(i64)) reject("a count that exceeds its remaining bytes");
   letter.words.resize(words);
   letter.text.resize(text);
   reader.take(letter.words.data(), letter.words.size() * sizeof(i64));
@@ -118,8 +118,7 @@ ComingCall ComingCall::of(const std::vector<i64>& words) {
   call.gets = {static_cast<std::byte*>(nullptr), size_of_buffer(reader.number())};
   coming.next_group = reader.number();
   coming.area = reader.number();
-  if (coming.next_group < 0 || coming.next_group > kMostGroups || coming.area < -1)
-    reject("an invalid number of a group or a staging area");
+  if (coming.next_group < 0 || coming.next_group > kMostGroups || coming.area < -1) reject("an invalid group number or staging area");
   call.parts.resize(reader.count(sizeof(i64)));
   reader.take(call.parts.data(), call.parts.size() * sizeof(i64));
   if (!reader.is_empty()) reject("more words than its header states");

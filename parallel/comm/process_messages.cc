@@ -1,5 +1,5 @@
-// Messages between processes: the sender offers a message, the receiver accepts it once it has posted a receive, and then the bytes are
-// sent.
+// Messages between processes take three steps: the sender offers a message, the receiver accepts the offer once it has posted a receive,
+// and then the sender sends the bytes.
 #include <iterator>
 
 #include "parallel/comm/process_group.h"
@@ -22,8 +22,8 @@ void ProcessGroup::receive(std::span<std::byte> bytes, int from, int tag, Event 
   awaited_[address].push_back({bytes, std::move(event)});
 }
 
-// One wire tag per group is enough: the receiver posts its receives in the order in which it accepts offers, and the sender sends in that
-// order.
+// Advances offers, acceptances and transfers of messages. All messages of a group can share one wire tag, because the receiver posts its
+// receives in the order in which it accepts offers, and the sender sends the bytes in that same order.
 bool ProcessGroup::advance_messages() {
   bool moved = false;
   for (auto it = awaited_.begin(); it != awaited_.end() && !broken_;) {
@@ -62,7 +62,7 @@ void ProcessGroup::take(const Address& from, const Offer& offer, const Awaited& 
 void ProcessGroup::taken(int from, i64 serial, i64 awaited_bytes) {
   const auto found = offered_.find(serial);
   if (found == offered_.end()) return;  // the send has failed in the meantime
-  if (found->second.to.peer != from) impossible("a request for a message that is meant for another rank");
+  if (found->second.to.peer != from) impossible("an acceptance of a message that is meant for another rank");
   Offered offered = found->second;
   offered_.erase(found);
   const i64 bytes = std::ssize(offered.bytes);

@@ -55,7 +55,7 @@ i64 ProcessWorld::take_area() {
   return area;
 }
 
-// Frees an area whose group all members have left. The counters start at 0 for the next group.
+// Frees an area whose group all members have left. Its counters are set to 0 for the next group that uses it.
 void ProcessWorld::give_area_back(i64 area) {
   const std::span<std::byte> memory = wire_->memory_of(wire_->rank());
   std::fill_n(memory.begin() + area, 2 * kLineBytes, std::byte{});
@@ -75,7 +75,8 @@ std::shared_ptr<ProcessGroup> ProcessWorld::add_group(i64 number, std::vector<in
   return group;
 }
 
-// Runs the world's thread. An exception here ends this rank's communication, but not the process: every later call fails with its message.
+// The body of the world's thread. An exception here ends this rank's communication, but not the process: every later call fails with the
+// exception's message.
 void ProcessWorld::run() {
   try {
     while (!turn()) continue;
@@ -88,7 +89,7 @@ void ProcessWorld::run() {
   refuse_until_closed();
 }
 
-// Does one round of work; returns true when the world is closed.
+// Does one round of work. Returns true when the world is closed.
 bool ProcessWorld::turn() {
   bool moved = run_commands();
   moved |= read_letters();
@@ -100,7 +101,7 @@ bool ProcessWorld::turn() {
   return false;
 }
 
-// Fails all groups. Their buffers then belong to their owners again, so nothing may move any more: the wire is not used again.
+// Fails all groups. Their buffers then belong to their owners again, so no more data may move, and the wire is no longer used.
 void ProcessWorld::fail(const std::string& what) {
   const std::string how = "this rank's communicator failed: " + what;
   tell_of_failure(how);
@@ -108,7 +109,7 @@ void ProcessWorld::fail(const std::string& what) {
   for (const auto& [number, group] : groups_) group->fail(how);
 }
 
-// Tells the other ranks. If it is the wire that failed, they learn it from the end of this rank.
+// Tells the other ranks that this rank has failed. If the wire itself has failed, the others notice it when this rank's process ends.
 void ProcessWorld::tell_of_failure(const std::string& how) {
   try {
     for (const auto& [number, group] : groups_) group->give_up(how);
@@ -126,7 +127,7 @@ void ProcessWorld::refuse_until_closed() {
     lock.unlock();
     for (const auto& command : commands) try {
         command();
-      } catch (...) {  // the command's event has the error
+      } catch (...) {  // the command has reported the error through its event
       }
     lock.lock();
   }
@@ -158,7 +159,7 @@ bool ProcessWorld::read_letters() {
   return any;
 }
 
-// Handles a letter. A rank that sends an invalid one is given up.
+// Handles a letter. If it is invalid, this rank stops waiting for its sender.
 void ProcessWorld::hear(int from, const std::function<ProcessLetter()>& letter) {
   try {
     deliver(from, letter());
@@ -201,13 +202,14 @@ void ProcessWorld::deliver(int from, const ProcessLetter& letter) {
   if (group != groups_.end()) return group->second->read(from, letter);
   if (letter.group < next_group_) return;
   if ((early_bytes_[from] += letter.bytes()) > kMostEarlyBytes)
-    throw Error(ErrorCode::peer, "[communicator] expected at most 64 MiB of messages for groups that do not exist yet, got more");
+    throw Error(ErrorCode::peer,
+                "[communicator] expected at most 64 MiB of messages from a rank for groups that do not exist here yet, got more");
   early_[letter.group].emplace_back(from, letter);
 }
 
 bool ProcessWorld::advance_groups() {
   bool moved = false;
-  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a copy, since advancing may add a group
+  std::vector<std::shared_ptr<ProcessGroup>> groups;  // a copy, since advance() may add a group
   for (const auto& [number, group] : groups_) groups.push_back(group);
   for (const auto& group : groups) moved |= group->advance();
   std::erase_if(groups_, [&](const auto& entry) {
@@ -218,10 +220,11 @@ bool ProcessWorld::advance_groups() {
   return moved;
 }
 
-// Checks for late members several times per time-out, and sends a sign of life if this rank made a call.
+// Several times per time-out, checks for late members. Also sends a sign of life to all ranks if this rank made a call or its operations
+// progress.
 void ProcessWorld::look_after_time() {
   const Clock::time_point now = Clock::now();
-  // If this thread was suspended itself, it cannot tell who is late.
+  // If this thread itself was suspended, it cannot tell who is late, so all ranks count as heard from now.
   if (now - std::exchange(last_turn_, now) > duration_of(timeout_s_ / 2)) std::fill(last_heard_.begin(), last_heard_.end(), now);
   if (now < next_look_) return;
   next_look_ = now + duration_of(timeout_s_ / 20);

@@ -1,6 +1,6 @@
-// The state that all groups of one process share: the wire, and the only thread that touches it. That thread executes posted commands,
-// reads letters, advances every group, copies and sums. It polls without pause while operations are in progress, and ever more rarely
-// otherwise. post() is thread-safe; all other functions are for that thread. Internal; users see communicator_mpi_open.h.
+// The state that all groups of one process share: the wire, and the only thread that uses it. That thread executes posted commands, reads
+// letters, advances every group, copies data and sums it. While operations are in progress the thread polls without pause, otherwise less
+// and less often. post() is thread-safe; all other functions are for that thread. Internal; users see communicator_mpi_open.h.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -23,8 +23,8 @@ class ProcessGroup;
 class ProcessWorld {
  public:
   ProcessWorld(std::unique_ptr<Wire> wire, double timeout_s);
-  /// Called when all endpoints are destroyed in this process. Waits until they are destroyed in the other processes too, for the time-out
-  /// but at least 10 s.
+  /// Runs when all endpoints in this process have been destroyed. Waits until the other processes have destroyed theirs too, but no longer
+  /// than the time-out or 10 s, whichever is longer.
   ~ProcessWorld();
   ProcessWorld(const ProcessWorld&) = delete;
   ProcessWorld& operator=(const ProcessWorld&) = delete;
@@ -37,24 +37,26 @@ class ProcessWorld {
   void tell(int rank, const ProcessLetter& letter) { wire_->post(rank, letter.to_bytes()); }
   double timeout_s() const { return timeout_s_; }
   Clock::time_point last_heard(int rank) const { return last_heard_[static_cast<size_t>(rank)]; }
-  /// Stops waiting for a rank that was silent for longer than the time-out.
+  /// Stops waiting for a rank that sent nothing for longer than the time-out.
   void give_up(int rank);
   const std::vector<i64>& silent() const { return silent_; }
-  /// Records that this rank's user made a call.
+  /// Records that the user of this rank's endpoints made a call.
   void called();
-  /// Records that this rank's user does long work for which the others wait, until its next call.
+  /// Records that the user of this rank's endpoints does long work until the next call. The other ranks wait for it.
   void works_alone();
-  /// Returns true after an exception in this thread: all operations in progress have failed, and the wire is not touched any more.
+  /// Returns true if an exception has ended this thread's work. All operations in progress have then failed, and the wire is not used any
+  /// more.
   bool has_failed() const { return has_failed_; }
 
-  /// Returns the offset of a free area of this rank's shared memory for a group's staging; -1 if none is free. An area has two cache lines
-  /// for counters, which are 0, and two halves of kStagingBytes each.
+  /// Takes a free area of this rank's shared memory for a group's staging. Returns its offset, or -1 if no area is free. An area begins
+  /// with two cache lines for counters, which are 0 at first. Two halves of kStagingBytes each follow.
   i64 take_area();
   void give_area_back(i64 area);
   static constexpr i64 kLineBytes = 64;
-  static constexpr i64 kStagingBytes = 512 * kKiB;  // fits the second-level cache, and takes long compared with waiting for a flag
+  // fits the second-level cache; copying so much takes long compared with waiting for a flag
+  static constexpr i64 kStagingBytes = 512 * kKiB;
   static constexpr i64 kAreaBytes = 2 * kLineBytes + 2 * kStagingBytes;
-  static constexpr i64 kAreas = 16;  // groups that a rank may be in at a time
+  static constexpr i64 kAreas = 16;  // number of groups in which a rank may be at the same time
 
   i64 next_group() const { return next_group_; }
   void groups_numbered_up_to(i64 next) { next_group_ = std::max(next_group_, next); }
@@ -81,12 +83,13 @@ class ProcessWorld {
   const double timeout_s_;
   std::vector<Clock::time_point> last_heard_;
   std::map<int, std::string> gone_;  // ranks whose processes ended, and how
-  std::vector<i64> silent_;          // ranks that are not waited for any more
+  std::vector<i64> silent_;          // ranks for which this rank does not wait any more
   std::vector<i64> free_areas_;
   i64 next_group_ = 1;
   std::map<i64, std::shared_ptr<ProcessGroup>> groups_;
-  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;  // letters for groups that do not exist here yet, by group number
-  std::map<int, i64> early_bytes_;                                   // size of each sender's early letters
+  // letters for groups that this rank has not created yet, by group number
+  std::map<i64, std::vector<std::pair<int, ProcessLetter>>> early_;
+  std::map<int, i64> early_bytes_;  // size of each sender's early letters
   std::shared_ptr<ProcessGroup> whole_;
   bool called_ = false, has_failed_ = false;
   int idle_ = 0;

@@ -1,5 +1,6 @@
-// The position of a rank in the mesh of data-parallel by pipeline ranks. Neighbouring ranks are data-parallel ranks of the same stages,
-// because these communicate most: world rank = pipeline rank * data + data rank. Plain values; split_mesh is a collective of all ranks.
+// The mesh has two dimensions: data-parallel ranks and pipeline ranks. A rank's position is numbered so that world rank = pipeline rank *
+// data + data rank. So neighbouring ranks are data-parallel ranks of the same stages; these communicate most. Plain values; split_mesh is a
+// collective of all ranks.
 #pragma once
 #include <memory>
 
@@ -17,7 +18,7 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-/// A rank's endpoints in its two groups: the ranks that hold the same stages, and the ranks of its pipeline.
+/// A rank's endpoints in its two groups. `data_ranks`: the ranks that hold the same stages. `pipeline_ranks`: the ranks of its pipeline.
 struct MeshEnds {
   std::unique_ptr<Communicator> data_ranks, pipeline_ranks;
 };

@@ -1,4 +1,5 @@
-// Lets several threads of one rank use its endpoint in a group: calls are made one at a time, and each thread's calls keep their order.
+// Lets several threads of one rank use the rank's endpoint in a group. Only one call is made at a time, and the calls of each thread keep
+// their order.
 #pragma once
 #include <mutex>
 
@@ -8,7 +9,7 @@ namespace spillway::parallel {
 
 class SharedEnd {
  public:
-  /// `ranks` may be null if there is only one rank and nothing is called. The communicator must outlive this object.
+  /// `ranks` may be null if there is only one rank; the functions must then not be called. The communicator must outlive this object.
   explicit SharedEnd(Communicator* ranks) : ranks_(ranks) {}
 
   Event send(std::span<const std::byte> bytes, int to, int tag) {

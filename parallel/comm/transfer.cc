@@ -11,8 +11,9 @@
 namespace spillway::parallel {
 namespace {
 
-// Data that is read or summed once and written to several targets must stay in the caches: a sum, which is read again at once, in the first
-// level; a copy in the second, because each piece that is written past the caches ends with a wait for its last stores.
+// Size of the tiles in which a transfer writes to several targets, so that the data stays in the caches. A tile of a sum is read again at
+// once and fits the first-level cache. A tile of a copy fits the second level; smaller tiles would be slower, because each one that is
+// written past the caches ends with a wait for its last stores.
 constexpr i64 kSumTileBytes = 16 * kKiB, kCopyTileBytes = 128 * kKiB;
 
 template <class T>
@@ -47,7 +48,8 @@ void copy(const std::byte* from, std::byte* to, i64 bytes, Stores stores) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Calls f(begin, end) for tiles of [begin, end); for a single one if nothing has to stay in the caches.
+// Calls f(first, last) for consecutive tiles [first, last) of [begin, end). If there is only one target, nothing has to stay in the caches,
+// so the whole range is one tile.
 template <class F>
 void for_tiles(const Transfer& t, i64 begin, i64 end, i64 tile_bytes, F f) {
   const i64 step = t.to.size() == 1 ? end - begin : tile_bytes / size_of(t.dtype);
@@ -87,7 +89,7 @@ Transfer reduced(std::span<const Call> calls, i64 begin, i64 elems, std::vector<
   return t;
 }
 
-// Returns the transfers of collectives that partition a whole: one for every member's part.
+// Returns the transfers of a collective that partitions the whole data: one transfer for each part that is not empty.
 std::vector<Transfer> dealt(std::span<const Call> calls) {
   std::vector<Transfer> all;
   for (size_t r = 0; r < calls.size(); ++r) {

@@ -1,6 +1,6 @@
-// The copies and reductions that carry out a collective or message when every member's buffers can be read directly: a range copied to
-// others, or the same range of several ranks reduced into others. Each makes one pass: what is read is written to all targets while it is
-// in the caches. Plain values; thread-safe.
+// The copies and reductions that carry out a collective or a message when every member's buffers can be read directly. A transfer copies a
+// range of one rank's data to other ranks, or reduces the same range of several ranks and writes the result to some ranks. It makes one
+// pass over the data: each value is written to all targets while it is still in the caches. Plain values; thread-safe.
 #pragma once
 #include <span>
 #include <vector>
@@ -10,12 +10,12 @@
 
 namespace spillway::parallel {
 
-/// Size from which results are written past the caches: other data passes through the second-level cache before such a result is read
-/// again.
+/// Results of at least this size are written past the caches. They would not stay in the second-level cache until they are read again,
+/// because other data passes through it first.
 constexpr i64 kPastCachesBytes = 2 * kMiB;
 
-/// A copy if `from` has one entry; a reduction in the order of `from` if it has several. A target may be one of the sources; otherwise
-/// nothing may overlap.
+/// If `from` has one entry, this is a copy; if it has several, a reduction in the order of `from`. A target may be one of the sources;
+/// otherwise no two buffers may overlap.
 struct Transfer {
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;
@@ -27,11 +27,11 @@ struct Transfer {
   Stores stores() const;
 };
 
-/// Returns all transfers of a collective, given the calls of all members, which must agree.
+/// Returns all transfers of a collective. The calls of all members must agree (disagreement()).
 std::vector<Transfer> transfers_of(std::span<const Call> calls);
 
-/// Carries out elements [begin, end) of a transfer. Sums of f32 and f64 follow ordered_sum.h, sums of i64 are modulo 2^64. A maximum is the
-/// first of equal values, and a NaN wins. Throws Error(bug) for a reduction of another dtype.
+/// Carries out elements [begin, end) of a transfer. Sums of f32 and f64 follow ordered_sum.h; sums of i64 are modulo 2^64. A maximum is NaN
+/// if one of the values is; of equal values, such as 0 and -0, it is the first. Throws Error(bug) for a reduction of another dtype.
 void carry_out(const Transfer& transfer, i64 begin, i64 end, Stores stores);
 
 }  // namespace spillway::parallel

@@ -85,8 +85,8 @@ TEST_P(CommunicatorFailureOf, WrongArgumentsThrowAtOnce) {
     expect_bug([&] { return end->reduce_scatter({}, some, DType::f32, none); }, "0 bytes in `mine`, got 64");
     expect_bug([&] { return end->reduce_scatter({}, {}, DType::int64, none); }, "expected f32 or f64");
     expect_bug([&] { return end->all_reduce(some, DType::bf16, Reduction::sum); }, "bf16");
-    expect_bug([&] { return end->all_reduce(some.subspan(1, 4), DType::f32, Reduction::sum); }, "multiples of an element");
-    expect_bug([&] { return end->all_reduce(some.first(6), DType::f32, Reduction::sum); }, "multiples of an element");
+    expect_bug([&] { return end->all_reduce(some.subspan(1, 4), DType::f32, Reduction::sum); }, "multiples of the size of");
+    expect_bug([&] { return end->all_reduce(some.first(6), DType::f32, Reduction::sum); }, "multiples of the size of");
     expect_bug([&] { return end->broadcast(some, size); }, "expected a rank below");
     expect_bug([&] { return end->broadcast(some, -1); }, "got -1");
     expect_bug([&] { return end->send(some, size, 0); }, "[send]");
