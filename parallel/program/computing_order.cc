@@ -17,7 +17,7 @@ Op backward_op(ActionKind kind) {
   return kind == ActionKind::backward ? Op::Backward : kind == ActionKind::backward_input ? Op::BackwardInput : Op::BackwardWeight;
 }
 
-// Returns the message that the action produces for a block of another stage, if there is such a block.
+// Returns the message that this action produces for a block of another stage; nothing if there is no such block.
 std::optional<Message> product_of(const Action& a, const Stages& stages, const Layout& layout) {
   const u16 first = stages.first(a.stage), end = stages.end(a.stage);
   if (a.kind == ActionKind::forward)
@@ -59,8 +59,9 @@ void ComputingOrder::add_run(const Compute& c) {
   order_.push_back(c);
 }
 
-// An action's result is available when the action ends. The receiver waits for it only after everything of its own that ends earlier, so it
-// never waits while it holds memory or an order position that an earlier message needs.
+// Finds the position at which each message is received. A message is available when the action that produces it ends. The receiver waits
+// for it only after all its own actions that end earlier. So a rank never waits while it holds memory, or a place in the order, that an
+// earlier message needs.
 void ComputingOrder::place_messages(const Layout& layout, const Stages& stages, const ScheduleTimes& times) {
   std::vector<std::pair<double, Message>> incoming;
   for (size_t r = 0; r < stages.schedule.rows.size(); ++r) {

@@ -1,6 +1,6 @@
-// The order in which a rank computes: which block on which micro-batch, forward or (a part of) backward, before memory and copies are
-// planned. It follows the rank's row of the pipeline schedule. Consecutive micro-batches on the same block form a run, and what a run needs
-// is fetched `prefetch` runs ahead. A value.
+// The order in which a rank computes: which block on which micro-batch, and whether forward, backward or a part of the backward. Memory and
+// copies are planned later, from this order. The order follows the rank's row of the pipeline schedule. Consecutive micro-batches on the
+// same block form a run. What a run needs is fetched `prefetch` runs ahead. A value.
 #pragma once
 #include <map>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace spillway::parallel {
 
-/// The computing of one instruction, before its memory is planned.
+/// What one instruction computes, before its memory is planned.
 struct Compute {
   Op op = Op::Forward;
   u16 block = 0, micro_batch = 0;
@@ -25,25 +25,25 @@ struct Message {
 
 class ComputingOrder {
  public:
-  /// Makes the order of a training step or, without training, of one forward pass over one micro-batch.
+  /// Makes the order for a training step or, without training, for one forward pass of one micro-batch.
   ComputingOrder(const Layout& layout, const Scheduling& scheduling, bool training);
 
   i64 size() const { return std::ssize(order_); }
   const Compute& operator[](i64 position) const { return order_[static_cast<size_t>(position)]; }
-  /// Returns the position before which the data needed at `position` is fetched.
+  /// Returns the position in the order before which the data that is needed at `position` has to be fetched.
   i64 issue_at(i64 position) const;
-  /// Calls body(computing) for the computing at `position` and for all later computing whose data is fetched at `position` or before.
+  /// Calls body(compute) for the Compute at `position` and for each later Compute whose data has to be fetched at `position` or before.
   template <class Body>
   void for_due(i64 position, Body&& body) const {
     for (i64 i = position; i < size() && issue_at(i) <= position; ++i) body((*this)[i]);
   }
-  /// Returns true if the next micro-batch goes through the same block directly afterwards.
+  /// Returns true if the next position computes the same block with the next micro-batch.
   bool goes_on(i64 position) const;
-  /// Returns how many slots the block needs if micro-batch m uses slot m % live(block) from its forward until its input's gradient is
-  /// computed.
+  /// Returns how many slots the block needs for its micro-batches, if micro-batch m uses slot m % live(block) from its forward until the
+  /// gradient of its input is computed.
   i64 live(u16 block) const;
-  /// Returns the messages to receive before this position is computed. All ranks send and receive in one order, that of the schedule's
-  /// times, so the first message that is not yet delivered is always the next one for both its sender and its receiver, and ranks cannot
+  /// Returns the messages that must be received before this position is computed. All ranks send and receive in the order of the schedule's
+  /// times. So the first message that is not yet delivered is always the next one for its sender and for its receiver, and ranks cannot
   /// deadlock.
   const std::vector<Message>& received_at(i64 position) const { return received_at_[static_cast<size_t>(position)]; }
 
@@ -54,9 +54,9 @@ class ComputingOrder {
 
   const size_t prefetch_;
   std::vector<Compute> order_;
-  std::vector<double> ends_;    // end time of each position, in the schedule's units
-  std::vector<size_t> run_of_;  // run to which each position belongs
-  std::vector<i64> run_begin_;  // first position of each run
+  std::vector<double> ends_;    // for each position: the time at which it ends, in the schedule's units
+  std::vector<size_t> run_of_;  // for each position: the index of the run to which it belongs
+  std::vector<i64> run_begin_;  // for each run: its first position
   std::vector<std::vector<Message>> received_at_;
 };
 

@@ -15,7 +15,7 @@ using GroupSlots = std::map<u16, Slot>;
 
 class Generator {
  public:
-  /// `waiting`: the Steps with which the head begins. `left`: the slots in which the previous head left gradients for them.
+  /// `waiting`: the Steps with which the head begins. `left`: the slots in which the previous head left the gradients for these Steps.
   Generator(const Layout& layout, const Placement& placement, const Scheduling& scheduling, bool training,
             Waiting waiting = Waiting::nothing, GroupSlots left = {})
       : training_(training),
@@ -77,7 +77,8 @@ class Generator {
     if (makes_weight_gradients(c.op) && (!order_.goes_on(position) || head_.scheduling.sums_each())) gradients_finished(c, id);
   }
 
-  // Ranks sum gradients while the next block computes, so what follows the sum is added one block later.
+  // Called after a block's weight gradients. The ranks sum these gradients while the next block computes, so the instructions that need the
+  // sum are added one block later.
   void gradients_finished(const Compute& c, u32 backward) {
     const bool last = c.micro_batch + 1 == head_.scheduling.micro_batches, each = head_.scheduling.sums_each();
     for (const GroupUse& g : head_.layout.blocks[c.block]) {
@@ -89,17 +90,19 @@ class Generator {
     if (last || each) settle_gradients(c.block);
   }
 
-  // The weight parts of tied blocks may come in any order, so their uses are counted.
+  // Counts the finished uses of the group and returns true at the last one. They are counted because the weight parts of a tied weight's
+  // blocks may come in any order.
   bool all_uses_finished(u16 group) { return ++finished_uses_[group] == groups()[group].uses.size(); }
 
-  // Finishes the gradients of all blocks except `under_way`, whose sums over the ranks have only just begun; on a single rank also of that
-  // one.
+  // Finishes the gradients of all blocks except `under_way`, whose sums over the ranks have only just begun. With a single rank there are
+  // no such sums, so the gradients of this block are finished too.
   void settle_gradients(u16 under_way) {
     spread_stepped();
     while (!summed_.empty() && (head_.alone() || summed_.front().block != under_way)) settle_front();
   }
 
-  // Finishes earlier sums of this block first: its next weight gradients go into the accumulators that these sums occupy.
+  // Finishes the sums of this block that are still in progress. The block's next weight gradients go into the same accumulators, so this
+  // comes first.
   void settle_sums_of(u16 block) {
     const auto waits = [&](const Summed& s) { return s.block == block; };
     while (std::ranges::any_of(summed_, waits)) settle_front();
@@ -120,7 +123,7 @@ class Generator {
     if (spreads(group)) unspread_.emplace_back(group, stepped);
   }
 
-  // Returns true if the group's Steps run inside the backward.
+  // Returns true if the group's Steps run speculatively, inside the backward.
   bool speculates(u16 group) const { return overlap_ == OptimizerOverlap::backward && !residency_[group].deferred; }
   bool is_among(Waiting waiting, u16 group) const {
     return !head_.frozen(group) && (waiting == Waiting::all || (waiting == Waiting::deferred && residency_[group].deferred));
@@ -129,7 +132,7 @@ class Generator {
   // Returns true if the group is trained and other pipeline ranks hold it too.
   bool shared(const Group& group) const { return group.held() && !group.frozen && !uses_elsewhere(head_.layout, group).empty(); }
 
-  // Finishes the shared groups, after all other messages and in the same order on all ranks.
+  // Finishes the groups that other pipeline ranks hold too: after all other messages, and in the same order on all ranks.
   void settle_shared() {
     for (const Group& g : groups()) {
       if (!shared(g)) continue;
@@ -141,8 +144,8 @@ class Generator {
     }
   }
 
-  // Sends new weights from their owner to the pipeline ranks that share them, after all Steps of both. Returns the groups that this rank
-  // receives and the instructions that receive them.
+  // Adds the instructions that send the new weights of each shared group from its owner to the other ranks that hold it, after all Steps.
+  // Returns the groups that this rank receives, each with the instructions that receive it.
   template <class Among>
   std::vector<std::pair<u16, std::vector<u32>>> share_weights(ListBuilder& list, bool deferred, const Among& among) const {
     std::vector<std::pair<u16, std::vector<u32>>> come;
@@ -179,12 +182,12 @@ class Generator {
     spread_stepped();
     std::vector<u32> after = gradients_.evictions();
     after.insert(after.end(), spread_by_.begin(), spread_by_.end());
-    // Speculative writes must have landed before the tail is chosen.
+    // The tail may be chosen only after all speculative writes are complete.
     if (overlap_ == OptimizerOverlap::backward) head_.add({.op = Op::Land, .lane = Lane::optimizer});
     head_.add({.op = Op::AgreeNorm, .after = std::move(after)});
   }
 
-  // All-gathers the weights that the ranks have stepped, each its part.
+  // Adds the all-gather of weights of which each rank has stepped its own part.
   u32 spread(ListBuilder& list, u16 group, std::vector<u32> stepped, bool deferred) const {
     Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
     gather.deferred = deferred;
@@ -201,7 +204,7 @@ class Generator {
     return step;
   }
 
-  // Adds a Step for each bucket of the group in which this rank steps tiles. Returns the last one's index, if there is one.
+  // Adds a Step for each bucket of the group in which this rank steps tiles. Returns the index of the last Step; nothing if there is none.
   std::vector<u32> step(ListBuilder& list, u16 group, const Slot& gradient, const std::vector<u32>& after, bool deferred) const {
     std::vector<u32> last;
     const TileRange own = residency_[group].stepped;
@@ -216,8 +219,9 @@ class Generator {
     return last;
   }
 
-  // The previous step's update is finished in this forward, block by block. Weights on nvme can be fetched once their writes have landed.
-  // That is waited for one block later, so that a block's writes run beside the next one's reads.
+  // Adds the Steps with which this forward finishes the update of the previous step, block by block. Weights on nvme can be fetched when
+  // the writes of their Steps are complete. The Land that waits for these writes is added one block later, so that the writes of a block
+  // run at the same time as the reads for the next one.
   void deferred_steps() {
     std::vector<u16> written;
     std::vector<u32> spread_by;
@@ -263,7 +267,7 @@ class Generator {
     }
   }
 
-  // Returns the groups with waiting Steps by the block that uses them first; blocks without any are left out.
+  // Returns the groups whose Steps wait, one list for each block that uses some of them first. Blocks without such groups are left out.
   std::vector<std::vector<u16>> waiting_groups_by_first_use() const {
     std::vector<std::vector<u16>> all;
     for (const auto& block : head_.layout.blocks) {
@@ -276,7 +280,7 @@ class Generator {
     return all;
   }
 
-  // Returns a separate list of Steps and their Commit. `deferred`: the update is that of the previous step.
+  // Returns a separate list with these Steps and the Commit of their update. `deferred`: the update is that of the previous step.
   List step_all(Waiting which, bool deferred) const {
     ListBuilder tail{head_.layout, head_.placement, head_.scheduling, residency_};
     std::vector<u32> spread_by;
@@ -308,8 +312,8 @@ class Generator {
     }
   }
 
-  // A gradient that is being summed over the ranks after the backward of this block. `finished`: it is the group's last use and
-  // micro-batch.
+  // A gradient whose sum over the ranks is in progress, since the backward of this block. `finished`: it was the group's last use in the
+  // last micro-batch.
   struct Summed {
     GroupUse use;
     u16 block, micro_batch;
@@ -330,17 +334,17 @@ class Generator {
   ActivationMoves activations_;
   MessageMoves messages_;
   u32 last_compute_ = 0;
-  std::map<u16, size_t> finished_uses_;  // number of each group's uses that are finished on this rank
+  std::map<u16, size_t> finished_uses_;  // for each group: how many of its uses are finished on this rank
   std::deque<Summed> summed_;
-  // Groups stepped inside the backward whose new weights are not gathered yet, and their last Steps.
+  // Groups that were stepped inside the backward and whose new weights are not gathered yet, each with its last Step.
   std::vector<std::pair<u16, std::vector<u32>>> unspread_;
   std::vector<u32> spread_by_;
 };
 
 }  // namespace
 
-// A head leaves gradients in slots for the Steps of the next head. A first head, generated without them, shows which slots these are; Steps
-// that read them at the beginning do not change where slots lie.
+// Generates the head without waiting Steps first. It shows in which slots a head leaves gradients for the Steps of the next head. The heads
+// that begin with these Steps are generated from that; Steps at the beginning do not change where later slots lie.
 Program generate_training(const Layout& layout, const Placement& placement, const Scheduling& scheduling) {
   Program program = Generator(layout, placement, scheduling, true).run();
   const auto head_after = [&](Waiting waiting) {

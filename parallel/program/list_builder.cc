@@ -13,7 +13,7 @@ u32 ListBuilder::add(Instruction i) {
   return static_cast<u32>(list.size()) - 1;
 }
 
-// Fills in the bytes that the instruction moves; they follow from the layout and from where data is stored.
+// Fills in the bytes that the instruction moves. They follow from the layout and from the tiers in which data is stored.
 void ListBuilder::count_bytes(Instruction& i) const {
   const optim::StateFormat& format = scheduling.format;
   i.read_bytes = i.written_bytes = {};
@@ -46,7 +46,7 @@ void ListBuilder::count_bytes(Instruction& i) const {
   if (i.op == Op::Step) {
     const i64 tiles = i.tiles.count();
     const GroupResidency& group = residency[i.group];
-    const i64 times = layout.groups[i.group].by_parameter ? 2 : 1;  // read once to gather the direction and once to move along it
+    const i64 times = layout.groups[i.group].by_parameter ? 2 : 1;  // read once to find the update direction and once to apply it
     const auto move = [&](Tier tier, i64 tile_bytes, i64 read, bool written) {
       if (!moves(tier)) return;
       i.read_bytes[static_cast<size_t>(tier)] += read * tiles * tile_bytes;

@@ -1,5 +1,4 @@
-// Collects generated instructions in a list, and holds the inputs that each of them is generated from. Used by one thread while a Program
-// is generated.
+// Collects instructions in a list while a Program is generated, and holds the inputs from which they are generated. Used by one thread.
 #pragma once
 #include "parallel/layout/residency.h"
 #include "parallel/program/computing_order.h"
@@ -14,13 +13,13 @@ struct ListBuilder {
   const Residency& residency;  // computed from the three members above
   List list;
 
-  /// Appends the instruction and returns its index. Fills in the bytes that it moves, and removes from `after` what the order of its lane
-  /// already implies.
+  /// Appends the instruction and returns its index. Fills in the bytes that the instruction moves. Removes from `after` those instructions
+  /// that are done before in any case, because of the order of the lane.
   u32 add(Instruction instruction);
 
   bool frozen(u16 group) const { return layout.groups[group].frozen; }
   bool alone() const { return scheduling.sharding.ranks == 1; }
-  /// Returns true if the computing reads its block's weights. A backward that recomputes its forward reads what the forward reads.
+  /// Returns true if this computation reads the weights of its block. A backward that recomputes the forward reads what the forward reads.
   bool reads_weights(const Compute& c) const {
     if (c.op == Op::BackwardWeight) return layout.weight_gradients_read_weights[c.block];
     return c.op == Op::Forward || layout.backward_reads_weights[c.block] || placement.activations[c.block].recompute;
@@ -34,7 +33,7 @@ struct ListBuilder {
   void count_bytes(Instruction& instruction) const;
 };
 
-/// Returns the part of a whole group's slot in which these tiles lie.
+/// Returns the part in which these tiles lie, of a slot that holds a whole group.
 inline Slot part_of(const Slot& slot, TileRange tiles, i64 tile_bytes) {
   if (slot.bytes == 0) return {};
   return {slot.offset + tiles.begin * tile_bytes, tiles.count() * tile_bytes, slot.slab};

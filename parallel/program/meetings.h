@@ -1,4 +1,4 @@
-// Tells which instructions of a list need other ranks, and which ranks. Plain values.
+// Tells which instructions of a list communicate with other ranks, and with which ones. Plain values.
 #pragma once
 #include <array>
 
@@ -10,7 +10,7 @@ enum class Meeting : u8 {
   none,
   message,     // point to point: one pipeline rank sends and another receives
   data_ranks,  // a collective of the data-parallel ranks of the same pipeline stages
-  everybody,
+  everybody,   // a collective of all ranks of the run
 };
 
 inline Meeting meeting_of(Op op) {
@@ -33,8 +33,8 @@ inline Meeting meeting_of(Op op) {
   }
 }
 
-/// The lanes on which devices of different ranks exchange data. A rank is in at most one exchange per lane at a time, and exchanges of
-/// different lanes must be able to run concurrently.
+/// The lanes on which devices of different ranks exchange data. On each of these lanes a rank takes part in at most one exchange at a time.
+/// Exchanges on different lanes must be able to run concurrently.
 inline constexpr std::array kExchangeLanes = {Lane::data, Lane::send, Lane::receive};
 
 inline bool sends(Op op) { return op == Op::SendActivation || op == Op::SendGradient || op == Op::SendTied; }

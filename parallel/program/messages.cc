@@ -18,7 +18,8 @@ std::optional<Message> MessageMoves::made_by(const Compute& c) const {
   return list_.layout.crosses(of) ? std::optional(Message{gradient, of, c.micro_batch}) : std::nullopt;
 }
 
-// A block's output goes to the rank of the next block, and the gradient of that output comes from there.
+// Makes the instruction that sends or receives the message. A block's output goes to the rank of the next block, and the gradient of that
+// output comes back from there.
 Instruction MessageMoves::instruction(const Message& m, bool receives) const {
   Instruction i{
       .op = m.gradient ? (receives ? Op::ReceiveGradient : Op::SendGradient) : (receives ? Op::ReceiveActivation : Op::SendActivation),

@@ -1,5 +1,5 @@
-// Adds to a list what a rank sends to and receives from other pipeline ranks: block outputs, their gradients, and, for weights that blocks
-// on several ranks share, the gradients of each use and the new weights. Works beside the classes of moves.h and is called like them. For
+// Adds to a list what a rank exchanges with other pipeline ranks: block outputs, the gradients of these outputs, and, for weights that
+// blocks on several ranks share, the gradients of each use and the new weights. The Generator calls this class like those of moves.h. For
 // one thread.
 #pragma once
 #include <map>
@@ -15,19 +15,20 @@ class MessageMoves {
  public:
   MessageMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
-  /// Appends the instructions that receive from other pipeline ranks what must arrive before the computation at this position of the list.
+  /// Appends the instructions that receive, from other pipeline ranks, what must arrive before this position of the computing order.
   void receive_due(i64 position);
-  /// Returns the slot that holds what the block reads from another rank; an empty slot if it was computed on this rank. Adds to `after` the
-  /// instruction that receives it.
+  /// Returns the slot with the data that this computation reads from another rank; an empty slot if that data was computed on this rank.
+  /// Adds to `after` the instruction that receives the data.
   Slot input(const Compute& c, std::vector<u32>& after) const;
-  /// Takes a slot for the result that another rank reads; returns an empty slot if no rank does. Adds to `after` what must be done before
-  /// the slot is free.
+  /// Takes a slot for the result if another rank reads it; otherwise returns an empty slot. Adds to `after` the instructions that must be
+  /// done before the slot is free.
   Slot output(const Compute& c, std::vector<u32>& after);
-  /// Called when `id`, the computing instruction, was added: frees the slot that it read and sends the result in its slot.
+  /// Called when `id`, the instruction that computes, has been added. Frees the slot that it read, and adds the instruction that sends its
+  /// result.
   void computed(const Compute& c, u32 id);
 
  private:
-  /// The message that the computing reads or produces, if that crosses ranks.
+  /// These return the message that the computation reads or makes, if it crosses ranks.
   std::optional<Message> read_by(const Compute& c) const;
   std::optional<Message> made_by(const Compute& c) const;
   i64 bytes(const Message& m) const { return list_.scheduling.output_bytes.at(m.block); }
@@ -40,9 +41,10 @@ class MessageMoves {
   std::map<Message, u32> received_;
 };
 
-/// Returns the uses of the group by blocks of other pipeline ranks, and the rank of each.
+/// Returns those uses of the group that are by blocks of other pipeline ranks, each with its pipeline rank.
 std::vector<std::pair<u8, u16>> uses_elsewhere(const Layout& layout, const Group& group);
-/// Returns the pipeline ranks with which this rank shares the group, each once: on its owner all other holders, elsewhere the owner only.
+/// Returns the pipeline ranks with which this rank exchanges the group's data, each once. On the owner of the group these are all other
+/// ranks that hold it; on every other rank it is the owner only.
 std::vector<u16> sharers(const Layout& layout, const Group& group);
 
 }  // namespace spillway::parallel

@@ -5,9 +5,10 @@
 namespace spillway::parallel {
 namespace {
 
-// A period in which a group's weights stay on the device: one Fetch fills the slot, and the slot is freed after the last use.
+// A period in which a group's weights stay on the device. One Fetch fills the slot at its beginning, and the slot is freed after the last
+// use.
 struct Stay {
-  i64 issue = 0, last = 0;  // positions in the computing order
+  i64 issue = 0, last = 0;  // positions in the computing order: of the Fetch, and of the last use
 };
 
 // Appends to `after` the instructions that are recorded for `key`, if there are any.
@@ -20,7 +21,7 @@ void wait_for(const std::map<u16, std::vector<u32>>& instructions, u16 key, std:
     after.insert(after.end(), found->second.begin(), found->second.end());
 }
 
-// Returns the lane of a copy: `own` if it runs beside computing, else the compute lane.
+// Returns the lane for a copy: `own` if the copy runs at the same time as computing, else the compute lane.
 Lane lane_of(const Residence& moved, Lane own) { return moved.beside ? own : Lane::compute; }
 
 }  // namespace
@@ -71,7 +72,8 @@ u32 WeightMoves::fetch(u16 group, TileRange tiles, std::vector<u32> after) {
   return list_.add(std::move(fetch));
 }
 
-// Gathers a split group. This rank's shard is fetched into its place first, unless it is stored on the device and read there.
+// Gathers the weights of a sharded group into their slot. This rank's shard is first fetched into its place in the slot, except that a
+// shard that is stored on the device is read where it lies.
 u32 WeightMoves::gather(u16 group, std::vector<u32> after) {
   Instruction gather{.op = Op::Gather, .lane = Lane::data, .what = What::weights, .group = group};
   gather.tiles = list_.residency[group].weights.held;
@@ -113,7 +115,8 @@ void GradientMoves::fetch_due(i64 position) {
       if (!group.gradients.moves || slots_.count(key) || before_.count(key) || !evicted_.count(key)) continue;
       const bool each = list_.scheduling.sums_each();
       if (each && group.stepped.count() == 0) continue;
-      // An accumulator in host memory of a CPU is fetched just when it is added to: a whole accumulator for the backward, a sum after it.
+      // With a CPU, an accumulator in host memory is not fetched ahead: if it is whole, it is fetched here, just before its backward; a sum
+      // of earlier micro-batches is fetched later, just before it is added.
       if (group.gradients.beside || (&c == &order_[position] && !each)) fetch(key);
     }
   });
@@ -157,7 +160,7 @@ u32 GradientMoves::finished(u16 group, u32 backward) {
   return r.gradients.beside ? evict(key, reduced, r.stepped) : left(key, reduced);
 }
 
-// Sums the accumulator over the ranks in place: only this rank's shard, or all of it if gradients are not sharded.
+// Sums the accumulator over the ranks in place: this rank's shard only, or all of it if gradients are not sharded.
 void GradientMoves::exchange(const GroupUse& use, u32 after) {
   summed_[{use.group, use.use}] = after;
   if (list_.alone()) return;
@@ -251,8 +254,8 @@ u32 GradientMoves::evict(Key key, u32 after, TileRange tiles) {
   return left(key, list_.add(std::move(evict)));
 }
 
-// Frees the accumulator's slot after this instruction. If a GPU computes beside the copy, the copy may take as long as the next block's
-// computing: only the block after that one reuses the slot.
+// Frees the accumulator's slot after this instruction, which copies it out. If the copy runs while a GPU computes, it may take as long as
+// the next block's computing, so the slot is freed only for the block after that one.
 u32 GradientMoves::left(Key key, u32 instruction) {
   const Scheduling& scheduling = list_.scheduling;
   if (scheduling.copy_engines && scheduling.prefetch > 0 && list_.residency[key.first].gradients.beside) {

@@ -1,6 +1,6 @@
 // Plans the copies to and from the device while a list is generated. There is one class each for weights, gradient accumulators and
-// activations: it adds their Fetch, Release and Evict instructions around each computing instruction, plans their slots and knows where
-// they lie at that moment. The Generator calls them in the order of computing. For one thread.
+// activations. Each class adds Fetch, Release and Evict instructions for its data around the instructions that compute, plans the slots,
+// and knows at any moment where its data lies. The Generator calls the classes in computing order. For one thread.
 #pragma once
 #include <map>
 
@@ -10,19 +10,20 @@
 
 namespace spillway::parallel {
 
-/// Moves the weights of groups. A group stays on the device between two uses if it would otherwise be fetched again at once. Weights that
+/// Moves the weights of groups. A group stays on the device between two uses if it would have to be fetched again at once. Weights that
 /// come from nvme or from other ranks are fetched ahead of their use.
 class WeightMoves {
  public:
   WeightMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), slab_(slab) { plan_stays(order); }
 
-  /// Fetches the groups that the coming computing needs and whose turn is at this position.
+  /// Adds the Fetch (or Gather) of each group that has to be fetched at this position.
   void fetch_due(i64 position);
-  /// Releases the groups for which the instruction at this position was the last reader.
+  /// Adds the Release of each group that is not read again after this position.
   void release_due(i64 position);
-  /// Returns the slot in which the group lies now; an empty slot if it is always resident. Adds to `after` what a reader must wait for.
+  /// Returns the slot in which the group lies now; an empty slot if it is always on the device. Adds to `after` what a reader of the
+  /// weights must wait for.
   Slot slot(u16 group, std::vector<u32>& after) const;
-  /// With deferred Steps: states that the group's new weights are complete after these instructions.
+  /// For deferred Steps: records that the group's new weights are complete after these instructions.
   void ready_after(u16 group, std::vector<u32> instructions) { ready_[group] = std::move(instructions); }
 
  private:
@@ -34,36 +35,37 @@ class WeightMoves {
   SlabPlan& slab_;
   std::vector<std::vector<u16>> fetch_at_, release_at_;  // groups to fetch and to release at each position
   std::map<u16, Slot> slots_;                            // slots in which groups' weights lie now
-  std::map<u16, u32> fetched_, released_;                // the group's last Fetch (or Gather) and Release
+  std::map<u16, u32> fetched_, released_;                // for each group: its last Fetch or Gather, and its last Release
   std::map<u16, std::vector<u32>> ready_;
 };
 
-/// Moves gradient accumulators, of which each use of a group has one.
+/// Moves gradient accumulators. There is one for each use of a group by a block.
 class GradientMoves {
  public:
   GradientMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab) : list_(list), order_(order), slab_(slab) {}
 
-  /// Fetches accumulators ahead of the backward of a later micro-batch that adds to them, at the earliest after they were evicted.
+  /// Fetches the accumulators to which the backward of a later micro-batch adds, ahead of that backward, but not before they were evicted.
   void fetch_due(i64 position);
-  /// Returns the slot into which weight gradients are written; an empty slot if the accumulator lies on the device. Adds to `after` what
-  /// the writer must wait for.
+  /// Returns the slot into which the weight gradients of this use are written; an empty slot if the accumulator is stored on the device.
+  /// Adds to `after` what the instruction that writes them must wait for.
   Slot slot(const GroupUse& use, std::vector<u32>& after);
-  /// Called after a block's weight gradients of a run's last micro-batch. An accumulator that moves is evicted to its tier, to be fetched
-  /// for the next micro-batch. After the `last` micro-batch, or after each one if sums_each(), it is summed over the ranks instead.
+  /// Called after the weight gradients of a run's last micro-batch have been computed. If the accumulator moves, it is evicted to its tier
+  /// and fetched again for the next micro-batch. After the `last` micro-batch, or after every micro-batch if sums_each(), it is summed over
+  /// the ranks instead.
   void computed(const GroupUse& use, bool last, u32 backward);
-  /// Called if each micro-batch's gradients are summed over the ranks: adds the sum to that of the earlier micro-batches, before the next
-  /// weight gradients, and evicts it until then unless it is the `last`.
+  /// Called after a micro-batch's gradients were summed over the ranks, if sums_each(). Adds this sum to that of the earlier micro-batches,
+  /// before the block's next weight gradients are written. Then evicts the total, unless this was the `last` micro-batch.
   void summed(const GroupUse& use, bool first, bool last);
-  /// Sends this rank's sums of a weight that another pipeline rank owns to that rank.
+  /// Sends the sums of this rank's uses of a tied weight to the pipeline rank that owns the weight.
   void give(u16 group);
-  /// Called after the last gradients of all uses of the group and their sums over the ranks. Adds up tied uses, from this or other pipeline
-  /// ranks, which waited in their slots, and reduces the sum to squares. Then evicts a gradient that moves to its tier, unless it stays for
-  /// its Steps; on a CPU the Reduce itself copies it to host memory. Returns the instruction after which the gradient is in its final
-  /// place.
+  /// Called when the instructions for the last gradients of all uses of the group, and for their sums over the ranks, have been added. Adds
+  /// up the uses of a tied weight, which waited in their slots or come from other pipeline ranks. Reduces the result to its sums of
+  /// squares. Then evicts a gradient that moves to its tier, unless it stays on the device for its Steps; on a CPU the Reduce itself copies
+  /// the gradient to host memory. Returns the instruction after which the gradient is in its final place.
   u32 finished(u16 group, u32 backward);
-  /// Returns the slot in which the finished gradient stays for its Steps; an empty slot if it is stored in its tier.
+  /// Returns the slot in which the finished gradient stays until its Steps; an empty slot if it is stored in its tier.
   Slot staying(u16 group) const;
-  /// Returns the instructions that moved a gradient off the device or sent it to its owner.
+  /// Returns the instructions that evicted gradients, or sent them to the ranks that own them.
   std::vector<u32> evictions() const;
 
  private:
@@ -82,35 +84,36 @@ class GradientMoves {
   const ComputingOrder& order_;
   SlabPlan& slab_;
   std::map<Key, Slot> slots_;   // slots in which accumulators lie now
-  std::map<Key, Slot> before_;  // the sum over the earlier micro-batches, if each is summed over the ranks
+  std::map<Key, Slot> before_;  // slots of the sums over the earlier micro-batches, if sums_each()
   std::map<Key, u32> fetched_, evicted_;
-  std::map<Key, u32> summed_;  // the instruction after which it is summed over micro-batches and ranks
+  std::map<Key, u32> summed_;  // the instruction after which a gradient is summed over all micro-batches so far and over the ranks
   struct Leaving {
     Slot slot;
     u32 instruction = 0;
     i64 position = 0;
   };
-  std::vector<Leaving> leaving_;  // copied out while a GPU computes; the slots are not free yet
+  std::vector<Leaving> leaving_;  // slots that are still being copied out while a GPU computes, so they are not free yet
   i64 position_ = 0;              // the current position in the computing order
 };
 
-/// Moves what blocks keep between forward and backward outside the device.
+/// Moves what blocks keep between forward and backward, if it is kept outside the device.
 class ActivationMoves {
  public:
   ActivationMoves(ListBuilder& list, const ComputingOrder& order, SlabPlan& slab, bool training)
       : list_(list), order_(order), slab_(slab), training_(training) {}
 
   void fetch_due(i64 position);
-  /// Returns the policy that applies to the block. The last block's activations stay on the device if its backward follows at once, that
-  /// is, unless other micro-batches come between. Blocks without a backward keep nothing.
+  /// Returns the activation policy that applies to the block. If the last block's backward follows its forward at once, with no other
+  /// micro-batch between, its activations stay on the device. Blocks without a backward keep nothing.
   ActivationPolicy policy(u16 block) const;
-  /// Returns true if the block is the last one and keeps its logits, as its placement says; but logits that would be offloaded and fetched
-  /// again are recomputed instead, which is faster.
+  /// Returns true if the block is the last one and keeps its logits because the placement says so. Logits that would have to be offloaded
+  /// and fetched again are not kept, because recomputing them is faster.
   bool keeps_logits(u16 block) const;
-  /// Returns the slot into which a Forward puts, or in which a backward finds, what the block keeps; an empty slot if that stays on the
-  /// device. What a BackwardWeight needs always stays there.
+  /// Returns the slot outside the device for what the block keeps: a Forward writes it and a Backward or BackwardInput reads it. Returns an
+  /// empty slot if what it keeps stays on the device, as all that a BackwardWeight needs always does.
   Slot slot(const Compute& c, std::vector<u32>& after);
-  /// After a Forward, evicts what goes on to nvme; after a backward (its input part), frees the slot.
+  /// Called when `done`, the instruction that computes, has been added. After a Forward, evicts what has to go to nvme. After a Backward or
+  /// BackwardInput, frees the slot.
   void computed(const Compute& c, u32 done);
 
  private:

@@ -45,7 +45,7 @@ std::string operands(const Instruction& i) {
   if (i.peer != kNone) text += fmt::format(" {} rank {}", i.lane == Lane::receive || i.op == Op::ReceiveTied ? "from" : "to", i.peer);
   if (i.recompute) text += i.op == Op::Forward ? " (input kept)" : " (recomputes)";
   if (i.keep_logits) text += " (logits kept)";
-  if (i.deferred) text += " (of the step before)";
+  if (i.deferred) text += " (of the previous step)";
   return text;
 }
 

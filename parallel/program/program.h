@@ -1,7 +1,8 @@
 // A Program: everything that a rank does in a training step, as data. It is made before step 1 and then read by the checker, the executor
-// and the printer. It consists of instruction lists. A step runs one of the heads, chosen by what the previous step left to do, and one of
-// the tails commit and skip, chosen after AgreeNorm. Instructions are ordered by one FIFO per lane and by `after`; the executor infers
-// nothing else. Every memory operand is a planned Slot. Plain values; thread-safe to read.
+// and the printer. It consists of lists of instructions. A step first runs one of the heads, which depends on what the previous step left
+// to do. After AgreeNorm it runs one of two tails, commit or skip. Two things order the instructions: each lane is a FIFO, and `after`
+// names instructions to wait for. The executor infers no other order. Every memory operand is a planned Slot. Plain values; thread-safe to
+// read.
 #pragma once
 #include <array>
 #include <string>
@@ -18,16 +19,16 @@ enum class Op : u8 {
   Fetch,           // copies weights or a gradient accumulator of a group, or a block's activations, from its tier into a slot
   Forward,         // runs a block forward on a micro-batch
   Backward,        // computes the gradients of a block's input and of its weights for a micro-batch
-  BackwardInput,   // first part of a split backward (zero-bubble schedules): the input's gradient, for which the block before waits
-  BackwardWeight,  // second part of a split backward: the weights' gradients, for which no block waits
-  Gather,          // all-gathers a group's weights: stored shards into a slot, or shards just stepped into a full stored copy
-  Release,         // frees the slot of a group's weights
-  Exchange,        // sums an accumulator over the data-parallel ranks in rank order; with sharded gradients each rank sums its shard
-  Accumulate,      // slot out += slot in: adds a micro-batch's sum over the ranks to that of the earlier micro-batches
-  AddTied,         // slot out += slot in: adds up the uses of a tied weight, in block order
-  Reduce,          // sums the squares of a finished gradient tile by tile, copying it to host memory on the way if it is stored there
-  Evict,           // copies a gradient or activations from their slot to their tier
-  AgreeNorm,
+  BackwardInput,   // first part of a split backward (zero-bubble): the gradient of the input, for which the block before waits
+  BackwardWeight,  // second part of a split backward: the gradients of the block's weights, for which no block waits
+  Gather,      // all-gathers a group's weights: either stored shards into a slot, or newly stepped shards into a copy that is stored whole
+  Release,     // frees the slot of a group's weights
+  Exchange,    // sums an accumulator over the data-parallel ranks in rank order; sharded gradients: each rank gets its shard of the sum
+  Accumulate,  // slot out += slot in: adds the sum over the ranks of one micro-batch to that of the earlier micro-batches
+  AddTied,     // slot out += slot in: adds up the gradients of the uses of a tied weight, in block order
+  Reduce,      // sums the squares of a finished gradient tile by tile; also copies the gradient to host memory if it is stored there
+  Evict,       // copies a gradient or activations from their slot to their tier
+  AgreeNorm,   // exchanges the sums of squares and the loss, so that all ranks compute the same gradient norm and loss
   SendActivation,  // sends a block's output from its slot to the pipeline rank of the next block
   ReceiveActivation,
   SendGradient,  // sends the gradient of a block's output to the block's pipeline rank
@@ -35,30 +36,30 @@ enum class Op : u8 {
   SendTied,  // for a tied weight, between its owner and the pipeline rank of another use: gradients to the owner, new weights from it
   ReceiveTied,
   Step,     // updates a bucket by the optimizer, streamed in tiles, from one generation into the next
-  Land,     // waits until the writes of the Steps before it (of its group, if it names one) have landed
-  Commit,   // waits until every write of the next generation has landed, and commits it
-  Publish,  // makes readers see the next generation
+  Land,     // waits until the writes of earlier Steps are complete: of those of its group, or of all Steps if it names no group
+  Commit,   // waits until every write of the next generation is complete, and commits that generation
+  Publish,  // from here on, readers of weights and state see the next generation
 };
 
 enum class Lane : u8 { compute, load, store, optimizer, data, send, receive };
 constexpr int kLanes = 7;
 
 /// The kind of data that an instruction moves. activations: what a block keeps for its backward. output: what a block passes to the next
-/// one; output_gradient: the gradient of that.
+/// block. output_gradient: the gradient of that output.
 enum class What : u8 { none, weights, gradient, state, activations, output, output_gradient };
 
 std::string_view to_string(Op op);
 std::string_view to_string(Lane lane);
 std::string_view to_string(What what);
 
-/// Returns true if the op takes the gradient of a block's output and computes that of its input.
+/// Returns true if the op takes the gradient of a block's output and computes the gradient of the block's input.
 constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
-/// Returns true if the op stores or adds to the gradients of a block's weights.
+/// Returns true if the op computes the gradients of a block's weights and stores them or adds them to earlier ones.
 constexpr bool makes_weight_gradients(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
 constexpr bool computes_block(Op op) { return op == Op::Forward || makes_input_gradient(op) || makes_weight_gradients(op); }
 
-/// Memory in which slots are planned. moving: on the device, for weights and gradients in motion. spill: in host memory, for activations
-/// between forward and backward or on their way to nvme.
+/// The slabs of memory in which slots are planned. moving: on the device, for weights and gradients in motion. spill: in host memory, for
+/// activations that are kept there between forward and backward or are on their way to or from nvme.
 enum class Slab : u8 { moving, spill };
 constexpr int kSlabs = 2;
 
@@ -80,43 +81,45 @@ struct Instruction {
   What what = What::none;
   u16 block = kNone, group = kNone, bucket = kNone, micro_batch = kNone;
   u8 use = 0;
-  u16 peer = kNone;  // the pipeline rank that a message goes to or comes from
+  u16 peer = kNone;  // the pipeline rank to which a message goes or from which it comes
   TileRange tiles;   // tiles of the group that are moved, reduced or stepped
-  /// For Step, Commit, and Gather, SendTied and ReceiveTied of new weights: the instruction belongs to the update that the previous step
-  /// left, not to this step's own.
+  /// For Step and Commit, and for Gather, SendTied and ReceiveTied of new weights: true if the instruction belongs to the update that the
+  /// previous step left to do, false if it belongs to this step's own update.
   bool deferred = false;
-  bool first = false;        // Backward, BackwardWeight: stores the gradient instead of adding to it
-  bool recompute = false;    // Forward: keeps only its input; Backward, BackwardInput: runs the forward again
-  bool keep_logits = false;  // in computing of the last block: all logits are kept from forward to backward (nn::Context)
-  /// Step: `in` holds the group's gradient; it is empty if the gradient is stored in its tier. Forward, Backward, BackwardInput: `in` holds
-  /// the block's input or its output's gradient if that came from another rank, and `out` receives the result if that goes to another rank;
-  /// empty if it stays on the rank.
+  bool first = false;        // Backward, BackwardWeight: stores the gradient; if false, adds it to the earlier ones
+  bool recompute = false;    // Forward: keeps only the block's input. Backward, BackwardInput: runs the forward again
+  bool keep_logits = false;  // for instructions that compute the last block: all logits are kept from forward to backward (nn::Context)
+  /// For a Step, `in` holds the group's gradient; it is empty if the gradient is stored in its tier. For Forward, Backward and
+  /// BackwardInput, `in` holds what they read (the block's input, or the gradient of its output) if that came from another rank, and `out`
+  /// receives the result if it goes to another rank. Each is empty if the data stays on this rank.
   Slot in, out;
-  Slot spill;                   // Forward writes what the block keeps here; Backward and BackwardInput read it
-  std::vector<Slot> weights;    // in computing of a block: the slot of each of its groups, as in Layout::blocks (0 bytes: resident)
-  std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of its gradients, likewise
-  std::vector<u32> after;       // instructions of the same list that must be done before
-  std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // bytes that the instruction moves, by tier
-  i64 exchanged_bytes = 0;                                         // Gather, Exchange: bytes of the whole that crosses the ranks
-  i64 sent_bytes = 0;                                              // bytes sent to another pipeline rank
+  Slot spill;  // Forward writes what the block keeps here; Backward and BackwardInput read it
+  // for instructions that compute a block: the slot of each of its groups, in the order of Layout::blocks (0 bytes: resident)
+  std::vector<Slot> weights;
+  std::vector<Slot> gradients;  // Backward, BackwardWeight: the slots of the gradients of these groups, in the same order
+  std::vector<u32> after;       // instructions of the same list that must be done before this one starts
+  std::array<i64, offload::kTiers> read_bytes{}, written_bytes{};  // for each tier: bytes that the instruction reads and writes
+  i64 exchanged_bytes = 0;  // Gather, Exchange: size of the whole weights or gradients that the ranks exchange
+  i64 sent_bytes = 0;       // bytes sent to another pipeline rank
 };
 
 using List = std::vector<Instruction>;
 
-/// States which Steps of a step's update wait for the next head: none; those of the deferred groups (GroupResidency::deferred); or all, if
-/// the update was clipped, so that what was stepped inside the backward is discarded.
+/// States which Steps of an update wait for the head of the next step. nothing: no Steps. deferred: the Steps of the deferred groups
+/// (GroupResidency::deferred). all: every Step, because the update was clipped and what was stepped inside the backward is discarded.
 enum class Waiting : u8 { nothing, deferred, all };
 
 struct Program {
   OptimizerOverlap overlap = OptimizerOverlap::none;
-  List head;                    // follows a step whose norm was not clipped
-  List first_head;              // if Steps are deferred: replaces the head when no Steps wait, as in the first step
-  List clipped_head;            // overlap backward: replaces the head when all Steps wait
-  List commit, skip;            // tails of the step; skip: the norm is not finite
-  List settle, clipped_settle;  // run the Steps that wait for `head` or for `clipped_head`, if something else than a step comes next
-  std::array<i64, kSlabs> slab_bytes{};  // size of the memory in which the slots lie
+  List head;          // the list with which a step begins, if the norm of the previous step was not clipped
+  List first_head;    // if some Steps are deferred: replaces the head when no Steps wait, as in the first step
+  List clipped_head;  // with overlap backward: replaces the head when all Steps wait
+  List commit, skip;  // the tails of a step; skip is run if the norm is not finite
+  // do the Steps that wait for `head` or `clipped_head`, if a save or a validation comes next rather than a step
+  List settle, clipped_settle;
+  std::array<i64, kSlabs> slab_bytes{};  // for each slab: bytes of the memory in which its slots lie
 
-  /// Returns which Steps wait for the next head after a step that was not skipped.
+  /// Returns which Steps wait for the next head after a step whose commit tail was run.
   Waiting leaves(bool clipped) const {
     if (overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && clipped)) return Waiting::all;
     return first_head.empty() ? Waiting::nothing : Waiting::deferred;
@@ -142,12 +145,12 @@ constexpr std::pair<const char*, List Program::*> kLists[] = {{"head", &Program:
                                                               {"settle", &Program::settle},
                                                               {"clipped settle", &Program::clipped_settle}};
 
-/// Returns one line per instruction: number, lane, operation, operands, slot, bytes, after.
+/// Returns one line per instruction: number, lane, operation, operands, slots, bytes, and the instructions to wait for.
 std::string to_text(const List& list);
-/// Bytes a list reads from and writes to each tier.
+/// Bytes that a list reads from and writes to each tier, and bytes that it exchanges with other ranks.
 struct TierBytes {
   std::array<i64, offload::kTiers> read{}, written{};
-  i64 exchanged = 0;  // bytes that cross data-parallel ranks
+  i64 exchanged = 0;  // bytes exchanged among data-parallel ranks
   i64 sent = 0;       // bytes sent to other pipeline ranks
 
   TierBytes& operator+=(const TierBytes& more);

@@ -3,7 +3,7 @@
 
 namespace spillway::parallel {
 
-/// When an instruction ran, in microseconds since the list started, and for how much of that time it waited for its own transfers.
+/// When an instruction ran, in microseconds since the list started. `disk_us`: for how much of that time it waited for its own transfers.
 struct Timing {
   double start_us = 0, end_us = 0;
   double disk_us = 0;
