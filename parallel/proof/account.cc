@@ -31,8 +31,8 @@ Resource own_resource(const Instruction& i) {
 
 bool moves_on_disk(const Instruction& i) { return i.read_bytes[kNvme] + i.written_bytes[kNvme] > 0; }
 
-// Returns the time that the instruction waited for the disk. What an instruction that copies memory records as waiting is the copy itself;
-// the optimizer's waits are for the disk only.
+// Returns for how long the instruction waited for the disk. If an instruction copies memory, the wait that it recorded is the copy itself,
+// so it does not count. The optimizer waits for the disk only.
 double disk_us(const Instruction& i, const Timing& t) {
   const bool lands = i.op == Op::Land || i.op == Op::Commit;
   return moves_on_disk(i) || lands ? std::min(t.disk_us, t.end_us - t.start_us) : 0;
@@ -65,7 +65,7 @@ class Accounting {
     return at == timings_.end() ? std::nullopt : std::optional(static_cast<u32>(at - timings_.begin()));
   }
 
-  // Returns the instruction that i waited for longest: of those that it waits for, the one that ended last.
+  // Returns the instruction that released i: of all instructions for which i waits, the one that ended last.
   std::optional<u32> cause(u32 i) const {
     std::optional<u32> latest = before_[i];
     for (u32 after : list_[i].after) {
@@ -92,7 +92,7 @@ class Accounting {
     }
   }
 
-  // Accounts the time from the end of its cause to its own end.
+  // Adds to the critical path the time from the end of the instruction's cause to its own end.
   void spend(u32 i, double us) {
     const double disk = std::min(us, disk_us(list_[i], timings_[i]));
     result_.chain_s[static_cast<size_t>(Resource::disk)] += seconds(disk);
@@ -101,7 +101,7 @@ class Accounting {
 
   const List& list_;
   const std::span<const Timing> timings_;
-  std::vector<std::optional<u32>> before_;  // by instruction: the one before it in its lane
+  std::vector<std::optional<u32>> before_;  // for each instruction: the one before it in its lane
   std::optional<u32> compute_end_;
   Account result_;
 };

@@ -30,13 +30,13 @@ class Checker {
   }
 
  private:
-  // Collectives of data-parallel ranks must have one order.
+  // Checks that all collectives of data-parallel ranks have a fixed order.
   void meeting(u32 i) {
     const Op op = checked_[i].op;
     const bool meets = op == Op::Load || op == Op::Gather || op == Op::Exchange || op == Op::AgreeNorm;
     if (!meets || checked_.scheduling.sharding.ranks == 1) return;
     if (met_ && !checked_.walk.before(*met_, i))
-      checked_.walk.refuse(i, fmt::format("may start its collective before instruction {} starts an earlier one", *met_));
+      checked_.walk.refuse(i, fmt::format("may start its collective before instruction {} has started an earlier one", *met_));
     met_ = i;
   }
 
@@ -100,7 +100,7 @@ class Checker {
     weights ? weights_.fetch(i) : gradients_.fetch(i);
     const i64 element_bytes = size_of(weights ? checked_.scheduling.format.weight : checked_.scheduling.format.gradient);
     if (now.out.bytes != now.tiles.count() * kTileElems * element_bytes)
-      checked_.walk.refuse(i, "its slot does not have the size of the fetched data");
+      checked_.walk.refuse(i, "its slot does not have the size of the data that it fetches");
     checked_.walk.fill(i, now.out, {now.what, {now.group, now.use}, i});
   }
 
@@ -111,7 +111,7 @@ class Checker {
   std::optional<u32> met_;  // the last collective of data-parallel ranks
 };
 
-// Returns the gradients that the deferred Steps of this list (a head, or a list that settles) expect to find.
+// Returns the gradients that the deferred Steps of this list need from the previous list. The list is a head or a settle list.
 Gradients wanted_by_deferred(const List& list, const Residency& residency) {
   Gradients wanted;
   for (const Instruction& i : list) {
@@ -129,14 +129,16 @@ Gradients wanted_by_deferred(const List& list, const Residency& residency) {
 void refuse_lost(const Gradients& wanted, const Gradients& left) {
   for (const auto& slot : wanted.in_slots) {
     if (std::find(left.in_slots.begin(), left.in_slots.end(), slot) == left.in_slots.end())
-      throw Error(ErrorCode::bug,
-                  fmt::format("[check] the next step expects the gradient of group {} in slot [{}, +{}), but the slot holds none",
-                              slot.second, slot.first.offset, slot.first.bytes));
+      throw Error(
+          ErrorCode::bug,
+          fmt::format("[check] the next step expects the gradient of group {} in slot [{}, +{}), but this list does not leave it there",
+                      slot.second, slot.first.offset, slot.first.bytes));
   }
   for (u16 group : wanted.at_rest) {
     if (!left.at_rest.count(group))
-      throw Error(ErrorCode::bug,
-                  fmt::format("[check] the next step expects the gradient of group {} in its tier, but the gradient is not there", group));
+      throw Error(
+          ErrorCode::bug,
+          fmt::format("[check] the next step expects the gradient of group {} in its tier, but this list does not leave it there", group));
   }
 }
 

@@ -9,7 +9,7 @@ void ActivationRules::evict(u32 i) {
 }
 
 void ActivationRules::fetch(u32 i) {
-  if (!c_.done(evicted_, key(i), i)) c_.walk.refuse(i, "fetches activations that were not evicted before");
+  if (!c_.done(evicted_, key(i), i)) c_.walk.refuse(i, "fetches activations that no earlier instruction has evicted");
   c_.walk.fill(i, c_[i].out, kept(i));
 }
 
@@ -46,8 +46,8 @@ void ActivationRules::order(u32 i) {
 void ActivationRules::all_computed(u32 i) const {
   for (const auto* waiting : {&forward_, &input_}) {
     for (const auto& [of, by] : *waiting)
-      c_.walk.refuse(
-          i, fmt::format("comes before the backward of instruction {} (block {}, micro-batch {}) is complete", by, of.first, of.second));
+      c_.walk.refuse(i, fmt::format("comes too early: the backward for instruction {} (block {}, micro-batch {}) is not complete", by,
+                                    of.first, of.second));
   }
 }
 
@@ -63,7 +63,7 @@ void ActivationRules::spill(u32 i) {
   }
 }
 
-// Checks that data from other pipeline ranks is read from its slot, and data for them put into one.
+// Checks that data from another pipeline rank is read from its slot, and that data for another pipeline rank is put into a slot.
 void ActivationRules::messages(u32 i) {
   const Instruction& now = c_[i];
   const bool forward = now.op == Op::Forward;
@@ -76,7 +76,7 @@ void ActivationRules::messages(u32 i) {
   }
   const bool none = !forward && now.block <= c_.layout.first_trained_block;
   if (none || !crosses(made)) return;
-  if (now.out.bytes == 0) c_.walk.refuse(i, "has no slot for the data that another rank reads");
+  if (now.out.bytes == 0) c_.walk.refuse(i, "has no slot for its result, which another rank reads");
   c_.walk.fill(i, now.out, {what, {made, now.micro_batch}, i});
 }
 

@@ -1,5 +1,5 @@
-// The checker's rules for activations: every Forward has its backward, whole or in two parts, and that finds what the Forward kept and what
-// other pipeline ranks sent in the planned slots. Called by check.cc in the order of the list.
+// The checker's rules for activations. Every Forward has its backward, whole or in two parts. The backward finds, in the planned slots,
+// what the Forward kept and what other pipeline ranks sent. check.cc calls these functions in the order of the list.
 #pragma once
 #include <set>
 
@@ -17,7 +17,7 @@ class ActivationRules {
   void receive(u32 i);
   /// Checks an instruction that computes a block.
   void block(u32 i);
-  /// Refuses the list if a Forward still has no complete backward.
+  /// Refuses the list at instruction i if some Forward does not have its complete backward yet.
   void all_computed(u32 i) const;
 
  private:
@@ -31,7 +31,8 @@ class ActivationRules {
   bool crosses(u16 block) const { return block != kNone && c_.layout.crosses(block); }
 
   CheckedList& c_;
-  std::map<Key, u32> forward_, input_;  // instructions whose backward is missing, and those whose weight part is missing
+  // Forwards that do not have their Backward or BackwardInput yet, and BackwardInputs that do not have their BackwardWeight yet
+  std::map<Key, u32> forward_, input_;
   std::map<Key, u32> evicted_;
   std::set<Key> spilled_;
 };

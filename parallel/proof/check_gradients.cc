@@ -20,7 +20,7 @@ void GradientRules::expect(u32 i, const Slot& slot, Key key) {
 
 void GradientRules::fetch(u32 i) {
   const Key key{c_[i].group, c_[i].use};
-  if (!c_.done(evicted_, key, i)) c_.walk.refuse(i, "fetches a gradient that has not been evicted before");
+  if (!c_.done(evicted_, key, i)) c_.walk.refuse(i, "fetches a gradient that no earlier instruction has evicted");
   fetched_[key] = i;
 }
 
@@ -41,7 +41,7 @@ void GradientRules::written(u32 i) {
   const Instruction& now = c_[i];
   if (!makes_weight_gradients(now.op)) return;
   const auto& groups = c_.layout.blocks.at(now.block);
-  if (now.gradients.size() != groups.size()) c_.walk.refuse(i, "names too few slots");
+  if (now.gradients.size() != groups.size()) c_.walk.refuse(i, "does not name one gradient slot for each group of its block");
   for (size_t g = 0; g < groups.size(); ++g) {
     if (!c_.layout.groups[groups[g].group].frozen) written(i, {groups[g].group, groups[g].use}, now.gradients[g]);
   }
@@ -52,9 +52,10 @@ void GradientRules::written(u32 i, Key key, const Slot& slot) {
   const auto [last, first] = micro_batch_.try_emplace(key, now.micro_batch);
   const bool each = c_.scheduling.sums_each();
   if ((first || each) != now.first || (!first && last->second >= now.micro_batch))
-    c_.walk.refuse(i, "its micro-batch is out of order: the first stores a gradient, the others are added in ascending order");
+    c_.walk.refuse(
+        i, "its micro-batch is out of order: the first one must store the gradient, and later ones must add to it in ascending order");
   if (each && !first && (!evicted_.count(key) || evicted_.at(key) < written_.at(key)))
-    c_.walk.refuse(i, "stores a gradient, but the sum of the previous micro-batch has not been evicted");
+    c_.walk.refuse(i, "stores a gradient over the sum of the previous micro-batch, which has not been evicted");
   last->second = now.micro_batch;
   if (key.second > 0) unadded_.insert(key);
   reduced_.erase(key.first);
@@ -67,12 +68,12 @@ void GradientRules::written(u32 i, Key key, const Slot& slot) {
   c_.walk.fill(i, slot, content(key, i));
 }
 
-// After the sum, this rank's shard replaces its own accumulator; the other tiles are undefined.
+// After the Exchange, the accumulator holds this rank's shard of the sum; its other tiles are undefined.
 void GradientRules::exchange(u32 i) {
   const Instruction& now = c_[i];
   const Key key{now.group, now.use};
-  if (!c_.done(written_, key, i)) c_.walk.refuse(i, "sums a gradient over the ranks before its last backward");
-  if (exchanged_.count(key)) c_.walk.refuse(i, "sums a gradient over the ranks that is summed already");
+  if (!c_.done(written_, key, i)) c_.walk.refuse(i, "sums a gradient over the ranks before the last backward that adds to it");
+  if (exchanged_.count(key)) c_.walk.refuse(i, "sums a gradient over the ranks that an earlier instruction has already summed");
   expect(i, now.in, key);
   exchanged_[key] = i;
   if (now.in.bytes == 0) return;
@@ -82,25 +83,26 @@ void GradientRules::exchange(u32 i) {
   if (own.count() > 0) c_.walk.fill(i, {now.in.offset + own.begin * tile_bytes, own.count() * tile_bytes, now.in.slab}, content(key, i));
 }
 
-// Checks that a gradient is summed over the ranks and, if that is done for each micro-batch, added to the earlier ones.
+// Checks that the gradient is already summed over the ranks and, if each micro-batch is summed, added to the sum of the earlier
+// micro-batches.
 void GradientRules::summed_before(u32 i, Key key) const {
   if (c_.scheduling.sharding.ranks > 1 && !c_.done(exchanged_, key, i))
-    c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is summed over the ranks", key.second));
+    c_.walk.refuse(i, fmt::format("comes too early: the gradient of use {} is not summed over the ranks yet", key.second));
   const auto last = micro_batch_.find(key);  // none if the use is on another pipeline rank
   const bool joins =
       c_.scheduling.sums_each() && last != micro_batch_.end() && last->second > 0 && c_.residency[key.first].stepped.count() > 0;
   if (joins && !c_.done(accumulated_, key, i))
-    c_.walk.refuse(i, fmt::format("comes before use {} of its gradient is added to the earlier micro-batches", key.second));
+    c_.walk.refuse(i, fmt::format("comes too early: the gradient of use {} is not added to the earlier micro-batches yet", key.second));
 }
 
 void GradientRules::accumulate(u32 i) {
   const Instruction& now = c_[i];
   const Key key{now.group, now.use};
-  if (!c_.done(exchanged_, key, i)) c_.walk.refuse(i, "adds up a gradient that has not been summed over the ranks");
-  if (accumulated_.count(key)) c_.walk.refuse(i, "adds up a gradient that is added up already");
+  if (!c_.done(exchanged_, key, i)) c_.walk.refuse(i, "adds a gradient that has not been summed over the ranks");
+  if (accumulated_.count(key)) c_.walk.refuse(i, "adds a gradient that an earlier instruction has already added");
   if (!c_.done(fetched_, key, i) || fetched_.at(key) < evicted_.at(key))
-    c_.walk.refuse(i, "the sum of the earlier micro-batches has not been fetched");
-  if (now.in.overlaps(now.out)) c_.walk.refuse(i, "adds a gradient to itself");
+    c_.walk.refuse(i, "adds to the sum of the earlier micro-batches, which has not been fetched");
+  if (now.in.overlaps(now.out)) c_.walk.refuse(i, "adds a gradient to itself: its two slots overlap");
   expect(i, now.in, key);
   expect(i, now.out, key);
   c_.walk.rewrite(i, now.out);
@@ -126,7 +128,7 @@ void GradientRules::reduce(u32 i) {
   summed_before(i, key);
   if (c_.residency[now.group].stepped.count() > 0) expect(i, now.in, key);
   for (const auto& [group, use] : unadded_) {
-    if (group == now.group) c_.walk.refuse(i, fmt::format("reduces before use {} of its weight is added", use));
+    if (group == now.group) c_.walk.refuse(i, fmt::format("reduces a gradient to which use {} of the tied weight has not been added", use));
   }
   reduced_[now.group] = i;
   if (const Residence& r = c_.residency[now.group].gradients; r.moves && !r.beside) leaves(i);
@@ -142,7 +144,7 @@ void GradientRules::tied(u32 i) {
     return;
   }
   summed_before(i, key);
-  if (!c_.done(written_, key, i)) c_.walk.refuse(i, "sends a gradient before its last backward");
+  if (!c_.done(written_, key, i)) c_.walk.refuse(i, "sends a gradient before the last backward that adds to it");
   if (now.tiles.count() > 0) expect(i, now.in, key);
   c_.walk.touch(i, now.in, ListWalk::Access::give_up);
   unadded_.erase(key);
@@ -154,7 +156,7 @@ bool GradientRules::rests_reduced(u32 i, u16 group) const {
   return c_.done(evicted_, key, i) && evicted_.at(key) >= reduced_.at(group);
 }
 
-// Checks that every gradient is final and in the place where a Step reads it.
+// Checks that every gradient is final and lies where its Step will read it.
 void GradientRules::agree_norm(u32 i) const {
   for (const Group& g : c_.layout.groups) {
     if (g.frozen) continue;
@@ -162,18 +164,19 @@ void GradientRules::agree_norm(u32 i) const {
       all_given(i, g);
       continue;
     }
-    if (!c_.done(reduced_, g.id, i)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} is final", g.id));
+    if (!c_.done(reduced_, g.id, i)) c_.walk.refuse(i, fmt::format("comes too early: the gradient of group {} is not final yet", g.id));
     const bool stays = c_.walk.holds(content({g.id, u8{0}}, 0));
     if (!c_.residency[g.id].gradients.moves || stays || c_.residency[g.id].stepped.count() == 0) continue;
-    if (!rests_reduced(i, g.id)) c_.walk.refuse(i, fmt::format("comes before the gradient of group {} is stored in its tier", g.id));
+    if (!rests_reduced(i, g.id))
+      c_.walk.refuse(i, fmt::format("comes too early: the gradient of group {} is not stored in its tier yet", g.id));
   }
 }
 
-// Checks that the gradients of a group that another rank owns have been sent there.
+// Checks that this rank has sent its gradients of the group to the rank that owns the group.
 void GradientRules::all_given(u32 i, const Group& group) const {
   for (u8 use = 0; group.held() && use < group.uses.size(); ++use) {
     if (c_.layout.here(group.uses[use]) && !c_.done(given_, Key{group.id, use}, i))
-      c_.walk.refuse(i, fmt::format("comes before the gradient of group {} is sent to its owner", group.id));
+      c_.walk.refuse(i, fmt::format("comes too early: the gradient of group {} is not sent to its owner yet", group.id));
   }
 }
 

@@ -1,5 +1,5 @@
-// The checker's rules for gradients: each is added up in ascending order of micro-batches, summed over the ranks and over the uses of its
-// weight, reduced, and then in the place where its Step reads it. Called by check.cc in the order of the list.
+// The checker's rules for gradients. Each gradient is added up in ascending order of micro-batches, summed over the ranks and over the uses
+// of its weight, and reduced. Then it is in the place where its Step reads it. check.cc calls these functions in the order of the list.
 #pragma once
 #include <set>
 
@@ -7,7 +7,8 @@
 
 namespace spillway::parallel {
 
-/// The reduced gradients that one list leaves to another: the slots that hold one, and the groups whose gradient is stored in its tier.
+/// The reduced gradients that one list leaves to another: slots, each with the group whose gradient it holds, and groups whose gradient is
+/// stored in its tier.
 struct Gradients {
   std::vector<std::pair<Slot, u16>> in_slots;
   std::set<u16> at_rest;
@@ -19,7 +20,7 @@ class GradientRules {
 
   void fetch(u32 i);
   void evict(u32 i);
-  /// Checks an instruction that computes a block; a Backward or BackwardWeight writes gradients.
+  /// Checks an instruction that computes a block. Only a Backward or BackwardWeight writes gradients.
   void written(u32 i);
   void exchange(u32 i);
   void accumulate(u32 i);
@@ -45,12 +46,13 @@ class GradientRules {
 
   CheckedList& c_;
   std::map<Key, u32> evicted_, fetched_, exchanged_;
-  std::map<Key, u32> accumulated_;  // added to the earlier micro-batches since its last backward
-  std::map<Key, u32> written_;      // the last Backward or BackwardWeight that added to it
-  std::map<Key, u32> given_;        // the instruction that sent a gradient to its owner
+  // for each gradient: the Accumulate that added it to the earlier micro-batches, since the gradient's last backward
+  std::map<Key, u32> accumulated_;
+  std::map<Key, u32> written_;  // for each gradient: the last Backward or BackwardWeight that wrote it
+  std::map<Key, u32> given_;    // for each gradient: the instruction that sent it to the rank that owns its group
   std::map<u16, u32> reduced_;
   std::set<u16> at_rest_;           // groups whose reduced gradient is stored in its tier
-  std::set<Key> unadded_;           // uses of tied weights that have not been added by an AddTied
+  std::set<Key> unadded_;           // uses of tied weights whose gradients no AddTied has added yet
   std::map<Key, u16> micro_batch_;  // the last micro-batch added to each gradient
 };
 

@@ -25,8 +25,9 @@ void check_lists(size_t rank, const List& first, const List& other) {
   for (size_t n = 0; n < std::max(ours.size(), theirs.size()); ++n) {
     const Instruction *a = n < ours.size() ? ours[n] : nullptr, *b = n < theirs.size() ? theirs[n] : nullptr;
     if (a && b && name_of(a) == name_of(b)) continue;
-    throw Error(ErrorCode::bug, fmt::format("[check] at collective {}, rank 0 starts {} and rank {} starts {}: both would wait forever", n,
-                                            name_of(a), rank, name_of(b)));
+    throw Error(ErrorCode::bug,
+                fmt::format("[check] expected all ranks to start the same collective at index {}, got {} on rank 0 and, on rank {}, {}", n,
+                            name_of(a), rank, name_of(b)));
   }
 }
 

@@ -19,8 +19,8 @@ std::string name_of(const Instruction& i) {
   return text;
 }
 
-// Data exchanges between devices must be on the lanes made for them, all of which may wait at once. An exchange on another lane could wait
-// for a resource that those lanes hold.
+// Refuses a list with an exchange of data between devices on a lane that is not made for exchanges. The lanes made for them may all wait at
+// the same time. An exchange on another lane could wait for a resource that those lanes hold.
 void refuse_other_lanes(const List& list) {
   for (const Instruction& i : list) {
     const bool exchanges = i.op == Op::Gather || i.op == Op::Exchange || (meeting_of(i.op) == Meeting::message && i.what != What::weights);
@@ -29,7 +29,7 @@ void refuse_other_lanes(const List& list) {
   }
 }
 
-// Runs all lists together; every instruction ends as soon as it begins.
+// Walks all lists together. Every instruction ends as soon as it has begun.
 class Together {
  public:
   Together(std::span<const List* const> lists, const Mesh& mesh) : walk_(lists, mesh) {}
@@ -64,7 +64,7 @@ class Together {
     return true;
   }
 
-  // Refuses a send and a receive that do not refer to the same data.
+  // Refuses a send and a receive that match in order but do not name the same data.
   void refuse_unlike(Place from, Place to) const {
     const Instruction &send = *walk_.at(from), &receive = *walk_.at(to);
     const bool same = std::tuple(send.block, send.group, send.use, send.micro_batch, send.in.bytes, send.tiles) ==

@@ -25,11 +25,11 @@ void WeightRules::into_slot(u32 i) {
     absent(i, now.group);
   }
   if (now.out.bytes != c_.layout.groups[now.group].elems * size_of(c_.scheduling.format.weight))
-    c_.walk.refuse(i, "its slot does not have the size of the group");
+    c_.walk.refuse(i, "its slot does not have the size of the group's weights");
   c_.walk.fill(i, now.out, {What::weights, {now.group, 0}, i});
 }
 
-// Checks a Gather of weights that the ranks have stepped in parts.
+// Checks a Gather of weights of which each rank has stepped its own part.
 void WeightRules::spread(u32 i) {
   const u16 group = c_[i].group;
   if (!c_.residency[group].weights_spread) c_.walk.refuse(i, "gathers weights that every rank stores and steps as a whole");
@@ -46,7 +46,8 @@ void WeightRules::all_spread(u32 i) const {
 void WeightRules::all_spread(u32 i, const Done& done) const {
   for (const auto& [group, step] : done.stepped) {
     if (c_.residency[group].weights_spread && !c_.done(done.spread, group, i))
-      c_.walk.refuse(i, fmt::format("comes before the weights of group {}, stepped by instruction {}, are gathered", group, step));
+      c_.walk.refuse(i,
+                     fmt::format("comes too early: the weights of group {}, stepped by instruction {}, are not gathered yet", group, step));
   }
 }
 
@@ -57,7 +58,7 @@ void WeightRules::release(u32 i) {
   c_.walk.touch(i, now.in, ListWalk::Access::give_up);
 }
 
-// Checks that weights to be put into a slot are not in one already, and that earlier ones were released.
+// Checks that weights that are about to be put into a slot do not lie in a slot already, and that their earlier slot was released.
 void WeightRules::absent(u32 i, u16 group) const {
   if (c_.walk.holds({What::weights, {group, u16{0}}, 0})) c_.walk.refuse(i, "fetches weights that are already in their slot");
   if (const auto released = released_.find(group); released != released_.end() && !c_.walk.before(released->second, i))
@@ -67,7 +68,7 @@ void WeightRules::absent(u32 i, u16 group) const {
 void WeightRules::read(u32 i) {
   const Instruction& now = c_[i];
   const auto& groups = c_.layout.blocks.at(now.block);
-  if (now.weights.size() != groups.size()) c_.walk.refuse(i, "names too few slots");
+  if (now.weights.size() != groups.size()) c_.walk.refuse(i, "does not name one weight slot for each group of its block");
   const auto& backward = now.op == Op::BackwardWeight ? c_.layout.weight_gradients_read_weights : c_.layout.backward_reads_weights;
   const bool reads = now.op == Op::Forward || now.recompute || backward[now.block];
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -76,8 +77,8 @@ void WeightRules::read(u32 i) {
   }
 }
 
-// A Step of the own update overwrites the generation before the one that the previous update writes, so it must wait until that update is
-// committed.
+// A Step of this step's own update writes where the generation lies from which the previous update is computed. So it must wait until the
+// previous update is committed.
 void WeightRules::step(u32 i) {
   if (!c_[i].deferred && c_.waiting != Waiting::nothing && !(committed_ && c_.walk.before(*committed_, i)))
     c_.walk.refuse(i, "steps before the update of the previous step is committed");
@@ -97,7 +98,8 @@ void WeightRules::land(u32 i) {
   }
 }
 
-// Weights that arrive from their owner count as stepped and landed here; the owner must have stepped them before sending.
+// Checks a message with new weights of a group that several pipeline ranks hold. A rank that receives them treats them as stepped and
+// landed; the rank that sends them must have stepped them before.
 void WeightRules::tied(u32 i) {
   const u16 group = c_[i].group;
   if (c_[i].op == Op::ReceiveTied) {
@@ -107,7 +109,8 @@ void WeightRules::tied(u32 i) {
   }
 }
 
-// Readers of a group's weights must wait for its deferred Steps; a backward does so through its Forward.
+// Checks that an instruction that reads a group's weights waits for the group's deferred Steps. A backward waits for them through its
+// Forward.
 void WeightRules::stepped_before(u32 i, u16 group) const {
   if (!c_.waits(group)) return;
   if (c_.residency[group].weights_spread) {
@@ -117,7 +120,7 @@ void WeightRules::stepped_before(u32 i, u16 group) const {
   }
   if (c_.residency[group].stepped.count() == 0) return;
   if (!c_.done(c_.residency[group].weights.tier == Tier::nvme ? deferred_.landed : deferred_.stepped, group, i))
-    c_.walk.refuse(i, fmt::format("uses the weights of group {} before its deferred Step is done and landed", group));
+    c_.walk.refuse(i, fmt::format("uses the weights of group {} before the group's deferred Steps are done and, on nvme, landed", group));
 }
 
 void WeightRules::list_ended() const {
@@ -132,8 +135,8 @@ void WeightRules::list_ended() const {
     for (const bool deferred : {false, true}) {
       const bool wanted = own && (deferred ? c_.waits(b.group) : c_.speculates_on(b.group));
       if (steps[{b.id, deferred}] != (wanted ? 1 : 0))
-        throw Error(ErrorCode::bug, fmt::format("[check] expected {} of bucket {} {}", wanted ? "one Step" : "no Step", b.id,
-                                                deferred ? "of the update before" : "inside the backward"));
+        throw Error(ErrorCode::bug, fmt::format("[check] expected {} for bucket {} {}", wanted ? "one Step" : "no Step", b.id,
+                                                deferred ? "in the previous step's update" : "inside the backward"));
     }
   }
   if (c_.waiting == Waiting::nothing && !c_.speculates) return;

@@ -11,9 +11,9 @@ namespace spillway::parallel {
 
 struct CheckedList {
   ListWalk walk;
-  Waiting waiting;  // the Steps of the previous update that this list does
-  bool tail;        // a tail does all Steps of this step's own update, or none
-  bool speculates;  // a head under overlap backward
+  Waiting waiting;  // which Steps of the previous update this list has to do
+  bool tail;        // the list is a tail, which does either all Steps of this step's own update or none
+  bool speculates;  // the list is a head under overlap backward, so it has speculative Steps
   const Layout& layout;
   const Scheduling& scheduling;
   const Residency& residency;
@@ -27,7 +27,7 @@ struct CheckedList {
 
   const Instruction& operator[](u32 i) const { return walk.list()[i]; }
 
-  /// Returns true if the instruction recorded under `key` is done before i starts.
+  /// Returns true if an instruction is recorded under `key` and lanes and `after` guarantee that it is done before i starts.
   template <class Key>
   bool done(const std::map<Key, u32>& noted, const Key& key, u32 i) const {
     const auto found = noted.find(key);

@@ -24,7 +24,7 @@ void ListWalk::order(u32 i) {
   };
   if (last_in_lane_[lane] >= 0) join(static_cast<u32>(last_in_lane_[lane]));
   for (u32 before : now.after) {
-    if (before >= i) refuse(i, fmt::format("waits for instruction {}, which does not come before it", before));
+    if (before >= i) refuse(i, fmt::format("waits for instruction {}, which is not an earlier one of the list", before));
     join(before);
   }
   clock_.push_back(clock);
@@ -36,7 +36,7 @@ void ListWalk::touch(u32 i, const Slot& slot, Access access) {
   if (slot.bytes == 0) return;
   const i64 slab_bytes = slab_bytes_[static_cast<size_t>(slot.slab)];
   if (slot.offset < 0 || slot.offset + slot.bytes > slab_bytes)
-    refuse(i, fmt::format("slot [{}, +{}) is not inside the slab of {} bytes", slot.offset, slot.bytes, slab_bytes));
+    refuse(i, fmt::format("its slot [{}, +{}) is not inside the slab of {} bytes", slot.offset, slot.bytes, slab_bytes));
   for (const Use& earlier : uses_) {
     if (earlier.instruction == i || (earlier.access == Access::read && access == Access::read)) continue;
     if (earlier.slot.overlaps(slot) && !before(earlier.instruction, i)) {
@@ -44,7 +44,8 @@ void ListWalk::touch(u32 i, const Slot& slot, Access access) {
              fmt::format("uses memory that instruction {} may still use, because the order of the two is not fixed", earlier.instruction));
     }
   }
-  // Drops earlier uses that this slot covers: an instruction ordered after i is ordered after them too.
+  // Drops the earlier uses that this slot covers. An instruction that is ordered after i is also ordered after these uses, so they need no
+  // further checks.
   if (access != Access::read)
     std::erase_if(uses_, [&](const Use& u) {
       return slot.slab == u.slot.slab && slot.offset <= u.slot.offset && u.slot.offset + u.slot.bytes <= slot.offset + slot.bytes;
@@ -61,8 +62,9 @@ void ListWalk::fill(u32 i, const Slot& slot, Content content) {
 void ListWalk::expect(u32 i, const Slot& slot, const Content& wanted) {
   const auto h = std::find_if(holds_.begin(), holds_.end(), [&](const auto& held) { return held.first == slot; });
   if (slot.bytes == 0 || h == holds_.end() || !(h->second == wanted)) {
-    refuse(i, fmt::format("expected the {} of {} {} in slot [{}, +{}), but no earlier instruction put them there", to_string(wanted.what),
-                          wanted.of.first, wanted.of.second, slot.offset, slot.bytes));
+    refuse(i,
+           fmt::format("needs the {} of {} {} (group and use, or block and micro-batch) in slot [{}, +{}), but the slot does not hold them",
+                       to_string(wanted.what), wanted.of.first, wanted.of.second, slot.offset, slot.bytes));
   }
   if (h->second.by != kBefore && !before(h->second.by, i))
     refuse(i, fmt::format("does not wait for instruction {}, which fills its slot", h->second.by));

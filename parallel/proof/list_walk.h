@@ -1,5 +1,6 @@
-// The walk over a list on which every check is based. It knows which instruction is done before which according to lanes and `after`, what
-// each slot holds, and which instructions may still use it. It refuses memory accesses without an order. For one thread.
+// The walk over a list, on which all the checker's rules are based. It knows which instruction is done before which other one, according to
+// lanes and `after`. It also knows what each slot holds and which instructions may still use it. It refuses two accesses to the same memory
+// whose order is not fixed. For one thread.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -12,15 +13,15 @@ class ListWalk {
  public:
   enum class Access { read, write, give_up };
 
-  // The content of a slot, as far as the list up to some instruction determines it. `of` is a group and a use of it; for activations,
-  // outputs and output gradients it is a block and a micro-batch.
+  // What a slot holds, as far as the instructions walked so far determine it. `of` names the group and its use; for activations, outputs
+  // and output gradients, the block and the micro-batch. `by` is the instruction that put it there.
   struct Content {
     What what;
     std::pair<u16, u16> of;
     u32 by;
     bool operator==(const Content& o) const { return what == o.what && of == o.of; }
   };
-  static constexpr u32 kBefore = 0xffffffff;  // the slot was filled by an earlier list
+  static constexpr u32 kBefore = 0xffffffff;  // value of Content::by if an earlier list filled the slot
 
   ListWalk(const List& list, const std::array<i64, kSlabs>& slab_bytes) : list_(list), slab_bytes_(slab_bytes) { last_in_lane_.fill(-1); }
 
@@ -30,7 +31,7 @@ class ListWalk {
   bool before(u32 a, u32 b) const { return clock_[b][static_cast<size_t>(list_[a].lane)] > place_[a]; }
   void touch(u32 i, const Slot& slot, Access access);
   void fill(u32 i, const Slot& slot, Content content);
-  /// Refuses instruction i unless the slot holds `wanted`, put there before i starts.
+  /// Refuses instruction i unless the slot holds `wanted` and it is certain that it was put there before i starts.
   void expect(u32 i, const Slot& slot, const Content& wanted);
   /// Records that i reads what the slot holds and writes the same kind of content back.
   void rewrite(u32 i, const Slot& slot);

@@ -15,7 +15,7 @@ using Works = std::function<Work(int rank, const Instruction&)>;
 
 class Simulator {
  public:
-  /// Without a mesh a rank is alone and waits for nobody.
+  /// Without a mesh, each rank is alone and waits for nobody.
   Simulator(std::span<const List* const> lists, std::optional<Mesh> mesh, const Works& work, const Machine& machine)
       : lists_(lists), work_(work), machine_(machine), walk_(lists, mesh), ranks_(lists.size()) {
     for (size_t r = 0; r < lists.size(); ++r) ranks_[r].timings.resize(lists[r]->size());
@@ -23,7 +23,7 @@ class Simulator {
 
   std::vector<std::vector<Timing>> run() {
     while (start_what_can()) advance();
-    require(walk_.ended(), "[simulate] the ranks wait for each other forever");
+    require(walk_.ended(), "[simulate] expected every list to end, got ranks that wait for each other forever");
     std::vector<std::vector<Timing>> timings;
     for (Rank& r : ranks_) timings.push_back(std::move(r.timings));
     return timings;
@@ -32,10 +32,10 @@ class Simulator {
  private:
   using Place = WorldWalk::Place;
   struct Active {
-    bool running = false, waits = false;  // waits: its own work is done, but not that of the others in its party
+    bool running = false, waits = false;  // waits: this lane's own work is done, but not that of the other lanes in its party
     u32 instruction = 0;
     Work left;
-    std::vector<Place> party;  // all lanes in this message or collective, itself included
+    std::vector<Place> party;  // all lanes that take part in this message or collective, this one included
     bool works() const { return running && !waits; }
     bool wants_disk() const { return left.read_s > 0 || left.write_s > 0; }
     bool computes() const { return works() && left.cpu_s > 0 && !(left.in_turn && wants_disk()); }
@@ -49,12 +49,12 @@ class Simulator {
     std::vector<Timing> timings;
     std::array<Active, kLanes> active;
   };
-  /// Progress per second of time for work that shares a resource.
+  /// For each kind of shared work: how much of it, in seconds of work alone, is done per second.
   struct Speeds {
     double cpu = 1, read = 1, write = 1, copy_in = 1, copy_out = 1;
   };
 
-  // Starts all instructions that can start; returns true while any is running.
+  // Starts all instructions that can start. Returns true if any instruction is in progress.
   bool start_what_can() {
     bool running = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -89,7 +89,7 @@ class Simulator {
             1 / std::max(1.0, in), 1 / std::max(1.0, out)};
   }
 
-  // Advances to the next moment at which some work ends.
+  // Advances the time to the next moment at which some piece of work ends.
   void advance() {
     double step_s = std::numeric_limits<double>::max();
     std::vector<Speeds> speed;
@@ -148,7 +148,7 @@ class Simulator {
     }
   }
 
-  // Work that is left only because of rounding counts as done.
+  // Returns the work that is left after `step_s`. A rest that is only a rounding error counts as 0.
   static double spent(double left_s, double step_s) { return left_s - step_s > 1e-12 ? left_s - step_s : 0; }
 
   const std::span<const List* const> lists_;

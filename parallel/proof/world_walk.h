@@ -1,6 +1,6 @@
-// Walks one list of every rank of a world concurrently, as their executors would: one FIFO per lane, `after`, and each message and
-// collective waiting for all its sides. The caller decides when work that was begun has ended: the checker at once, the simulator when its
-// time is over. For one thread.
+// Walks one list of every rank of a world at the same time, as the ranks' executors would: each lane is a FIFO, `after` is obeyed, and each
+// message and collective waits for all ranks that take part in it. The caller decides when an instruction that has begun ends: the checker
+// ends it at once, the simulator when its time is over. For one thread.
 #pragma once
 #include <optional>
 #include <span>
@@ -17,18 +17,18 @@ class WorldWalk {
     size_t rank, lane;
   };
 
-  /// `lists` is by world rank; the lists must outlive the walk. Without a mesh a rank is alone and waits for nobody.
+  /// `lists` is indexed by world rank; the lists must outlive the walk. Without a mesh, each rank is alone and waits for nobody.
   WorldWalk(std::span<const List* const> lists, std::optional<Mesh> mesh);
 
   size_t ranks() const { return ranks_.size(); }
-  /// Returns the lane's next instruction if all that it waits for is done. Null if it is not, or if another instruction of the lane is in
-  /// progress.
+  /// Returns the lane's next instruction if everything that it waits for is done. Returns null if something is not done, if another
+  /// instruction of the lane is in progress, or if the lane has ended.
   const Instruction* at(Place place) const;
-  /// Returns the lanes, this one included, that together begin the instruction that this lane has reached; empty if one of them has not
-  /// arrived. A message is begun through its sender, which is listed first; messages of one kind between two ranks match in the order in
-  /// which they are sent and received.
+  /// Returns the lanes that together begin the instruction which this lane has reached, including this lane; empty if one of them has not
+  /// arrived yet. A message is found only from its sender's lane, which comes first in the result. Messages of one kind between two ranks
+  /// match in the order in which they are sent and received.
   std::vector<Place> party(Place place) const;
-  /// Returns the instruction's number in its list.
+  /// Begins the lane's next instruction and returns its index in the rank's list.
   u32 begin(Place place);
   void end(Place place);
   /// Returns true if all lists have ended.
@@ -40,7 +40,7 @@ class WorldWalk {
     std::vector<char> done;
     std::array<std::vector<u32>, kLanes> lanes;
     std::array<size_t, kLanes> next{};
-    std::array<bool, kLanes> under_way{};  // for each lane: the instruction at `next` is in progress
+    std::array<bool, kLanes> under_way{};  // for each lane: true if the instruction at `next` is in progress
   };
   std::vector<Place> with_receiver(Place sender, const Instruction& send) const;
   u16 pipeline_rank(size_t world) const { return static_cast<u16>(mesh_->pipeline_rank(static_cast<int>(world))); }
