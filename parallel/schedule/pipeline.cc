@@ -9,7 +9,8 @@
 namespace spillway::parallel {
 namespace {
 
-// Makes a stage of each block. The last round-robin round may assign stages beyond the last block; these are removed.
+// Makes a breadth-first schedule in which each block is a stage. The last round-robin round may contain stages beyond the last block; these
+// are removed.
 Schedule vertical_schedule(const Pipeline& p, i64 micro_batches, u16 blocks) {
   Schedule s = generate_schedule(ScheduleKind::vertical, {p.ranks, micro_batches, (blocks + p.ranks - 1) / p.ranks});
   s.rank_of.resize(blocks);
@@ -21,9 +22,10 @@ Schedule schedule_of(const Pipeline& p, bool vertical, i64 micro_batches, u16 bl
   if (vertical) return vertical_schedule(p, micro_batches, blocks);
   if (!p.table) return generate_schedule(p.kind, {p.ranks, micro_batches, p.chunks});
   if (p.table->ranks() != p.ranks || p.table->micro_batches != micro_batches) {
-    throw Error(ErrorCode::usage, fmt::format("[pipeline] {} is for {} ranks and {} micro-batches, but the run has {} and {}: change the "
-                                              "run's numbers or choose another schedule",
-                                              p.table->name, p.table->ranks(), p.table->micro_batches, p.ranks, micro_batches));
+    throw Error(ErrorCode::usage,
+                fmt::format("[pipeline] {} is for {} ranks and {} micro-batches, but the run has {} ranks and {} micro-batches: "
+                            "change these numbers of the run or choose another schedule",
+                            p.table->name, p.table->ranks(), p.table->micro_batches, p.ranks, micro_batches));
   }
   return without_idle(*p.table);
 }

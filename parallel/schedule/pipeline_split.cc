@@ -14,7 +14,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1 + 1e-9;  // tolerance, since the same seconds may be added in another order
+constexpr double kRounding = 1 + 1e-9;  // tolerance for rounding, since the same seconds may be added in another order
 
 class Splitter {
  public:
@@ -38,11 +38,11 @@ class Splitter {
   double seconds(size_t a, size_t b) const { return seconds_[b] - seconds_[a]; }
   bool fits(size_t a, size_t b) const { return stage_bytes_ == 0 || bytes_[b] - bytes_[a] <= stage_bytes_; }
 
-  // Returns the least total cost of the blocks, where `cost` is the cost of one stage and `together` combines the costs of several. Records
-  // where each stage begins.
+  // Splits the blocks so that the total cost is least, and returns this cost. `cost` returns the cost of one stage; `together` combines the
+  // costs of several stages. Records where each stage begins.
   template <class Cost, class Together>
   double solve(const Cost& cost, const Together& together) {
-    std::vector<double> least(blocks_ + 1, kNever);  // least cost of the first b blocks in s stages
+    std::vector<double> least(blocks_ + 1, kNever);  // for each b: least cost of the first b blocks, divided into the stages so far
     least[0] = 0;
     begin_.assign(stages_, std::vector<size_t>(blocks_ + 1, 0));
     for (size_t s = 0; s < stages_; ++s) {
@@ -68,8 +68,8 @@ class Splitter {
   const size_t blocks_, stages_;
   const i64 stage_bytes_;
   std::vector<double> seconds_{0};
-  std::vector<i64> bytes_{0};               // sum over the blocks before each block
-  std::vector<std::vector<size_t>> begin_;  // where a stage begins, by stage and by the block before which it ends
+  std::vector<i64> bytes_{0};               // sum of the bytes of all blocks before each block
+  std::vector<std::vector<size_t>> begin_;  // where a stage begins, indexed by the stage and by the block before which it ends
 };
 
 }  // namespace
@@ -80,9 +80,10 @@ std::vector<u16> split_blocks(std::span<const BlockCost> blocks, i64 stages, i64
                 fmt::format("[pipeline split] expected 1 to {} stages, at most one for each block, got {}", blocks.size(), stages));
   const std::vector<u16> begins = Splitter(blocks, stages, stage_bytes).run();
   if (begins.empty())
-    throw Error(ErrorCode::refused, fmt::format("[pipeline split] expected {} stages of at most {} each, but no split of the {} blocks "
-                                                "fits: choose more stages or offload more",
-                                                stages, format_bytes(stage_bytes), blocks.size()));
+    throw Error(ErrorCode::refused,
+                fmt::format("[pipeline split] expected {} stages of at most {} of memory each, but no split of the {} blocks "
+                            "stays below that: choose more stages or offload more",
+                            stages, format_bytes(stage_bytes), blocks.size()));
   return begins;
 }
 
@@ -90,8 +91,9 @@ std::vector<u16> parse_split(std::string_view text, i64 stages, i64 blocks) {
   const auto refuse = [&](const std::string& what) {
     throw Error(
         ErrorCode::usage,
-        fmt::format("[pipeline split] expected the number of blocks of each of {} stages, {} blocks in all, like \"{}\", got \"{}\": {}",
-                    stages, blocks, stages == 2 ? fmt::format("{},{}", blocks / 2, blocks - blocks / 2) : "1,4,4,1", text, what));
+        fmt::format(
+            "[pipeline split] expected the number of blocks for each of {} stages, {} blocks in all, such as \"{}\", got \"{}\": {}",
+            stages, blocks, stages == 2 ? fmt::format("{},{}", blocks / 2, blocks - blocks / 2) : "1,4,4,1", text, what));
   };
   std::vector<u16> begins;
   i64 sum = 0;
@@ -109,7 +111,7 @@ std::vector<u16> parse_split(std::string_view text, i64 stages, i64 blocks) {
     rest.remove_prefix(comma + 1);
   }
   if (sum != blocks) refuse(fmt::format("the numbers add up to {} blocks{}", sum, sum > blocks ? " or more" : ""));
-  if (std::ssize(begins) != stages) refuse(fmt::format("these are numbers for {} stages", begins.size()));
+  if (std::ssize(begins) != stages) refuse(fmt::format("this text has numbers for {} stages", begins.size()));
   return begins;
 }
 

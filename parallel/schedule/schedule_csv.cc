@@ -14,7 +14,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr std::string_view kOverlap = ")OVERLAP_F_B";
-constexpr i64 kMostActionBytes = 20;  // length of the longest cells, each with its comma
+constexpr i64 kMostActionBytes = 20;  // length of the longest action in a file, with its comma
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
@@ -22,7 +22,8 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-// Removes the text before `mark`, and the mark, from the front of `text` and returns it; removes all of it if there is no mark.
+// Removes from the front of `text` everything up to and including `mark`, and returns it without the mark. If there is no mark, takes the
+// whole text.
 std::string_view cut(std::string_view& text, char mark) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view piece = text.substr(0, end);
@@ -111,7 +112,7 @@ class Parser {
     return value;
   }
 
-  // The first row that names a stage holds it. The checker refuses other rows that name it.
+  // Records which rank holds the action's stage: the first row that names it. check_schedule() refuses other rows that name it.
   void note(const Action& action) {
     schedule_.micro_batches = std::max<i32>(schedule_.micro_batches, action.micro_batch + 1);
     if (action.stage >= holders_.size()) holders_.resize(action.stage + size_t{1}, kNobody);

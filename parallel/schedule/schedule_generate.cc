@@ -1,4 +1,5 @@
-// All schedules except ZB-V follow one pattern: a rank runs its forwards and backwards each in a fixed order, a number of forwards ahead.
+// All schedules except ZB-V follow one pattern. A rank runs its forwards in a fixed order and its backwards in a fixed order, and starts
+// with a number of forwards before the first backward.
 #include "parallel/schedule/schedule_generate.h"
 
 #include <fmt/format.h>
@@ -13,8 +14,9 @@ namespace {
 
 constexpr std::string_view kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "vertical"};
 
-// Cuts the M micro-batches into rounds that go through all chunks together. There are as many rounds as P fits into M; sizes differ by one
-// at most, larger ones first, because the warm-up is computed for the first round and too much warm-up never deadlocks.
+// Divides the M micro-batches into rounds; the micro-batches of a round go through all chunks together. There are as many rounds as P fits
+// into M, but at least one. Their sizes differ by at most one. Larger rounds come first, because the warm-up is computed for the first
+// round, and too many forwards of warm-up never cause a deadlock.
 std::vector<i64> even_rounds(const PipelineShape& shape) {
   const i64 count = std::max<i64>(1, shape.micro_batches / shape.ranks);
   std::vector<i64> rounds(static_cast<size_t>(count), shape.micro_batches / count);
@@ -26,7 +28,8 @@ struct Turn {
   u16 stage = 0, micro_batch = 0;
 };
 
-// Returns the order of stages and micro-batches: round by round, one chunk after another, in descending order for backwards.
+// Returns the order of a rank's forwards, or of its backwards if `descending`: round by round, and within a round one chunk after another,
+// from the last chunk to the first if `descending`.
 std::vector<Turn> turns(const PipelineShape& shape, const std::vector<i64>& rounds, i64 rank, bool descending) {
   std::vector<Turn> all;
   i64 first = 0;
@@ -40,7 +43,7 @@ std::vector<Turn> turns(const PipelineShape& shape, const std::vector<i64>& roun
   return all;
 }
 
-// Returns the number of forwards before the first pair of a forward and a backward.
+// Returns the number of forwards that the rank runs before it alternates between a forward and a backward.
 i64 warm_up(ScheduleKind kind, const PipelineShape& shape, i64 first_round, i64 rank) {
   const i64 behind = shape.ranks - 1 - rank, all = shape.micro_batches * shape.chunks;
   const i64 chunks_before_last = (shape.chunks - 1) * first_round;
@@ -55,7 +58,7 @@ class Row {
   explicit Row(std::optional<i64> weights_late) : weights_late_(weights_late) {}
 
   void forward(Turn t) { add(ActionKind::forward, t); }
-  // Adds a whole backward, or its input part and the weight part of the backward that came `weights_late` earlier.
+  // Adds a backward. If backwards are split, adds its input part, and the weight part of the backward that came `weights_late` earlier.
   void backward(Turn t) {
     add(weights_late_ ? ActionKind::backward_input : ActionKind::backward, t);
     owed_.push_back(t);
@@ -109,7 +112,7 @@ void check_chunks(ScheduleKind kind, i64 chunks) {
   }
 }
 
-// Checks each number before products of them, so that no product overflows.
+// Checks each number before it is multiplied with others, so that no product overflows.
 void check_shape(ScheduleKind kind, const PipelineShape& shape) {
   const std::pair<const char*, i64> numbers[] = {
       {"ranks", shape.ranks}, {"micro-batches", shape.micro_batches}, {"chunks on each rank", shape.chunks}};

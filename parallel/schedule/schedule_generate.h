@@ -1,5 +1,5 @@
-// Generates pipeline schedules by name, as pure functions of three numbers. The result passes check_schedule() and is executable: every
-// stage computes its weight gradients in ascending order of micro-batches. Thread-safe.
+// Generates pipeline schedules by name. Each is a pure function of the three numbers in PipelineShape. The result passes check_schedule()
+// and may be run: every stage computes its weight gradients in ascending order of micro-batches. Thread-safe.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,27 +10,27 @@
 namespace spillway::parallel {
 
 enum class ScheduleKind : u8 {
-  /// All forwards, then all backwards: GPipe (Huang et al. 2018, arXiv 1811.06965). A rank holds the activations of all micro-batches.
+  /// GPipe (Huang et al. 2018, arXiv 1811.06965): all forwards, then all backwards. A rank holds the activations of all M micro-batches.
   gpipe,
-  /// P - 1 - r forwards on rank r, then alternately one forward and one backward: PipeDream-Flush (Narayanan et al. 2020, arXiv
-  /// 2006.09503), called 1F1B in Megatron-LM (Narayanan et al. 2021, arXiv 2104.04473). Its bubble is GPipe's, but a rank holds min(P - r,
-  /// M) micro-batches.
+  /// PipeDream-Flush (Narayanan et al. 2020, arXiv 2006.09503), called 1F1B in Megatron-LM (Narayanan et al. 2021, arXiv 2104.04473). Of P
+  /// ranks, rank r runs P - 1 - r forwards and then alternates between one forward and one backward. Ranks are idle as long as with GPipe,
+  /// but a rank holds the activations of only min(P - r, M) micro-batches.
   one_forward_one_backward,
-  /// 1F1B over several chunks per rank, assigned round-robin, in rounds of about P micro-batches (Megatron-LM 2021, section 2.2); the
-  /// bubble shrinks to 1/chunks. torch.distributed.pipelining requires rounds of equal size; here sizes may differ by one, so any M is
-  /// allowed.
+  /// 1F1B with several chunks per rank, assigned round-robin (Megatron-LM 2021, section 2.2). Micro-batches go through the chunks in rounds
+  /// of about P. Idle time shrinks to 1/chunks. torch.distributed.pipelining requires rounds of equal size; here the sizes may differ by
+  /// one, so any M is allowed.
   interleaved,
-  /// ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 3.1): 1F1B with B split into I and W, where W of
-  /// rank r runs r backwards late. It removes two thirds of the bubble and holds no more than the first rank of 1F1B. With several chunks
-  /// per rank it is InterleavedZeroBubble of torch.distributed.pipelining.
+  /// ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 3.1): 1F1B in which B is split into I and W, and
+  /// rank r runs each W r backwards later than its I. This removes two thirds of the idle time, and no rank holds more activations than the
+  /// first rank of 1F1B. With several chunks per rank this is InterleavedZeroBubble of torch.distributed.pipelining.
   zb_h1,
   /// ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; section 6 of the 2023 paper): two chunks per
   /// rank in the shape of a V, so that rank 0 has the first and the last stage. If F, I and W take equal time and M >= 2P - 1, no rank is
-  /// idle between its first and last action. A rank holds the activations of 2P chunks.
+  /// idle between its first and its last action. A rank holds the activations of at most 2P chunks.
   zb_v,
-  /// Breadth-first (Lamy-Poirier 2022, arXiv 2211.05953): all micro-batches of a chunk run before the next chunk, and chunks are assigned
-  /// round-robin. With one block per chunk, each block's weights are needed twice a step. The paper runs the micro-batches of the backward
-  /// in reverse order; this schedule does not.
+  /// Breadth-first (Lamy-Poirier 2022, arXiv 2211.05953): all micro-batches go through a chunk before the next chunk starts. Chunks are
+  /// assigned round-robin. With one block per chunk, each block's weights are needed twice a step. In the backward, the paper runs the
+  /// micro-batches in reverse order; this schedule does not.
   vertical,
 };
 
@@ -45,10 +45,10 @@ struct PipelineShape {
   i64 chunks = 1;         // number of stages that a rank holds
 };
 
-/// Returns 2 for interleaved and zb-v, else 1.
+/// Returns the number of chunks per rank if the user gives none: 2 for interleaved and zb-v, else 1.
 i64 default_chunks(ScheduleKind kind);
-/// Returns the schedule. Throws Error(usage), which names the nearest legal choice, for a number of chunks that the kind does not allow or
-/// sizes beyond kMostStages, kMostMicroBatches and kMostActions.
+/// Returns the schedule. Throws Error(usage), which names the nearest legal choice, if the kind does not allow this number of chunks, or if
+/// the sizes exceed kMostStages, kMostMicroBatches or kMostActions.
 Schedule generate_schedule(ScheduleKind kind, const PipelineShape& shape);
 
 }  // namespace spillway::parallel

@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-// A result for which other ranks wait: a stage's output, or the gradient of its input.
+// A result that another rank may wait for: a stage's output, or the gradient of the stage's input.
 struct Product {
   bool gradient = false;
   u16 stage = 0, micro_batch = 0;
@@ -62,7 +62,7 @@ class Simulator {
     return std::nullopt;
   }
 
-  // Runs the rank's row until it has to wait.
+  // Runs the actions of the rank's row until one has to wait for another rank.
   void go_on(size_t r) {
     const ScheduleRow& row = schedule_.rows[r];
     Rank& rank = ranks_[r];
@@ -77,7 +77,7 @@ class Simulator {
     }
   }
 
-  // Returns when the next cell can start; empty if one of its `count` actions still lacks an input.
+  // Returns when the next cell, which has `count` actions, can start; empty if one of the actions still lacks an input.
   std::optional<double> can_start(size_t r, size_t count) {
     Rank& rank = ranks_[r];
     double start = rank.now;
@@ -127,7 +127,7 @@ class Simulator {
 
   [[noreturn]] void refuse_circle(size_t rank) const {
     std::vector<bool> seen(ranks_.size(), false);
-    while (!seen[rank]) {  // follows the waits to a rank in the cycle
+    while (!seen[rank]) {  // follows the waits until it comes to a rank for the second time, which is then in the cycle
       seen[rank] = true;
       if (const auto next = waits_on(rank)) rank = *next;
     }
@@ -146,7 +146,7 @@ class Simulator {
                                              at_cell(schedule_, static_cast<i64>(first), cell_of(schedule_.rows[first], r.next)), circle));
   }
 
-  // Returns the rank for which this one waits; empty if that rank has ended without producing what is needed.
+  // Returns the rank for which this rank waits. Empty if that rank is not waiting itself but has ended, without producing what is needed.
   std::optional<size_t> waits_on(size_t rank) const {
     const size_t other = schedule_.rank_of[ranks_[rank].waits_for->stage];
     return ranks_[other].waits_for ? std::optional(other) : std::nullopt;
@@ -154,7 +154,7 @@ class Simulator {
 
   const Schedule& schedule_;
   const ScheduleCosts& costs_;
-  std::vector<double> ends_[2];  // end times of outputs and of gradients: [stage][micro-batch]
+  std::vector<double> ends_[2];  // when each output (index 0) or gradient (index 1) was finished, as [stage][micro-batch]
   std::vector<Rank> ranks_;
   std::vector<size_t> awake_;
   ScheduleTimes times_;
@@ -175,7 +175,8 @@ void check_costs(const Schedule& schedule, const ScheduleCosts& costs) {
   }
   if (!(costs.kept_for_weight >= 0 && costs.kept_for_weight <= 1))
     throw Error(ErrorCode::usage,
-                fmt::format("[schedule costs] expected the fraction of kept activations from 0 to 1, got {}", costs.kept_for_weight));
+                fmt::format("[schedule costs] expected the fraction of activations that are kept for W to be from 0 to 1, got {}",
+                            costs.kept_for_weight));
 }
 
 }  // namespace

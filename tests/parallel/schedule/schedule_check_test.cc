@@ -107,7 +107,7 @@ TEST(ScheduleCheck, WeightGradientsOutOfOrderAreNotExecutable) {
   EXPECT_EQ(why_not_executable(parse_schedule_csv("0F0,0F1,0I1,0I0,0W0,0W1", "x")), std::nullopt);
   const auto reason = why_not_executable(parse_schedule_csv("0F0,0F1,0I0,0I1,0W1,0W0", "x"));
   ASSERT_TRUE(reason);
-  expect_piece(*reason, "stage 0 runs the weight gradient of micro-batch 1 before that of 0; expected ascending order");
+  expect_piece(*reason, "stage 0 runs the weight gradient of micro-batch 1 before that of micro-batch 0; expected ascending order");
   ASSERT_TRUE(why_not_executable(parse_schedule_csv("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1", "x")));
   for (const ReferenceTable& table : reference_tables()) {
     EXPECT_EQ(why_not_executable(read_schedule_csv(table.compact_path())).has_value(), table.schedule == "LoopedBFS") << table.tag;
