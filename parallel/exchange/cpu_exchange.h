@@ -1,4 +1,4 @@
-// The exchange between ranks for data in host memory: communicators use the data in place. Calls are done when they return.
+// The exchange between ranks for data in host memory. Communicators read and write the data where it lies. A call is done when it returns.
 #pragma once
 #include "parallel/comm/shared_end.h"
 #include "parallel/exchange/rank_exchange.h"
@@ -7,7 +7,7 @@ namespace spillway::parallel {
 
 class CpuExchange final : public RankExchange {
  public:
-  /// `data_ranks` is null if there is only one. Both must outlive this object.
+  /// `data_ranks` is null if there is only one data-parallel rank. Both arguments must outlive this object.
   CpuExchange(Communicator* data_ranks, SharedEnd& pipeline_ranks) : data_ranks_(data_ranks), pipeline_ranks_(pipeline_ranks) {}
 
   void gather(const GpuQueue*, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override;

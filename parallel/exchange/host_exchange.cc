@@ -5,7 +5,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Returns the n-th piece of `each_bytes` bytes; the last may be shorter.
+// Cuts `all` into pieces of `each_bytes` bytes and returns the n-th one. The last piece may be shorter.
 template <class Byte>
 std::span<Byte> nth(std::span<Byte> all, i64 n, i64 each_bytes) {
   const i64 begin = n * each_bytes;

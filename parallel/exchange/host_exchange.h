@@ -1,5 +1,5 @@
-// The exchange between ranks for data in GPU memory that passes through host memory: in pieces that are the same on all ranks, through the
-// two buffers of its lane.
+// The exchange between ranks for data in GPU memory if that data has to pass through host memory. It is cut into pieces, the same on all
+// ranks, which pass through the two host buffers of the lane.
 #pragma once
 #include <array>
 #include <memory>
@@ -13,7 +13,8 @@ namespace spillway::parallel {
 
 class HostExchange final : public RankExchange {
  public:
-  /// Allocates the planned buffers from `host`. `data_ranks` is null if there is only one. Both communicators must outlive this object.
+  /// Allocates the planned buffers from `host`. `data_ranks` is null if there is only one data-parallel rank. Both communicators must
+  /// outlive this object.
   HostExchange(const Plan& plan, MemoryPool& host, Communicator* data_ranks, SharedEnd& pipeline_ranks);
 
   void gather(const GpuQueue* queue, std::span<const std::byte> mine, std::byte* all, const Dealt& dealt) override;

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLongestEnd_s = 5;
 constexpr int kSpins = 2000;
-constexpr int kMostBlocks = 16;  // more gain little over NVLink and nothing over PCIe or a network
+constexpr int kMostBlocks = 16;  // more thread blocks gain little over NVLink, and nothing over PCIe or a network
 
 ErrorCode code_of(ncclResult_t result) {
   switch (result) {
@@ -35,14 +35,14 @@ ErrorCode code_of(ncclResult_t result) {
     case ncclInvalidArgument:
       return ErrorCode::bug;
     default:
-      return ErrorCode::io;  // includes invalid usage: two ranks on one GPU, or different versions
+      return ErrorCode::io;  // also for invalid usage, such as two ranks on one GPU or different versions of NCCL
   }
 }
 
 double seconds_since(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-// Limits NCCL's thread blocks, which occupy multiprocessors while they wait for other ranks: the blocks of all communicators must fit side
-// by side and leave most of the GPU to computing.
+// Returns the largest number of thread blocks for one communicator. NCCL's thread blocks occupy multiprocessors while they wait for other
+// ranks. Those of all communicators together must fit on the GPU and leave most of it to computing.
 int most_blocks(Device gpu) {
   int processors = 0;
   cuda_check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu.index), "cudaDeviceGetAttribute");
@@ -57,7 +57,7 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
-// Waits a moment. Most waits take only microseconds, so it yields first and sleeps later.
+// Waits a moment in a loop that polls. Most waits take only microseconds, so the first turns only yield; later ones sleep.
 void rest(int turn) { turn < kSpins ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 }  // namespace
@@ -84,7 +84,8 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, Place place, const Ev
   }
 }
 
-// ncclCommFinalize ends when all members have called it; a member that is gone is not waited for.
+// ncclCommFinalize is done when all members have called it. The wait for that has a limit, so a member that is gone does not block this
+// one.
 NcclCommunicator::~NcclCommunicator() {
   end();
   if (aborting_.joinable()) aborting_.join();
@@ -101,12 +102,13 @@ void NcclCommunicator::end() noexcept {
       rest(turn++);
     if (done) static_cast<void>(nccl().destroy(std::exchange(comm_, nullptr)));
     give_up("the other ranks did not finalize their communicator in time");
-  } catch (...) {  // the communicator is not needed any more
+  } catch (...) {  // the communicator is not needed any more, so errors are not reported
     give_up(text_of(std::current_exception()));
   }
 }
 
-// Uses two threads: one that calls abort, which may never return and is not joined, and one that watches whether it does.
+// Uses two threads: one calls ncclCommAbort, which may never return, so this thread is not joined; the other one watches whether it
+// returns.
 void NcclCommunicator::give_up(const std::string& why) noexcept {
   const std::lock_guard lock(calling_);
   ncclComm_t comm = std::exchange(comm_, nullptr);
@@ -127,10 +129,10 @@ void NcclCommunicator::give_up(const std::string& why) noexcept {
       if (end.wait_for(std::chrono::duration<double>(place.abort_s)) == std::future_status::ready || !place.stuck) return;
       place.stuck(
           fmt::format("[nccl] expected NCCL to abort the communicator of {} within {}, got no answer: {} still hangs in an operation; the "
-                      "abort was because of: {}",
+                      "reason for the abort: {}",
                       place.members, format_duration(place.abort_s), to_string(place.gpu), why));
     });
-  } catch (...) {  // no thread could be started
+  } catch (...) {  // no thread could be started, so the abort runs here unless the first thread has begun it
     if (!left) let_go();
   }
 }
@@ -193,10 +195,10 @@ template <class Done>
 void NcclCommunicator::poll(const std::string& what, const Event& others, Done&& done) const {
   const auto since = Clock::now();
   for (int turn = 0;; ++turn) {
-    if (others.ready()) others.wait();  // before asking the driver, which may have to wait for work that never ends
+    if (others.ready()) others.wait();  // first, because the calls to the driver in done() may have to wait for work that never ends
     if (done()) return;
     if (const double waited_s = seconds_since(since); waited_s > place_.timeout_s) {
-      throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for ranks {}, and not all of them arrived", what,
+      throw Error(ErrorCode::peer, fmt::format("[nccl] {} of {}: rank {} waited {} for ranks {}, but not all of these ranks arrived", what,
                                                place_.members, place_.rank, format_duration(waited_s), fmt::join(others_of_us(), ", ")));
     }
     rest(turn);

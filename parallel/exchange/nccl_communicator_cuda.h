@@ -1,5 +1,5 @@
-// One rank's end of an NCCL communicator in non-blocking mode: every wait here ends, with an Error if not otherwise. Used by one thread at
-// a time, except check_work() and give_up(), which any thread may call.
+// One rank's end of an NCCL communicator in non-blocking mode. No wait in this class is endless: it either succeeds or ends with an Error.
+// Used by one thread at a time, except check_work() and give_up(), which any thread may call.
 #pragma once
 #include "parallel/exchange/nccl_cuda.h"
 
@@ -16,15 +16,16 @@
 
 namespace spillway::parallel {
 
-/// Returns the id of a communicator to be made; one member makes it and gives it to the others. Throws Error(io).
+/// Returns an id for a communicator that is about to be made. One member calls this and gives the id to the others. Throws Error(io).
 ncclUniqueId make_nccl_id();
 
-/// The number of communicators that may have an exchange in progress on a GPU at once.
+/// Number of communicators that may have an exchange in progress on one GPU at the same time.
 constexpr int kNcclAtOnce = static_cast<int>(kExchangeLanes.size());
 
-/// Called if NCCL cannot release a GPU, with the reason. It should end the process, because anything that waits for that GPU waits forever.
+/// Called, with the reason, if NCCL cannot release a GPU. It should end the process, because anything that waits for this GPU waits
+/// forever.
 using NcclStuck = std::function<void(const std::string& why)>;
-/// The longest time that ncclCommAbort may take.
+/// Longest time, in seconds, that ncclCommAbort may take.
 constexpr double kNcclAbort_s = 15;
 
 class NcclCommunicator {
@@ -33,16 +34,16 @@ class NcclCommunicator {
     int rank = 0, ranks = 1;
     Device gpu;
     double timeout_s = 60;
-    std::string members;  // name of the members in errors, such as "data-parallel ranks"
+    std::string members;  // how errors name the members, such as "data-parallel ranks"
     double abort_s = kNcclAbort_s;
-    NcclStuck stuck;  // may be empty: the GPU is then left as it is
+    NcclStuck stuck;  // may be empty; a GPU that NCCL does not release is then left as it is
   };
-  /// Connects to all members, and throws Error(peer) if that takes longer than the time-out. `id` must be unique to these members. Selects
-  /// the GPU for the calling thread. `others`, here and below, is an event that becomes ready when something is known of the other members,
-  /// and fails if one of them cannot go on.
+  /// Connects to all members; throws Error(peer) if that takes longer than the time-out. `id` must be used by these members only. Selects
+  /// the GPU for the calling thread. `others`, here and in the functions below, is an event about the other members: it becomes ready when
+  /// they have done their part, and fails if one of them cannot go on.
   NcclCommunicator(const ncclUniqueId& id, Place place, const Event& others = {});
-  /// Waits a moment until the other members have called it too; they are not needed afterwards. If the communicator was given up, waits
-  /// until the GPU is released, or for abort_s.
+  /// Waits a moment until the destructors of the other members have begun too; after that the members do not need each other. If this
+  /// communicator was given up, waits until the GPU is released, but not longer than abort_s.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -50,26 +51,27 @@ class NcclCommunicator {
   int rank() const { return place_.rank; }
   int ranks() const { return place_.ranks; }
 
-  /// The members to which this one sends and from which it receives, and whether all members use all-gather.
+  /// The members to which this one sends, those from which it receives, and whether all members use all-gather.
   struct Links {
     std::vector<int> to, from;
     bool gather = false;
   };
   Links all_links() const { return {others_of_us(), others_of_us(), true}; }
-  /// Sends a few bytes over each link. NCCL makes a connection, and allocates its memory (up to tens of MiB each), when it is first used;
-  /// this call keeps that out of the first step. A collective of all members, with links that match.
+  /// Sends a few bytes over each link. NCCL makes a connection when it is first used, and then allocates memory for it (up to tens of MiB).
+  /// This call makes the connections before the first step. A collective of all members, whose links must match.
   void connect(const Links& links, const Event& others);
-  /// Puts sends and receives that may run concurrently, or one collective, on a queue. They are on it when this returns.
+  /// Puts either sends and receives that may run concurrently, or one collective, on a queue. When this returns, they are on the queue.
   void group(const std::function<void(ncclComm_t)>& calls, const Event& others = {});
-  /// Waits until all work on the queue is done. After an error of group() or wait() the communicator is aborted, and its work on the queue
-  /// ends.
+  /// Waits until all work on the queue is done. If group() or wait() fails, the communicator is aborted, which also ends its work on the
+  /// queue.
   void wait(const GpuQueue& queue, const std::string& what, const Event& others);
-  /// Throws unless NCCL reports that this call has succeeded or is in progress. Used within group().
+  /// Throws an Error unless `result`, which NCCL returned for `call`, says that the call has succeeded or is in progress. Used within
+  /// group().
   void check(ncclResult_t result, const char* call) const;
-  /// Throws an error that NCCL reports for queued work. `what` names that work.
+  /// Throws an Error if NCCL reports that work on a queue has failed. `what` names that work in the message.
   void check_work(const std::string& what) const { static_cast<void>(is_done(what.c_str())); }
-  /// Aborts the communicator on a thread of its own, because NCCL may wait for everything that the GPU has begun. That includes exchanges
-  /// of other communicators, which must then be given up too.
+  /// Aborts the communicator on a separate thread, because NCCL may wait for everything that the GPU has begun. That includes exchanges of
+  /// other communicators on the same GPU, so these must be given up too.
   void give_up(const std::string& why) noexcept;
 
  private:

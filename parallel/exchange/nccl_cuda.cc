@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-// Lists each member of Nccl with its function in the library.
+// Calls `each` for every member of Nccl, with the member's name and the name of its function in the library.
 #define SPILLWAY_NCCL(each)                 \
   each(version, ncclGetVersion);            \
   each(unique_id, ncclGetUniqueId);         \
@@ -31,7 +31,9 @@ constexpr const char* kCure = "install NCCL 2.18 or newer (libnccl2; on a cluste
 template <class Function>
 void find(const SharedLibrary& library, const char* name, Function*& found) {
   found = reinterpret_cast<Function*>(library.find(name));
-  if (!found) throw Error(ErrorCode::usage, fmt::format("[nccl] expected {} in {}, got none: {}", name, library.name(), kCure));
+  if (!found)
+    throw Error(ErrorCode::usage,
+                fmt::format("[nccl] expected the function {} in {}, which does not have it: {}", name, library.name(), kCure));
 }
 
 Nccl open() {
@@ -42,7 +44,7 @@ Nccl open() {
 #undef SPILLWAY_TAKE
   return linked;
 #else
-  // The toolkit's folder is tried for machines where the loader does not know it.
+  // The second name, in the CUDA toolkit's folder, is for machines where the loader does not search that folder.
   return open_nccl({"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"});
 #endif
 }
@@ -53,8 +55,9 @@ Nccl open_nccl(const std::vector<std::string>& names) {
   Nccl opened;
   opened.library = SharedLibrary(names);
   if (!opened.library) {
-    throw Error(ErrorCode::usage, fmt::format("[nccl] expected NCCL for communication between GPUs, got none ({}): {}",
-                                              fmt::join(opened.library.problems(), "; "), kCure));
+    throw Error(ErrorCode::usage,
+                fmt::format("[nccl] expected the NCCL library for communication between GPUs, but it cannot be loaded ({}): {}",
+                            fmt::join(opened.library.problems(), "; "), kCure));
   }
 #define SPILLWAY_FIND(member, function) find(opened.library, #function, opened.member)
   SPILLWAY_NCCL(SPILLWAY_FIND);

@@ -1,5 +1,5 @@
-// Loads NCCL, NVIDIA's library for communication between GPUs, at run time. <nccl.h> is needed to build the code that uses it; the library
-// is needed only where GPUs exchange directly. Included only by parallel/*_cuda.*. Thread-safe.
+// Loads NCCL, NVIDIA's library for communication between GPUs, at run time. <nccl.h> is needed to build the code that uses NCCL. The
+// library itself is needed only where GPUs exchange data directly. Included only by parallel/*_cuda.*. Thread-safe.
 #pragma once
 #if __has_include(<nccl.h>)
 #define SPILLWAY_HAS_NCCL 1
@@ -12,9 +12,9 @@
 
 namespace spillway::parallel {
 
-/// The NCCL functions in use, named as in nccl.h without their prefix.
+/// The NCCL functions that are used. Each member is named after its function in nccl.h.
 struct Nccl {
-  SharedLibrary library;  // the library that holds them; empty in a build that links them
+  SharedLibrary library;  // the library that holds the functions; empty in a build that is linked with NCCL
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetUniqueId) unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) init = nullptr;
@@ -31,10 +31,10 @@ struct Nccl {
   decltype(&ncclGroupEnd) group_end = nullptr;
 };
 
-/// Returns the NCCL functions; the library is loaded once and never closed. If it is missing, throws Error(usage) with a one-line remedy,
-/// and the next call tries again.
+/// Returns the NCCL functions. The library is loaded once and never closed. If it is missing, throws Error(usage), which says in one line
+/// what to install, and the next call tries again.
 const Nccl& nccl();
-/// Loads the first of these libraries that can be opened. Throws Error(usage) as above.
+/// Loads the first of these libraries that can be opened. Throws Error(usage) like nccl().
 Nccl open_nccl(const std::vector<std::string>& names);
 
 }  // namespace spillway::parallel

@@ -1,8 +1,8 @@
-// The exchange between ranks from GPU to GPU over NCCL, where every rank has a GPU of its own. NCCL only carries bytes: a kernel of this
-// project adds the numbers in the order of ordered_sum.h, so the bits are those of sums in host memory. Exchanges are put on their lane's
-// queue and wait there for other ranks while the GPU does other work. No lane waits for an exchange; one thread supervises them all
-// (nccl_watch_cuda.h). Whether other ranks are still alive is asked over their Communicator, whose errors are reported. NCCL allocates GPU
-// memory of its own, which no pool counts.
+// The exchange between ranks from GPU to GPU over NCCL, for ranks that each have their own GPU. NCCL only carries bytes. The numbers are
+// added by a kernel of this project, in the order of ordered_sum.h, so sums have the same bits as sums in host memory. An exchange is put
+// on the queue of its lane, where it waits for other ranks while the GPU does other work. No lane waits for an exchange; one thread
+// supervises all exchanges (nccl_watch_cuda.h). This thread asks over the Communicator whether the other ranks are still alive, and reports
+// the Communicator's errors. NCCL allocates GPU memory of its own, which no pool counts.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,35 +14,36 @@
 
 namespace spillway::parallel {
 
-/// Returns why ranks on this machine cannot use NCCL (it is missing in this build or on this machine); empty if they can.
+/// Returns why ranks on this machine cannot use NCCL: it is missing in this build or on this machine. Returns an empty text if they can.
 std::string nccl_problem();
 /// Returns for example "2.28.9"; empty if there is no NCCL.
 std::string nccl_version();
-/// A rank's result of a trial exchange.
+/// What one rank found in a trial exchange.
 struct NcclTrial {
-  std::string problem;  // reason why the bytes did not arrive intact; empty if they did
-  // GPU memory that NCCL allocated: for a communicator of all ranks that uses all-gather, and for each pair of ranks that send to each
-  // other.
+  std::string problem;  // why the bytes did not arrive intact; empty if they did
+  // GPU memory that NCCL allocated. communicator_bytes: for one communicator of all ranks that uses all-gather. pair_bytes: for each pair
+  // of ranks that send to each other.
   i64 communicator_bytes = 0, pair_bytes = 0;
 };
-/// Sends bytes once from each rank's GPU to all. A collective of all ranks, which ends within about the time-out. `stuck`: as in
-/// NcclOptions.
+/// Sends some bytes from each rank's GPU to all ranks, once. A collective of all ranks, which ends within about the time-out. `stuck` is
+/// described at NcclOptions.
 NcclTrial try_nccl(Communicator& ranks, int gpu, double timeout_s, const std::function<void(const std::string& why)>& stuck = {});
 
 struct NcclOptions {
   int gpu = 0;
-  double timeout_s = 60;                   // for what NCCL itself does, once all ranks have arrived
-  MemoryPool* device = nullptr;            // provides the planned memory
+  double timeout_s = 60;                   // limit for what NCCL itself does, counted from the moment at which all ranks have arrived
+  MemoryPool* device = nullptr;            // the pool from which the planned memory is allocated
   Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
   Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
-  // Called if NCCL does not release a GPU within abort_s after an error. Anything that waits for that GPU then waits forever, so the
-  // process should end immediately. May be empty.
+  // Called if, after an error, NCCL does not release a GPU within abort_s. Anything that waits for this GPU then waits forever, so the
+  // function should end the process immediately. May be empty.
   std::function<void(const std::string& why)> stuck = {};
   double abort_s = 15;
 };
 
-/// Makes the exchange for plans with gpu_to_gpu. All ranks of both groups must make it together and destroy it together. The communicators
-/// must outlive it. Throws Error(usage) without NCCL or if two ranks use one GPU, and Error(peer) if a rank does not arrive.
+/// Makes the exchange for a plan with gpu_to_gpu. All ranks of both groups must call this together, and must destroy the results together.
+/// The communicators must outlive the exchange. Throws Error(usage) if there is no NCCL or if two ranks use one GPU, and Error(peer) if a
+/// rank does not arrive.
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options);
 
 }  // namespace spillway::parallel

@@ -21,10 +21,10 @@
 namespace spillway::parallel {
 namespace {
 
-// Tags of the messages by which two pipeline ranks coordinate a channel. Messages without bytes need no buffer.
+// Tags of the messages with which two pipeline ranks coordinate a channel. Messages with one of the first two tags have no bytes.
 enum Tag : int { kSenderDone = 64, kReceiverDone, kId };
 
-// Messages from one pipeline rank to another.
+// One direction of messages between two pipeline ranks: from one rank to another.
 struct Direction {
   int from, to;
   auto operator<=>(const Direction&) const = default;
@@ -37,7 +37,8 @@ bool receives_gpu_bytes(const Instruction& i) {
   return i.what != What::weights && (i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient || i.op == Op::ReceiveTied);
 }
 
-// Returns all directions of a plan in an order that all ranks share; both ends of a direction list it.
+// Returns all directions in which this rank sends or receives, in an order that all ranks share. Both ranks of a direction have it in their
+// lists.
 std::set<Direction> directions_of(const Plan& plan) {
   std::set<Direction> all;
   const int me = plan.scheduling.pipeline.rank;
@@ -94,7 +95,8 @@ class NcclExchange final : public RankExchange {
     if (plan.scheduling.pipeline.ranks > 1) meet_pipeline_ranks(plan, options);
   }
 
-  // NCCL may be finalized only by all ranks together, one communicator after another in an order that all share. Otherwise it is given up.
+  // NCCL communicators may be finalized only by all their ranks together, one communicator after another in an order that all ranks share.
+  // If that is not certain, this rank gives its communicators up.
   ~NcclExchange() override {
     const bool well = watch_.stop() && std::uncaught_exceptions() == 0;
     if (data_ && !(well && all_come(*data_meetings_))) data_->give_up(kUnwinding);
@@ -146,7 +148,7 @@ class NcclExchange final : public RankExchange {
  private:
   static constexpr const char* kUnwinding = "this rank ends before the other ranks";
 
-  // The pipeline ranks' communicator, which all channels share.
+  // The pipeline ranks' Communicator, through which all channels coordinate themselves.
   struct Meetings {
     explicit Meetings(std::unique_ptr<Communicator> group) : ranks(std::move(group)), end(ranks.get()) {}
 
@@ -154,7 +156,8 @@ class NcclExchange final : public RankExchange {
     SharedEnd end;
   };
 
-  // An NCCL communicator of two pipeline ranks, of which the sender is NCCL's rank 0. One lane uses each end.
+  // An NCCL communicator for one direction between two pipeline ranks; the sender is NCCL's rank 0. On each of the two ranks one lane uses
+  // it.
   class Channel {
    public:
     Channel(SharedEnd& meetings, NcclWatch& watch, Direction direction, int me, const NcclOptions& options)
@@ -175,7 +178,7 @@ class NcclExchange final : public RankExchange {
     void give_up() { nccl_->give_up(kUnwinding); }
 
    private:
-    // Returns the id that the sender makes, on both ends.
+    // Returns the id of the channel's NCCL communicator. The sender makes it and sends it to the receiver.
     ncclUniqueId agreed_id() {
       ncclUniqueId id{};
       if (sends_) id = make_nccl_id();
@@ -197,7 +200,8 @@ class NcclExchange final : public RankExchange {
     return {rank, ranks, Device::cuda(options.gpu), options.timeout_s, members, options.abort_s, options.stuck};
   }
 
-  // Returns true if all ranks end in order. A rank that unwinds because of an error neither waits for others nor makes them wait.
+  // Returns true if all ranks reach this call, so that all of them end in an orderly way. A rank that ends because of an error does not
+  // call this, and so neither waits for the others nor makes them wait.
   static bool all_come(Communicator& ranks) noexcept {
     try {
       ranks.barrier().wait();
@@ -207,7 +211,8 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // A collective completes only after every rank has started it, so hearing from one neighbour is enough.
+  // The tag of the messages with which data-parallel ranks tell a neighbour that an exchange is done. A collective completes only after
+  // every rank has started it, so hearing from one neighbour is enough.
   static constexpr int kDone = 0;
 
   void meet_data_ranks(const Plan& plan, const NcclOptions& options) {
@@ -256,7 +261,7 @@ class NcclExchange final : public RankExchange {
     }
   }
 
-  // Receives this rank's next tiles from every other rank, each into its place in the buffer, and sums them.
+  // Receives, from every other rank, the next tiles of this rank's part, each rank's into its own place in the buffer, and sums them.
   void sum_parts(const GpuQueue& queue, std::byte* all, DType dtype, const Dealt& dealt) {
     const Stream kernels{.device = gpu_, .memory = &MemoryPool::heap(), .queue = queue.handle()};
     const StreamScope scope(kernels);
@@ -311,7 +316,7 @@ std::string nccl_version() {
 }
 
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan& plan, const NcclOptions& options) {
-  require(plan.gpu_to_gpu, "[nccl] expected a plan in which the GPUs communicate directly");
+  require(plan.gpu_to_gpu, "[nccl] expected a plan with gpu_to_gpu, in which GPUs exchange data directly");
   return std::make_unique<NcclExchange>(plan, options);
 }
 
@@ -325,7 +330,8 @@ std::string nccl_problem() { return "this build has no NCCL, because nccl.h was 
 std::string nccl_version() { return ""; }
 
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
-  throw Error(ErrorCode::usage, "[nccl] expected a build with NCCL for communication between GPUs, got one without: " + nccl_problem());
+  throw Error(ErrorCode::usage,
+              "[nccl] expected a build with NCCL for communication between GPUs, got one without NCCL: " + nccl_problem());
 }
 
 }  // namespace spillway::parallel

@@ -10,7 +10,7 @@ std::string nccl_version() { return ""; }
 NcclTrial try_nccl(Communicator&, int, double, const std::function<void(const std::string&)>&) { return {nccl_problem()}; }
 
 std::unique_ptr<RankExchange> make_nccl_exchange(const Plan&, const NcclOptions&) {
-  throw Error(ErrorCode::bug, "[nccl] expected a build with CUDA for communication between GPUs, got one without");
+  throw Error(ErrorCode::bug, "[nccl] expected a build with CUDA for communication between GPUs, got one without CUDA");
 }
 
 }  // namespace spillway::parallel

@@ -1,4 +1,4 @@
-// Tests whether ranks reach each other over NCCL, before anything depends on it.
+// Tests whether ranks reach each other over NCCL, before a run depends on NCCL.
 #include "parallel/exchange/nccl_communicator_cuda.h"
 #include "parallel/exchange/nccl_exchange.h"
 
@@ -16,7 +16,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kEachBytes = 256 * kKiB;  // the size of typical messages
+constexpr i64 kEachBytes = 256 * kKiB;  // about the size of messages in a run
 
 std::byte byte_of(i64 rank, i64 i) { return static_cast<std::byte>((rank * 31 + i * 7) % 251 + 1); }
 

@@ -17,7 +17,7 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 
-// The pause between two looks. Only settle() waits for a look, and it asks for one.
+// The pause between two checks of the exchanges. Only settle() waits for a check, and then the next check is made at once.
 constexpr auto kBetweenLooks = std::chrono::microseconds(500);
 
 bool has_happened(const GpuEvent& event) {
@@ -56,7 +56,7 @@ void NcclWatch::queue(size_t line, const GpuQueue& queue, const std::string& wha
     exchange->begin.record(queue);
     work();
     exchange->end.record(queue);
-  } catch (...) {  // also for errors outside NCCL: queued work would wait for other ranks forever
+  } catch (...) {  // also after errors outside NCCL, because otherwise work that is already on a queue would wait for other ranks forever
     fail(std::current_exception());
     throw;
   }
@@ -111,7 +111,8 @@ bool NcclWatch::look() {
   return moved;
 }
 
-// Checks the peers before asking the driver, which may have to wait for work that never ends.
+// Checks the exchange at the front of a line. Asks the other ranks first, because a question to the driver may have to wait for work that
+// never ends. Returns true if something has changed.
 bool NcclWatch::look_at(Watched& watched) {
   Exchange* exchange = first_of(watched);
   if (!exchange) return false;
@@ -133,7 +134,8 @@ bool NcclWatch::look_at(Watched& watched) {
   return true;
 }
 
-// The word of one rank does not prove that all are done, so the rest of the exchange has a time-out.
+// Checks whether other ranks have done their part of this exchange. One rank's word does not prove that all have, so the rest of the
+// exchange has a time-out.
 void NcclWatch::require_peers(const Watched& watched, Exchange& exchange) const {
   if (!exchange.needed.ready()) return;
   exchange.needed.wait();
@@ -141,9 +143,10 @@ void NcclWatch::require_peers(const Watched& watched, Exchange& exchange) const 
   if (exchange.others_done == WatchClock::time_point()) exchange.others_done = now;
   const double waited_s = std::chrono::duration<double>(now - exchange.others_done).count();
   if (waited_s <= watched.line.timeout_s) return;
-  throw Error(ErrorCode::peer,
-              fmt::format("[nccl] {}: rank {} waited {} after another rank had finished, and not all of the {} ranks finished",
-                          exchange.what, watched.line.nccl->rank(), format_duration(waited_s), watched.line.nccl->ranks()));
+  throw Error(
+      ErrorCode::peer,
+      fmt::format("[nccl] {}: rank {} waited {} after another rank had finished this exchange, but not all of the {} ranks finished it",
+                  exchange.what, watched.line.nccl->rank(), format_duration(waited_s), watched.line.nccl->ranks()));
 }
 
 std::unique_ptr<NcclWatch::Exchange> NcclWatch::take_exchange() {

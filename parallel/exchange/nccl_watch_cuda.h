@@ -1,6 +1,6 @@
-// Supervises the exchanges that a rank's NCCL communicators have on its queues, so that no lane has to wait for one. It tells the other
-// ranks which exchanges are done. If a needed rank is gone or NCCL reports a failure, it gives up all exchanges, so that no queue waits
-// forever. It has one thread of its own; the lanes' threads call queue() and settle().
+// Supervises the exchanges that a rank's NCCL communicators have put on its queues, so that no lane has to wait for one. It tells the other
+// ranks which exchanges are done. If a rank that is needed is gone, or if NCCL reports a failure, it gives up all exchanges, so that no
+// queue waits forever. The supervision has its own thread; the lanes' threads call queue() and settle().
 #pragma once
 #include "parallel/exchange/nccl_communicator_cuda.h"
 
@@ -18,28 +18,30 @@ namespace spillway::parallel {
 
 class NcclWatch {
  public:
-  /// The exchanges of one communicator, which follow each other on one queue.
+  /// One communicator and its exchanges, which follow each other on one queue.
   struct Line {
     NcclCommunicator* nccl = nullptr;
-    double timeout_s = 60;  // for the rest of an exchange, once the ranks asked by `need` have done their part
-    /// Asks a needed rank, once this GPU has reached an exchange, for its word that it is done; fails if that rank cannot go on.
+    double timeout_s = 60;  // limit for the rest of an exchange, once the rank that `need` asks has done its part
+    /// Called once this GPU has reached an exchange. The event that it returns is set when a rank that is needed says that it has done its
+    /// part, and fails if that rank cannot go on.
     std::function<Event()> need;
-    std::function<void()> done;  // tells the others that this rank is done
+    std::function<void()> done;  // tells another rank that this rank has done its part
   };
-  /// `failed` is called once, before anything that waits is released: results produced after that are invalid and must not be used.
+  /// `failed` is called at most once, before any queue that waits is released. What exchanges produce after that is invalid and must not be
+  /// used.
   NcclWatch(Device gpu, std::function<void(const std::string& why)> failed);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  /// Adds a line and returns its number. Called before any exchange.
+  /// Adds a line and returns its index. All lines must be added before the first exchange.
   size_t add(Line line);
-  /// Runs `work`, which puts an exchange of this line on the queue. Rethrows its error, or an earlier failure; in both cases all exchanges
-  /// have been given up.
+  /// Calls `work`, which puts an exchange of this line on the queue. Rethrows an error of `work`, or the error of an earlier failure. In
+  /// both cases all exchanges have been given up.
   void queue(size_t line, const GpuQueue& queue, const std::string& what, const std::function<void()>& work);
-  /// Called when the queues are empty: waits until the other ranks have been told, and throws an earlier failure.
+  /// Called when the queues are empty. Waits until the other ranks have been told about all exchanges. Rethrows an earlier failure.
   void settle();
-  /// Stops supervising. Returns true if all exchanges were done.
+  /// Ends the supervision. Returns true if all exchanges were done and none had failed.
   bool stop() noexcept;
 
  private:
