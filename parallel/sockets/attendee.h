@@ -1,5 +1,5 @@
-// The address data of a rank before connections exist, and the lines of text (greeting.h) in which ranks exchange it at the rendezvous.
-// Plain values.
+// Where a rank can be reached before connections exist, and the lines of text (greeting.h) in which ranks tell each other at the
+// rendezvous. Plain values.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace spillway::parallel {
 
-/// Parses a number; returns -1 if the text is not one.
+/// Parses a number; returns -1 if the text is not a number.
 int to_number(const std::string& text);
 /// Returns names such as "rank 3" or "ranks 1, 2".
 std::string rank_names(const std::vector<int>& ranks);
@@ -23,7 +23,7 @@ struct Attendee {
   static Attendee of(const Words& words, size_t at);
 };
 
-/// A rank's first statement to rank 0, which compares build and size with its own.
+/// What a rank first says to rank 0. Rank 0 compares the build and the number of ranks with its own.
 struct Introduction {
   std::string build;
   int rank = 0, size = 0;
@@ -31,11 +31,12 @@ struct Introduction {
   static constexpr size_t kWords = 3 + Attendee::kWords;
 
   Words to_words() const;
-  /// Parses an introduction; empty if the words are not one.
+  /// Parses an introduction; empty if the words are not an introduction.
   static std::optional<Introduction> of(const Words& words);
 };
 
-/// The data of all ranks, by rank, and a word that no other rendezvous has used: connections of this run are recognized by proofs of it.
+/// The addresses of all ranks, by rank, and a random word, `session`, that no other rendezvous has used. A connection proves with this word
+/// that it belongs to this run.
 struct Roster {
   std::string session;
   std::vector<Attendee> all;

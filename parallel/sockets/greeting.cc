@@ -12,9 +12,10 @@ namespace {
 constexpr std::string_view kMagic = "SPILLWAY";
 constexpr size_t kHeaderBytes = kMagic.size() + sizeof(u32);
 constexpr int kNamedStrangers = 3;
-constexpr double kPatience_s = 10;  // time for a process to send its words after it has connected
+constexpr double kPatience_s = 10;  // seconds in which a process must send its words once it has connected
 
-// Returns how many bytes are still missing of the frame that begins with `bytes`; 0 if it is complete, empty if this is not a frame.
+// Returns how many bytes of the frame that begins with `bytes` are still missing; 0 if the frame is complete. Empty if this is not a frame,
+// or if the frame would have more than `most` bytes.
 std::optional<size_t> missing(const std::string& bytes, u32 most) {
   if (!kMagic.starts_with(std::string_view(bytes).substr(0, kMagic.size()))) return std::nullopt;
   if (bytes.size() < kHeaderBytes) return kHeaderBytes - bytes.size();
@@ -68,7 +69,7 @@ Reception::Reception(std::vector<Descriptor> listeners, size_t most, size_t most
   for (Descriptor& one : listeners) doors_.push_back({std::move(one)});
 }
 
-// Closes one unfinished connection to make room; returns false if there is none that may be closed.
+// Closes one connection whose greeting is not complete, to make room for another. Returns false if no connection may be closed.
 bool Reception::give_way() {
   auto one = std::ranges::find_if(coming_, [](const Coming& c) { return c.memo.empty(); });
   if (one == coming_.end()) one = std::ranges::find_if(coming_, [](const Coming& c) { return c.until != kAwaited; });
@@ -95,8 +96,8 @@ void Reception::accept_all() {
   for (Door& door : doors_) accept_some(door);
 }
 
-// Accepts only as many connections as may be open: their words are read before more are accepted. If no descriptor is free for another one,
-// an unfinished one is closed.
+// Accepts at most so many connections that there is room for them; their words are read before more are accepted. If there is no file
+// descriptor for another connection, closes one whose greeting is not complete.
 void Reception::accept_some(Door& door) {
   const size_t share = std::max<size_t>(most_ / 2 / doors_.size(), 1);
   for (size_t accepted = 0; accepted < share && door.let_in < most_a_second_;) {
@@ -119,7 +120,7 @@ void Reception::drop_late() {
   });
 }
 
-// Reads no more than the bytes of the frame; what follows it is read by others.
+// Reads from the connection until its words are complete. Does not read beyond their frame, because what follows is read by other code.
 std::optional<Reception::Visitor> Reception::read(Coming& one, bool& over) {
   for (;;) {
     const std::optional<size_t> more = missing(one.bytes, kMostGreetingBytes);
@@ -154,7 +155,8 @@ std::optional<Reception::Visitor> Reception::read_all() {
   return std::nullopt;
 }
 
-// Waits until there is something to do. Doors that may not accept more in this second are left out until the next.
+// Waits until a connection or bytes arrive, or the deadline passes. Doors that may not accept more connections in this second are not
+// watched until the next second.
 void Reception::wait(Deadline deadline) const {
   std::vector<pollfd> all;
   for (const Door& door : doors_) {

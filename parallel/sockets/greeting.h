@@ -1,5 +1,5 @@
-// The first messages between processes at the rendezvous: a magic word and a few lines of text. A process that sends anything else is
-// treated as a stranger, and one that sends nothing delays nobody. Not thread-safe.
+// The first messages between processes at the rendezvous. A message is a magic word and a few lines of text. A process that sends anything
+// else is treated as a stranger. A process that sends nothing does not delay the others. Not thread-safe.
 #pragma once
 #include <list>
 #include <optional>
@@ -14,35 +14,37 @@ namespace spillway::parallel {
 using Words = std::vector<std::string>;
 
 bool send_words(const Descriptor& socket, const Words& words, Deadline deadline);
-constexpr u32 kMostGreetingBytes = 4096;  // limit for a process that has not proved yet that it knows the secret
+constexpr u32 kMostGreetingBytes = 4096;  // limit until a process has proved that it knows the secret
 constexpr u32 kMostWordsBytes = 16u << 20;
-/// Receives words. Returns nothing, and sets `why`, if the connection ends, nothing comes before the deadline, the sender is a stranger, or
-/// it sends more than `most` bytes.
+/// Receives words. Returns nothing, and sets `why` to the reason, if the connection ends, if nothing comes before the deadline, if the
+/// other process is a stranger, or if it sends more than `most` bytes.
 std::optional<Words> receive_words(const Descriptor& socket, Deadline deadline, std::string& why, u32 most = kMostGreetingBytes);
 
-/// Accepts connections and reads short greetings from them. Where the kernel tells whose process connects, only this user's are accepted.
-/// Crowds wait in the system's queue of each listening socket ("door"): each accepts at most `most_a_second` connections, and with the
-/// default a full queue is empty a second later. Doors take turns.
+/// Accepts connections and reads short greetings from them. Where the kernel tells which user a process belongs to, only processes of this
+/// user are accepted. A listening socket is called a door. Each door accepts at most `most_a_second` connections in a second; further ones
+/// wait in the door's system queue. With the default, even a full queue is empty a second later. Doors take turns.
 class Reception {
  public:
   static constexpr size_t kMostASecond = 4096;
-  /// At most `most` connections, or as many as there are descriptors for, may be open without a complete greeting. If there are more, the
-  /// oldest is closed that has said nothing yet; only if there is none, one that has begun to prove itself.
+  /// At most `most` connections may be open whose greeting is not complete, or as many as there are file descriptors for. If there are
+  /// more, the oldest one that has said nothing yet is closed. Only if there is no such connection, one that has begun to prove itself is
+  /// closed.
   Reception(std::vector<Descriptor> listeners, size_t most, size_t most_a_second = kMostASecond);
 
   struct Visitor {
     Descriptor socket;
     Words words;
-    std::string memo;  // the memo passed to come_again() or await()
+    std::string memo;  // the text that was passed to come_again() or await(); "" for a new connection
   };
-  /// Returns the next visitor with complete words; empty at the deadline.
+  /// Returns the next visitor whose words are complete; empty at the deadline.
   std::optional<Visitor> next(Deadline deadline);
-  /// Waits for the visitor's next words, which next() returns with this memo.
+  /// Waits for the next words of a visitor. next() then returns them together with this memo.
   void come_again(Descriptor socket, std::string memo);
-  /// Waits for an answer on a connection that this process opened, for however long it takes. next() returns it with this memo, or without
-  /// words if the connection ended.
+  /// Waits, however long it takes, for the answer on a connection that this process has opened. next() returns the answer with this memo.
+  /// If the connection ended, next() returns the memo without words.
   void await(Descriptor socket, std::string memo);
-  /// Returns text for an error message, such as "; 10.0.0.7:4123 connected but uses another protocol"; "" if there were no strangers.
+  /// Returns a text about strangers for an error message, such as "; 10.0.0.7:4123 connected but uses another protocol"; "" if there were
+  /// none.
   std::string strangers() const;
   void note_stranger(const Descriptor& socket, const std::string& what);
   /// Closes all listening sockets and connections.
@@ -56,7 +58,7 @@ class Reception {
   struct Coming {
     Descriptor socket;
     std::string memo;
-    Deadline until;  // time limit; kAwaited for a connection from await()
+    Deadline until;  // time limit for its words; kAwaited for a connection that was passed to await()
     std::string bytes = {};
   };
   static constexpr Deadline kAwaited = Deadline::max();

@@ -18,7 +18,7 @@ namespace spillway::parallel {
 namespace {
 
 constexpr const char* kProtocol = "3";
-constexpr double kVerdict_s = 5;  // time beyond rank 0's own time-out that the others wait for its answer
+constexpr double kVerdict_s = 5;  // seconds that the other ranks wait for rank 0's answer after rank 0's own time limit
 
 std::string first_line(const char* path) {
   std::ifstream file(path);
@@ -41,8 +41,9 @@ std::string node_key(const SocketOptions& options) {
   return fmt::format("{} {} {} {}", host_name(), first_line("/proc/sys/kernel/random/boot_id"), network, part);
 }
 
-// The mutual proof that both ends know the secret: first the host, then the guest together with what it says, then the host together with
-// its answer. Both contribute a random word (nonce) that they never used before, so a recorded proof is worthless the next time.
+// The two ends of a connection (host and guest) prove to each other that they know the secret. First the host proves it, then the guest for
+// what it says, then the host for its answer. Each end contributes a random word (nonce) that it has never used before, so a recorded proof
+// is worthless later.
 struct Handshake {
   const Secret& secret;
   std::string of_guest, of_host;
@@ -55,7 +56,7 @@ struct Handshake {
     words.push_back(secret.proof_of(said(by, words)));
     return words;
   }
-  // Returns the words without the proof; empty if the proof is wrong.
+  // Checks the proof, which is the last word, and returns the other words; empty if the proof is wrong.
   std::optional<Words> proved(const char* by, Words words) const {
     if (words.empty()) return std::nullopt;
     const std::string proof = words.back();
@@ -65,12 +66,12 @@ struct Handshake {
 };
 constexpr const char *kHello = "hello", *kHost = "host", *kGuest = "guest", *kAnswer = "answer", *kElsewhere = "elsewhere";
 
-// Returns a limit for open connections: all ranks may connect at once, and some strangers.
+// Returns the limit for open connections: all ranks may connect at the same time, and some strangers too.
 size_t most_coming(const SocketOptions& options) { return 2 * static_cast<size_t>(options.size) + 128; }
 
 std::string in_time(const SocketOptions& options) { return "within " + format_duration(options.meeting_s); }
 
-// Rank 0, which waits at the place for the others.
+// Rank 0, which waits at the address of the rendezvous for the other ranks.
 class Host {
  public:
   Host(const SocketOptions& options, const Introduction& me, const std::string& token, MeetingPlace& place)
@@ -112,7 +113,7 @@ class Host {
     return ranks;
   }
 
-  // The memo of a connection holds the nonces of both ends.
+  // Returns the handshake of a connection, whose memo holds the nonces of both ends.
   Handshake handshake(const std::string& nonces) const {
     const size_t middle = nonces.find(' ');
     return {secret_, nonces.substr(0, middle), nonces.substr(middle + 1)};
@@ -142,12 +143,14 @@ class Host {
     }
     if (said->size != options_.size || said->rank < 0 || said->rank >= options_.size)
       refuse_with(visitor, ErrorCode::usage,
-                  fmt::format("[rendezvous] expected ranks 0 to {} of a run of {} ranks, got {} of a run of {} ranks", options_.size - 1,
-                              options_.size, who, said->size));
+                  fmt::format("[rendezvous] expected only ranks 0 to {} of a run of {} ranks, got {} of a run of {} ranks",
+                              options_.size - 1, options_.size, who, said->size));
     auto& place = all_[static_cast<size_t>(said->rank)];
     if (place)
-      refuse_with(visitor, ErrorCode::usage,
-                  fmt::format("[rendezvous] expected each rank number once, got {} and the same number on host {}", who, place->who.host));
+      refuse_with(
+          visitor, ErrorCode::usage,
+          fmt::format("[rendezvous] expected one process for each rank number, got {} and another process with the same number on host {}",
+                      who, place->who.host));
     if (visitor.socket && !place_.is_near()) said->who.far_host = SocketAddress::of_other_end(visitor.socket).host();
     place.emplace(Guest{std::move(visitor.socket), std::move(said->who), std::move(visitor.memo)});
   }
@@ -185,7 +188,7 @@ class Host {
   std::vector<std::optional<Guest>> all_;
 };
 
-// A rank other than 0. Rank 0 may not listen yet, or another run may still listen at the place.
+// A rank other than 0. It tries again until rank 0 listens at the address, because at first nobody or another run may listen there.
 class Guest {
  public:
   Guest(const SocketOptions& options, const Introduction& me, const MeetingPlace& place) : options_(options), me_(me), place_(place) {}
@@ -199,8 +202,8 @@ class Guest {
     for (Pauses pauses;;) {
       if (auto told = try_once(deadline)) return std::move(*told);
       if (milliseconds_until(last_try) == 0)
-        throw Error(ErrorCode::peer,
-                    fmt::format("[rendezvous] expected rank 0 at {}, got none {}: {}", place_.text(), in_time(options_), why_));
+        throw Error(ErrorCode::peer, fmt::format("[rendezvous] expected rank 0 at {}, but could not reach it {}: {}", place_.text(),
+                                                 in_time(options_), why_));
       std::this_thread::sleep_until(std::min(pauses.next(), last_try));
     }
   }
@@ -248,7 +251,7 @@ class Guest {
                                                                                                     : ErrorCode::peer;
   }
 
-  // Ranks on rank 0's node are reached at the address at which rank 0 was reached.
+  // Sets the address of the ranks on rank 0's node to the address at which this rank has reached rank 0.
   static Roster with_addresses(Roster roster, const Descriptor& socket) {
     for (Attendee& one : roster.all) {
       if (one.node == roster.all.front().node) one.far_host = SocketAddress::of_other_end(socket).host();
@@ -262,7 +265,7 @@ class Guest {
   std::string why_ = "no process listens there";
 };
 
-// Opens the sockets at which other ranks will connect to this one.
+// Opens the listening sockets at which other ranks will connect to this one.
 Reception open_own_doors(const SocketOptions& options, bool far, Attendee& who) {
   std::vector<Descriptor> listeners;
   int error = 0;

@@ -16,7 +16,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr double kOneAddress_s = 2;  // seconds for one address of several, some of which may be unreachable
+constexpr double kOneAddress_s = 2;  // seconds for an attempt at one of several addresses, since some of them may be unreachable
 constexpr size_t kMostFileBytes = 64 << 10;
 
 [[noreturn]] void wrong(const std::string& text) {
@@ -41,8 +41,8 @@ bool write_all(const Descriptor& file, std::string_view rest) {
   return true;
 }
 
-// Returns the file's text; empty, with `why` set, unless the file belongs to this user and nobody else may access it. The checks and the
-// read use one open descriptor, so they refer to the same file even if the name is changed meanwhile.
+// Returns the text of the file. If the file does not belong to this user, or if others may access it, returns an empty text and sets `why`.
+// The checks and the read use one open descriptor, so they refer to the same file even if its name is given to another file meanwhile.
 std::string read_own_file(const std::string& path, std::string& why) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat about {};
@@ -85,7 +85,7 @@ MeetingPlace::MeetingPlace(const std::string& text) : text_(text) {
 
 MeetingPlace::~MeetingPlace() { close(); }
 
-// Listens at the addresses of the host name; if none of them can be used here, at all addresses of this machine.
+// Listens at the addresses of the host name. If none of them can be used on this machine, listens at all addresses of the machine.
 std::vector<Descriptor> MeetingPlace::listen_at_host() const {
   const std::vector<SocketAddress> addresses = SocketAddress::resolve(name_, port_);
   if (addresses.empty()) cannot_open(text_, "no such host");
@@ -116,10 +116,10 @@ std::vector<Descriptor> MeetingPlace::open(const std::string& token) {
   return listeners;
 }
 
-// Writes the file atomically, readable only by its owner.
+// Writes the file atomically; only its owner can read it.
 void MeetingPlace::tell(const std::string& lines) {
   const std::string beside = fmt::format("{}.{}", name_, getpid());
-  unlink(beside.c_str());  // left by a dead process with this process's number
+  unlink(beside.c_str());  // removes a file that a dead process with the same process number has left
   const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   struct stat about {};
   if (file && write_all(file, lines) && fsync(file.get()) == 0 && fstat(file.get(), &about) == 0 &&
@@ -132,7 +132,7 @@ void MeetingPlace::tell(const std::string& lines) {
   cannot_open(text_, std::strerror(error));
 }
 
-// Removes the file, unless another run has replaced it by its own.
+// Removes the file, unless another run has meanwhile replaced it by its own file.
 void MeetingPlace::close() {
   struct stat about {};
   const auto told = std::exchange(told_, std::nullopt);

@@ -1,5 +1,5 @@
-// The address at which ranks that are processes find each other: rank 0 listens there and the others connect. It is unix:NAME on one node,
-// tcp:HOST:PORT, or file:PATH, a file that all nodes can read and into which rank 0 writes its addresses. Not thread-safe.
+// The address at which ranks that are processes find each other: rank 0 listens there, and the others connect to it. It is unix:NAME on one
+// node, tcp:HOST:PORT, or file:PATH. The last is a file that all nodes can read; rank 0 writes its addresses into it. Not thread-safe.
 #pragma once
 #include <sys/types.h>
 
@@ -23,19 +23,19 @@ class MeetingPlace {
   const std::string& text() const { return text_; }
   /// Returns true if all ranks are on this node.
   bool is_near() const { return kind_ == Kind::near; }
-  /// Returns true if rank 0 invents the token and the others read it from the file.
+  /// Returns true if rank 0 makes the token itself and writes it into the file, from which the others read it.
   bool tells_token() const { return kind_ == Kind::file; }
 
-  /// Opens the place; called by rank 0. `token` is the secret that the others must know; a file contains it. Throws Error(usage), which
-  /// names what already listens there.
+  /// Called by rank 0: listens at this address. `token` is the secret that the others must know; it is written into the file if there is
+  /// one. Throws Error(usage), which says why this failed, such as a process that already listens there.
   std::vector<Descriptor> open(const std::string& token);
   void close();
 
   struct Reached {
     Descriptor socket;
-    std::string token;  // read from the file, otherwise as passed in
+    std::string token;  // the token from the file or, if there is no file, the one that was passed in
   };
-  /// Makes one attempt to connect; called by the other ranks. If nobody listens yet, returns no socket and sets `why`.
+  /// Called by the other ranks: makes one attempt to connect. If nobody listens there yet, returns no socket and sets `why` to the reason.
   Reached reach(const std::string& token, Deadline deadline, std::string& why) const;
 
  private:
@@ -48,7 +48,7 @@ class MeetingPlace {
   Kind kind_;
   std::string name_;  // name of the socket, the host or the file
   int port_ = 0;
-  std::optional<std::pair<dev_t, ino_t>> told_;  // identifies the file that this rank wrote, as long as it exists
+  std::optional<std::pair<dev_t, ino_t>> told_;  // identifies the file that this rank has written, until it is removed
 };
 
 }  // namespace spillway::parallel

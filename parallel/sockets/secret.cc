@@ -11,7 +11,7 @@ constexpr size_t kRandomBytes = 16;
 
 void make_ready() {
   static const bool ready = sodium_init() >= 0;
-  require(ready, "[rendezvous] libsodium could not be initialized");
+  require(ready, "[rendezvous] expected libsodium to be initialized, got a failure of sodium_init");
 }
 
 std::string hex(const unsigned char* bytes, size_t count) {
@@ -41,7 +41,7 @@ Secret::Secret(const std::string& token) : key_(crypto_auth_KEYBYTES, '\0') {
   crypto_generichash(reinterpret_cast<unsigned char*>(key_.data()), key_.size(), bytes_of(token), token.size(), nullptr, 0);
 }
 
-// Each word is preceded by its length, so that different lists of words never give the same text.
+// Each word is preceded by its length, so that two different lists of words never give the same text.
 std::string Secret::proof_of(const std::vector<std::string>& words) const {
   std::string text;
   for (const std::string& word : words) text += std::to_string(word.size()) + ":" + word;

@@ -1,5 +1,5 @@
-// A secret that only the ranks of a run know: each proves that it knows it without sending it. Proofs are HMAC-SHA-512-256 of libsodium
-// (https://doc.libsodium.org, crypto_auth). Plain values; thread-safe.
+// A secret that only the ranks of a run know. A rank can prove that it knows the secret without sending it. A proof is an HMAC-SHA-512-256
+// of libsodium (https://doc.libsodium.org, crypto_auth). Plain values; thread-safe.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,14 +8,14 @@ namespace spillway::parallel {
 
 /// Returns 128 random bits as 32 hexadecimal digits.
 std::string random_bits();
-/// Returns true if the text has the form of random_bits().
+/// Returns true if the text has the form of a result of random_bits().
 bool are_random_bits(const std::string& text);
 
 class Secret {
  public:
-  /// `token` may have any length; the secret is as strong as the token is hard to guess.
+  /// `token` may have any length. The secret is only as strong as the token is hard to guess.
   explicit Secret(const std::string& token);
-  /// Returns a proof of these words in this order: 64 hexadecimal digits that only a process that knows the token can compute.
+  /// Returns a proof of these words in this order: 64 hexadecimal digits, which only a process that knows the token can compute.
   std::string proof_of(const std::vector<std::string>& words) const;
   bool proves(const std::string& proof, const std::vector<std::string>& words) const;
 

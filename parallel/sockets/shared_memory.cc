@@ -26,7 +26,7 @@ namespace {
 SharedMemory SharedMemory::make(i64 bytes) {
   Descriptor file(memfd_create("spillway", MFD_CLOEXEC));
   if (!file) refused("memfd_create", bytes, errno);
-  // The memory is reserved now; otherwise a shortage would end the process with SIGBUS at a later access.
+  // Reserves the memory now. Otherwise, if memory runs out, a later access would end the process with SIGBUS.
   if (const int error = posix_fallocate(file.get(), 0, bytes); error != 0) refused("allocation", bytes, error);
   return of(std::move(file), bytes);
 }
@@ -35,7 +35,7 @@ SharedMemory SharedMemory::of(Descriptor file, i64 bytes) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) refused("fstat", bytes, errno);
   if (status.st_size != bytes)
-    throw Error(ErrorCode::io, fmt::format("[shared memory] expected an area of {} from another rank of this node, got {}",
+    throw Error(ErrorCode::io, fmt::format("[shared memory] expected another rank of this node to share {} of memory, got {}",
                                            format_bytes(bytes), format_bytes(status.st_size)));
   SharedMemory made;
   void* begin = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);

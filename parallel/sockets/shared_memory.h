@@ -1,5 +1,5 @@
-// Memory that processes of one node share. It belongs to no file in a file system and is freed with the last process that maps it, even if
-// that is killed. It counts against a memory limit but not against the size of /dev/shm. Not thread-safe.
+// Memory that processes on the same node share. It has no name in a file system, and it is freed when the last process that maps it ends,
+// even if that process is killed. It counts against a memory limit, but not against the size of /dev/shm. Not thread-safe.
 #pragma once
 #include <span>
 
@@ -10,9 +10,9 @@ namespace spillway::parallel {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// Allocates memory that is zero and physically reserved. Throws Error(io), which names the size, if that fails.
+  /// Allocates memory that holds zeros and is physically reserved. If that fails, throws Error(io), which names the size.
   static SharedMemory make(i64 bytes);
-  /// Maps memory that another process made. Throws Error(io) unless it has that size.
+  /// Maps memory that another process has made. Throws Error(io) unless it has the size `bytes`.
   static SharedMemory of(Descriptor file, i64 bytes);
   SharedMemory(SharedMemory&& other) noexcept : file_(std::move(other.file_)), memory_(std::exchange(other.memory_, {})) {}
   SharedMemory& operator=(SharedMemory&& other) noexcept {

@@ -35,7 +35,7 @@ void set_for_speed(int fd, int family) {
   if (family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Repeats until all bytes are transferred. `once` returns how many bytes it moved, as recv and send do.
+// Repeats `once` until all bytes are transferred. `once` returns how many bytes it has moved, as recv and send do.
 template <class Once>
 bool move_all(const Descriptor& socket, short events, size_t count, Deadline deadline, Once once) {
   for (size_t done = 0; done < count;) {
@@ -49,7 +49,7 @@ bool move_all(const Descriptor& socket, short events, size_t count, Deadline dea
   return true;
 }
 
-// A message of one byte that carries a descriptor.
+// A message of one byte that carries a file descriptor.
 struct Parcel {
   char byte = 'd';
   iovec piece{&byte, 1};
@@ -199,7 +199,7 @@ Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::str
     return made;
   }
   // EAGAIN means that the queue of a Unix-domain socket is full.
-  why = error == EAGAIN ? "the process that listens there accepts no connections, or too many connections wait already"
+  why = error == EAGAIN ? "the process that listens there accepts no connections, or too many connections are waiting already"
                         : std::strerror(error);
   return {};
 }

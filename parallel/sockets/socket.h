@@ -1,5 +1,6 @@
-// Stream sockets on this node (Unix-domain, abstract names) and between nodes (TCP). They never block beyond a deadline, and are closed on
-// exec and by their owner's destructor. For the wire over sockets (communicator_sockets.h). Plain values; no shared state.
+// Stream sockets, within a node (Unix-domain with abstract names) and between nodes (TCP). No call blocks beyond its deadline. Sockets are
+// closed on exec and when their owner is destroyed. They serve the wire over sockets (communicator_sockets.h). Plain values; no shared
+// state.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,12 +18,12 @@ namespace spillway::parallel {
 
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_in(double seconds);
-/// Returns a timeout for poll(), in milliseconds; 0 if the deadline has passed.
+/// Returns the milliseconds until the deadline, as a timeout for poll(); 0 if the deadline has passed.
 int milliseconds_until(Deadline deadline);
-/// Returns true if the error of a non-blocking call means that it should be tried again later.
+/// Returns true if this error of a non-blocking call only means that the call should be repeated later.
 bool will_pass(int error);
 
-/// Delays between attempts: 5 ms at first, then ever longer, up to half a second.
+/// Delays between attempts. The first is 5 ms; they grow up to half a second.
 class Pauses {
  public:
   Deadline next();
@@ -33,10 +34,10 @@ class Pauses {
 
 class SocketAddress {
  public:
-  /// Returns an abstract name, which is valid in this node's network namespace and freed with its socket. An empty name lets the system
-  /// choose one that is free.
+  /// Returns an abstract name as an address. It is valid in this node's network namespace and freed when its socket is closed. For an empty
+  /// name the system chooses a free one.
   static SocketAddress abstract(const std::string& name);
-  /// Resolves a numeric address or a host name; empty if that fails.
+  /// Resolves a numeric address or a host name; the result is empty if that fails.
   static std::vector<SocketAddress> resolve(const std::string& host, int port);
   static SocketAddress any(int family, int port);
   static SocketAddress of_this_end(const Descriptor& socket);
@@ -59,18 +60,18 @@ class SocketAddress {
   socklen_t bytes_ = 0;
 };
 
-/// Both return an empty descriptor on failure; `error` is then the system's error number, and `why` its text.
+/// These return an empty descriptor on failure, and then `error` is the system's error number or `why` its text.
 Descriptor try_listen(const SocketAddress& address, int& error);
 Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::string& why);
 Descriptor accept_from(const Descriptor& listener);
-/// Returns true if a process of this user is at the other end of a Unix-domain socket, according to the kernel (SO_PEERCRED). Always true
-/// for other sockets.
+/// Returns true if the process at the other end of a Unix-domain socket belongs to this user, according to the kernel (SO_PEERCRED). Always
+/// true for other kinds of sockets.
 bool is_of_this_user(const Descriptor& socket);
 
-/// Both transfer all bytes; they return false at the deadline or if the other end is gone.
+/// Both transfer all `count` bytes. They return false if the deadline passes before that, or if the other end is gone.
 bool send_all(const Descriptor& socket, const void* bytes, size_t count, Deadline deadline);
 bool receive_all(const Descriptor& socket, void* bytes, size_t count, Deadline deadline);
-/// Pass a file descriptor to another process of this node, or receive one.
+/// Pass a file descriptor to another process on this node, or receive one from it.
 bool send_descriptor(const Descriptor& socket, int fd, Deadline deadline);
 Descriptor receive_descriptor(const Descriptor& socket, Deadline deadline);
 

@@ -1,5 +1,5 @@
-// The frame format of a link (socket_link.h): a header of 32 bytes, followed by as many bytes as it says. Plain values. The binary layout
-// is that of one build on one kind of machine, since all ranks of a run use the same build.
+// The frame format of a link (socket_link.h): a header of 32 bytes, followed by as many bytes as the header says. Plain values. The binary
+// layout may differ between builds and kinds of machine; this is no problem, since all ranks of a run use the same build.
 #pragma once
 #include "base/types.h"
 #include "parallel/comm/wire.h"
@@ -9,9 +9,9 @@ namespace spillway::parallel {
 struct SocketFrame {
   enum class Kind : u16 {
     letter,
-    ready,     // the receiver has a buffer of `bytes` for the next send of this channel and tag; it calls it `ticket`
-    data,      // the next bytes for the receiver's `ticket`
-    farewell,  // the sender's last frame except answers; the receiver answers it with goodbye
+    ready,     // the receiver has a buffer of `bytes` for the next send with this channel and tag; it identifies the buffer by `ticket`
+    data,      // the next bytes for the receiver's buffer `ticket`
+    farewell,  // the last frame that its sender sends, except for answers; the receiver answers with goodbye
     goodbye,   // the answer to a farewell
   };
   static constexpr u32 kMagic = 0x53'50'57'59;

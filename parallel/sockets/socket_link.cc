@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kStretchBytes = kMiB;  // most bytes of a ticket in one frame; letters are sent between two frames
+constexpr i64 kStretchBytes = kMiB;  // most bytes of data in one frame; letters are sent between two frames
 constexpr i64 kInboxBytes = 64 * kKiB;
 constexpr i64 kLongestLetterBytes = 64 * kMiB;
 
@@ -46,7 +46,7 @@ void SocketLink::receive(Ticket ticket, Wire::Channel channel, std::span<std::by
   put({.kind = SocketFrame::Kind::ready, .channel = static_cast<u16>(channel), .bytes = std::ssize(bytes), .ticket = ticket, .tag = tag});
 }
 
-// Matches the n-th send of an address with the n-th receive that the other rank has announced for it.
+// Matches sends with receives that the other rank has announced. For one channel and tag, the n-th send belongs to the n-th receive.
 void SocketLink::match(const Address& address) {
   std::deque<Ticket>& sends = unmatched_[address];
   std::deque<Ready>& readies = ready_[address];
@@ -54,7 +54,7 @@ void SocketLink::match(const Address& address) {
     const auto found = outgoing_.find(sends.front());
     if (found != outgoing_.end()) {
       if (readies.front().bytes != std::ssize(found->second.bytes))
-        return end(fmt::format("expected a receive of {} bytes on the other rank, got one of {}", found->second.bytes.size(),
+        return end(fmt::format("expected the other rank to receive {} bytes, got a receive of {} bytes", found->second.bytes.size(),
                                readies.front().bytes));
       found->second.to = readies.front().ticket;
       sending_.push_back(found->first);
@@ -77,7 +77,8 @@ bool SocketLink::is_done(Ticket ticket) {
   return true;
 }
 
-// A frame that has begun continues without the buffer: bytes that are left to send are copied, and bytes that arrive are discarded.
+// Drops a ticket. If one of its frames has begun, the frame continues without the ticket's buffer: bytes that are left to send are copied
+// first, and bytes that arrive are discarded.
 void SocketLink::drop(Ticket ticket) {
   if (writing_ && writing_->ticket == ticket) {
     const std::span<const std::byte> rest =
@@ -90,7 +91,7 @@ void SocketLink::drop(Ticket ticket) {
   incoming_.erase(ticket);
 }
 
-// Chooses the next frame to write; everything in the outbox goes first.
+// Chooses the frame that is written next. Everything in the outbox goes before data. Returns false if there is nothing to write.
 bool SocketLink::choose() {
   if (!outbox_.empty()) {
     writing_.emplace();
@@ -122,7 +123,7 @@ bool SocketLink::write_some() {
   message.msg_iov = pieces, message.msg_iovlen = 2;
   const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
-    write_is_closed_ = !will_pass(errno);  // data that the other rank has sent is still read before it counts as gone
+    write_is_closed_ = !will_pass(errno);  // reading goes on: data that the other rank has sent is read before that rank counts as gone
     return false;
   }
   now.written += sent;
@@ -150,10 +151,10 @@ void SocketLink::read() {
   for (i64 budget = share_bytes_; budget > 0 && !end_;) {
     if (!parse() || !read_some(budget)) return;
   }
-  if (!end_) parse();  // data that arrived last must not wait until the other rank sends more
+  if (!end_) parse();  // parses what arrived last, which must not wait until the other rank sends more
 }
 
-// Reads straight into the destination if much is left for it, else into the inbox.
+// Reads once from the socket. If much is left for the current destination, reads directly into it, else into the inbox.
 bool SocketLink::read_some(i64& budget) {
   std::span<std::byte> to = reading_ ? room() : std::span<std::byte>();
   const bool direct = std::ssize(to) >= kInboxBytes;
@@ -172,7 +173,7 @@ bool SocketLink::read_some(i64& budget) {
   return true;
 }
 
-// Parses everything in the inbox except an incomplete header, which moves to the front.
+// Parses everything in the inbox except an incomplete header, which is moved to the front of the inbox.
 bool SocketLink::parse() {
   while (!end_) {
     const i64 there = inbox_end_ - inbox_begin_;
@@ -199,7 +200,7 @@ bool SocketLink::parse() {
 
 bool SocketLink::begin(const SocketFrame& frame) {
   const auto refuse = [&](const char* what) {
-    end(std::string("expected ") + what + " from the other rank, got other bytes");
+    end(std::string("expected ") + what + " from the other rank, got something else");
     return false;
   };
   if (!frame.is_whole() || frame.kind > SocketFrame::Kind::goodbye) return refuse("a valid message header");
@@ -218,7 +219,7 @@ bool SocketLink::begin(const SocketFrame& frame) {
   return true;
 }
 
-// Returns where the next bytes of the frame go; empty if its receive was dropped.
+// Returns where the next bytes of the current frame are stored; empty if the receive that they belong to was dropped.
 std::span<std::byte> SocketLink::room() {
   const auto left = static_cast<size_t>(left_);
   if (reading_->kind == SocketFrame::Kind::letter) return std::span(letter_).last(left);

@@ -1,6 +1,6 @@
-// The stream of frames between this rank and one other. It carries letters, and data, which is sent only once the receiver has announced a
-// buffer for it, so that no data has to be stored on the way. A ticket's buffer is not touched after the ticket is done or dropped, even in
-// the middle of a frame. Used by one thread at a time; nothing blocks.
+// The stream of frames between this rank and one other rank. It carries letters and data. Data is sent only once the receiver has announced
+// a buffer for it, so no data has to be stored on the way. Once a ticket is done or dropped, its buffer is no longer used, even in the
+// middle of a frame. Used by one thread at a time; nothing blocks.
 #pragma once
 #include <array>
 #include <deque>
@@ -16,7 +16,7 @@ namespace spillway::parallel {
 class SocketLink {
  public:
   using Ticket = Wire::Ticket;
-  /// `share_bytes`: about the most that one read() or write() transfers.
+  /// `share_bytes`: about the most bytes that one call of read() or write() transfers.
   explicit SocketLink(Descriptor socket, i64 share_bytes = 8 * kMiB);
 
   void post(const std::vector<std::byte>& letter);
@@ -25,16 +25,17 @@ class SocketLink {
   bool is_done(Ticket ticket);
   void drop(Ticket ticket);
 
-  /// Transfer as much as the socket accepts or has now, up to a bounded amount. Letters that have arrived are in letters().
+  /// These transfer as much as the socket accepts or provides now, up to about share_bytes. Letters that have arrived are then in
+  /// letters().
   void read();
   void write();
   std::deque<std::vector<std::byte>>& letters() { return letters_; }
   bool has_to_write() const { return !end_ && !write_is_closed_ && (writing_ || !outbox_.empty() || !sending_.empty()); }
   bool all_posted() const { return end_ || write_is_closed_ || (outbox_.empty() && !(writing_ && writing_->ticket == 0)); }
 
-  /// Returns why no more data can arrive; empty while the other rank is connected.
+  /// Returns why no more data can arrive; empty as long as the other rank is connected.
   const std::optional<std::string>& end() const { return end_; }
-  /// Returns true if the other rank announced that it leaves, so that its end is not a failure.
+  /// Returns true if the other rank has announced that it leaves, so the end of its connection is not a failure.
   bool said_farewell() const { return said_farewell_; }
   int descriptor() const { return socket_.get(); }
 
@@ -51,8 +52,8 @@ class SocketLink {
   };
   struct Outgoing {
     std::span<const std::byte> bytes;
-    i64 begun = 0;  // bytes that have been put into frames
-    u64 to = 0;     // ticket of the receiver
+    i64 begun = 0;  // number of bytes that have been put into frames so far
+    u64 to = 0;     // the receiver's ticket
     bool done = false;
   };
   struct Incoming {
@@ -64,12 +65,12 @@ class SocketLink {
     u64 ticket;
     i64 bytes;
   };
-  // The frame that is being written: bytes of the outbox, or a header and a part of a ticket's buffer.
+  // The frame that is being written. It consists of bytes of the outbox, or of a header and a part of a ticket's buffer.
   struct Writing {
     std::vector<std::byte> owned;
-    Ticket ticket = 0;  // 0: everything is in `owned`
+    Ticket ticket = 0;  // 0: the whole frame is in `owned`
     i64 offset = 0, count = 0;
-    i64 written = 0;  // bytes of `owned` and then of the part of the buffer that are written
+    i64 written = 0;  // number of bytes written so far, first those of `owned` and then those of the buffer's part
   };
 
   void put(SocketFrame frame, const void* bytes = nullptr);
@@ -102,7 +103,7 @@ class SocketLink {
   i64 inbox_begin_ = 0, inbox_end_ = 0;
   std::optional<SocketFrame> reading_;
   std::vector<std::byte> letter_;
-  i64 left_ = 0;  // bytes that are left of the frame being read
+  i64 left_ = 0;  // number of bytes of the current frame that have not been read yet
 };
 
 }  // namespace spillway::parallel

@@ -1,4 +1,4 @@
-// Connects every rank with every other, once each knows the addresses of all. Not thread-safe.
+// Connects every rank to every other rank, once each of them knows the addresses of all. Not thread-safe.
 #pragma once
 #include <vector>
 
@@ -15,8 +15,8 @@ struct Neighbour {
   SharedMemory memory;  // shared memory of a rank on this node, or of this rank
 };
 
-/// Returns the connections by rank. `reception` is where other ranks connect to this one, and `secret` is that of the rendezvous. Throws
-/// Error(peer), which names the ranks that could not be connected within the time-out.
+/// Returns this rank's connection to each rank, by rank. Other ranks connect to this one at `reception`. `secret` is the secret of the
+/// rendezvous. Throws Error(peer), which names the ranks to which no connection could be made within the time-out.
 std::vector<Neighbour> link_all(const SocketOptions& options, const Roster& roster, const Secret& secret, Reception reception,
                                 i64 memory_bytes);
 

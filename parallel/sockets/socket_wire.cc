@@ -18,14 +18,14 @@ namespace spillway::parallel {
 namespace {
 
 constexpr int kEventsAtATime = 64;
-constexpr double kClosing_s = 10;  // seconds to wait for ranks that hang
+constexpr double kClosing_s = 10;  // seconds for which close() waits for ranks that hang
 
 void check(int status, const char* call) {
   if (status < 0) throw Error(ErrorCode::io, fmt::format("[sockets] expected {} to succeed, got \"{}\"", call, std::strerror(errno)));
 }
 
-// Raises the limit of open files. A rank needs a socket to every other rank and the memory of those on its node; during the rendezvous also
-// connections at two doors.
+// Raises the limit of open files. A rank needs one descriptor for the socket to each other rank and one for the memory of each rank on its
+// node. During the rendezvous it also needs descriptors for the connections at two doors.
 void make_room_for_descriptors(int ranks) {
   const auto n = static_cast<rlim_t>(ranks);
   const rlim_t least = 2 * n + 256, wanted = 5 * n + 512;
@@ -34,7 +34,7 @@ void make_room_for_descriptors(int ranks) {
   if (limit.rlim_cur >= wanted) return;
   if (limit.rlim_max < least)
     throw Error(ErrorCode::refused, fmt::format("[sockets] expected a limit of at least {} open files with {} ranks, got a hard limit of "
-                                                "{}: raise the limit (ulimit -Hn), or start the ranks with mpirun",
+                                                "{} open files: raise the hard limit (ulimit -Hn), or start the ranks with mpirun",
                                                 least, ranks, limit.rlim_max));
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   check(setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
@@ -53,7 +53,7 @@ SocketWire::SocketWire(int rank, std::vector<Neighbour> neighbours)
   }
 }
 
-// Asks epoll for writability only while something waits to be written.
+// Asks epoll to report that the link can be written only while something waits to be written.
 void SocketWire::watch(int rank) {
   const auto at = static_cast<size_t>(rank);
   SocketLink& link = *links_[at];
@@ -160,7 +160,7 @@ std::vector<Wire::Gone> SocketWire::gone() {
 
 bool SocketWire::give_up(int rank) {
   SocketLink& link = link_to(rank);
-  link.write();  // sends what the rank should know if it is still running
+  link.write();  // sends what the other rank should know in case it is still running
   link.end("it was given up");
   told_[static_cast<size_t>(rank)] = true;
   watch(rank);
@@ -171,7 +171,8 @@ bool SocketWire::all_posted() {
   return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return !link || link->all_posted(); });
 }
 
-// The end of a stream may overtake what was written last, so each rank waits until the other has answered its farewell or is gone.
+// Closing one's end at once could discard what was written last. So each rank waits until the other one has answered its farewell or is
+// gone.
 void SocketWire::close() {
   const Deadline deadline = deadline_in(kClosing_s);
   for (const auto& link : links_) {

@@ -1,5 +1,5 @@
-// The wire (wire.h) over sockets and shared memory: a link to every other rank, and queues for what this rank sends to itself. It polls all
-// links together and touches only those with something to do. Used by one thread at a time; nothing blocks but close().
+// The wire (wire.h) over sockets and shared memory. It has a link to every other rank, and queues for what this rank sends to itself. It
+// polls all links together and handles only those on which something has happened. Used by one thread at a time; only close() blocks.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -48,11 +48,11 @@ class SocketWire final : public Wire {
   const int rank_;
   std::vector<SharedMemory> memories_;
   std::vector<std::unique_ptr<SocketLink>> links_;  // link to each rank; null for this rank
-  std::vector<u32> watched_;                        // the events that epoll watches for each rank
-  std::vector<bool> told_;                          // ranks that gone() has returned
+  std::vector<u32> watched_;                        // for each rank: the events for which epoll watches its link
+  std::vector<bool> told_;                          // for each rank: whether gone() has returned it
   Descriptor epoll_;
   Ticket tickets_ = 0;
-  std::unordered_map<Ticket, int> peers_;  // the other rank of each ticket in progress
+  std::unordered_map<Ticket, int> peers_;  // for each ticket in progress: the other rank
   std::map<std::pair<Channel, int>, OwnQueues> own_;
   std::unordered_map<Ticket, bool> own_done_;
   std::deque<Letter> letters_;

@@ -145,7 +145,7 @@ TEST(Reception, AnotherUsersProcessIsAStranger) {
   }
   Reception reception(listeners(door), 10);
   EXPECT_FALSE(reception.next(deadline_in(0.5)));
-  EXPECT_THAT(reception.strangers(), HasSubstr("which belongs to another user"));
+  EXPECT_THAT(reception.strangers(), HasSubstr("belongs to another user"));
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
