@@ -10,7 +10,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Copies for a GPU: its own engines copy between GPU and host memory; data on nvme passes through host buffers.
+// Copies for a GPU. Its copy engines copy between GPU and host memory; data on nvme passes through host buffers.
 class GpuCopies final : public DeviceCopies {
  public:
   GpuCopies(const Plan& plan, ModelState& state, const Lanes& lanes, MemoryPool& host)
@@ -33,7 +33,7 @@ class GpuCopies final : public DeviceCopies {
       }
     };
     for_all([](const Tensor&) {});
-    require(bytes <= plan_.input_bytes, "[inputs] expected micro-batches of the planned size");
+    require(bytes <= plan_.input_bytes, "[inputs] expected micro-batches that are not larger than planned");
     const Stream& stream = Stream::current();
     const auto storage = Storage::owning(stream.device, stream.memory->allocate(bytes, "inputs"));
     for_all([&](Tensor& t) {
@@ -56,7 +56,7 @@ class GpuCopies final : public DeviceCopies {
   }
 
  private:
-  // Puts a copy on the lane's queue; the GPU's copy engines carry it out beside computing.
+  // Puts a copy on the lane's queue. The GPU's copy engines carry it out while the GPU computes.
   double put_copy(const Instruction& i, const offload::Blob& blob, const std::byte* from, std::byte* to) {
     const i64 bytes = i.tiles.count() * blob.tile_bytes();
     lanes_.queue(i.lane)->copy(to, from, bytes);

@@ -9,7 +9,8 @@
 namespace spillway::parallel {
 namespace {
 
-// Keeps the sums in GPU memory, first the squares of all tiles and then the losses; loss_sum() copies them all to the host at once.
+// Keeps all sums in one buffer in GPU memory: first the sums of squares of all tiles, then the losses. loss_sum() copies the whole buffer
+// to the host.
 class GpuSums final : public DeviceSums {
  public:
   GpuSums(const Plan& plan, const Lanes& lanes, MemoryPool& device, MemoryPool& host)
@@ -45,7 +46,8 @@ class GpuSums final : public DeviceSums {
   const Plan& plan_;
   const Lanes& lanes_;
   const Allocation sums_, come_;
-  // Tiles whose sums the GPU has computed but that are not taken yet. `first` counts tiles of the whole model.
+  // Sums that the GPU has computed but that take_square_sums() has not returned yet. `first` is the index of the first tile among all tiles
+  // of the model.
   struct Reduced {
     i64 first;
     std::span<double> into;

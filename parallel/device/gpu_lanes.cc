@@ -9,7 +9,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Returns a name for profilers such as "Forward 3", with the block or the group.
+// Returns the name that profilers show for an instruction, such as "Forward 3" with the index of its block or group.
 std::string name_of(const Instruction& i) {
   std::string name(to_string(i.op));
   if (i.block != kNone) return name + " " + std::to_string(i.block);
@@ -34,7 +34,7 @@ void GpuLanes::begin(const List& list) {
   r.list = &list;
   while (r.moments.size() < list.size()) r.moments.push_back(std::make_unique<Moment>(work_.device));
   r.begin.record(*queue(Lane::compute));
-  r.begin.wait();  // makes the GPU's and the CPU's times begin together
+  r.begin.wait();  // waits for this event so that the GPU's times and the CPU's times count from the same moment
   r.began = Clock::now();
 }
 
@@ -50,8 +50,9 @@ double GpuLanes::perform(const Instruction& i, const std::function<double()>& wo
   return perform_timed(i, mine, work);
 }
 
-// Waits for the instructions in `after`. A queue reaches its events in order, so per lane the last one is enough. An instruction that ends
-// on the queue is simply put behind what is there; a Fetch may read from nvme while its GPU memory is still in use.
+// Waits for the instructions in `after`. A queue reaches its events in order, so for each lane it suffices to wait for the last of its
+// instructions. If this instruction runs on its queue only, the wait is put on the queue as well. The same holds for the queued part of a
+// Fetch, so that the CPU can read from nvme while the GPU memory that it will fill is still in use.
 void GpuLanes::wait_for_what_comes_before(const Instruction& i, const Moment& mine) const {
   const GpuQueue& own = *queue(i.lane);
   std::array<const u32*, kLanes> last{};

@@ -1,7 +1,7 @@
-// A rank's queues (CUDA streams) on its GPU, one per lane. Work that touches only GPU memory and page-locked memory is just put on its
-// lane's queue: later instructions on other lanes wait for it on the GPU, and the CPU goes on to launch the next one. Work in which the CPU
-// takes part waits on the CPU for the instructions before it; when it returns, it is done or has left its last part on its lane's queue.
-// Used by the threads of the executor.
+// The queues (CUDA streams) of a rank on its GPU, one for each lane. Work that touches only GPU memory and page-locked host memory is
+// merely put on the queue of its lane. Later instructions on other lanes then wait for it on the GPU, and the CPU goes on to launch the
+// next instruction. Work in which the CPU takes part first waits on the CPU for the instructions before it. When it returns, it is done, or
+// its last part is on the queue of its lane. Used by the threads of the executor.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -15,38 +15,38 @@ namespace spillway::parallel {
 class GpuLanes final : public Lanes {
  public:
   using Kind = std::function<bool(const Instruction&)>;
-  /// `work`: the stream in which instructions run, except that each lane uses its own queue. `only_queued`, `leaves_on_queue`: as in
-  /// only_queued.h.
+  /// `work`: the stream in which instructions run, except that each lane has its own queue. `only_queued` and `leaves_on_queue` are
+  /// described in only_queued.h.
   GpuLanes(
       const Stream& work, Kind only_queued, Kind leaves_on_queue = [](const Instruction&) { return false; });
 
   const GpuQueue* queue(Lane lane) const override { return queues_[static_cast<size_t>(lane)].get(); }
 
-  /// Called when the queues are empty.
+  /// Called only when the queues are empty.
   void begin(const List& list) override;
   double perform(const Instruction& i, const std::function<double()>& work) override;
   void wait() override;
-  /// Throws Error(io) for errors of the GPU.
+  /// Throws Error(io) if the GPU reports an error.
   void end(std::vector<Timing>& timings) override;
 
  private:
   using Clock = std::chrono::steady_clock;
-  // The times of one instruction.
+  // When one instruction began and ended.
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;
-    bool queued = false;      // the whole instruction is on the queue: begin and end are events there
-    bool ends_later = false;  // the instruction ends on the queue, after the CPU's part: `end` is an event there
+    bool queued = false;      // the whole instruction is on the queue, so `begin` and `end` are events there
+    bool ends_later = false;  // the instruction ends on the queue after the CPU's part, so `end` is an event there
     double begin_us = 0;      // time at which the CPU began the instruction
   };
 
-  // The events of one run of a list.
+  // The events of one list that is being run.
   struct Round {
     explicit Round(Device gpu) : begin(gpu) {}
     const List* list = nullptr;
     const GpuEvent begin;
     Clock::time_point began;
-    std::vector<std::unique_ptr<Moment>> moments;  // as many as the longest list so far has instructions
+    std::vector<std::unique_ptr<Moment>> moments;  // one for each instruction of the longest list so far
   };
 
   void wait_for_what_comes_before(const Instruction& i, const Moment& mine) const;
@@ -56,8 +56,8 @@ class GpuLanes final : public Lanes {
   const Stream work_;
   const Kind only_queued_, leaves_on_queue_;
   std::vector<std::unique_ptr<GpuQueue>> queues_;
-  std::deque<std::unique_ptr<Round>> rounds_;  // rounds that have not been ended
-  std::vector<std::unique_ptr<Round>> ended_;  // rounds to be reused
+  std::deque<std::unique_ptr<Round>> rounds_;  // rounds for which end() has not been called yet
+  std::vector<std::unique_ptr<Round>> ended_;  // rounds that can be used again
 };
 
 }  // namespace spillway::parallel

@@ -1,5 +1,5 @@
-// Optional rounding of gradients to bf16: a finished fp32 gradient is rounded once, to nearest with ties to even, and its norm is computed
-// from the rounded numbers. This is an approximation, but where it is computed changes no bit.
+// Optional rounding of gradients to bf16. A finished fp32 gradient is rounded once, to the nearest value with ties to even, and its norm is
+// computed from the rounded numbers. The rounding is an approximation, but its result has the same bits on a CPU and on a GPU.
 #pragma once
 #include <vector>
 
@@ -8,13 +8,13 @@
 
 namespace spillway::parallel {
 
-/// Rounds whole fp32 tiles at `base` and writes one value of `square_sums` for each (optim::tile_square_sum of the rounded numbers). The
-/// result overwrites the same memory: fp32 in place or, if `into` is bf16, packed into its first half. Runs on the current stream's
-/// threads.
+/// Rounds whole fp32 tiles at `base`. For each tile it writes one value of `square_sums` (optim::tile_square_sum of the rounded numbers).
+/// The result overwrites the same memory: in place if `into` is fp32, packed into the first half if `into` is bf16. Runs on the threads of
+/// the current stream.
 void round_gradient(std::byte* base, DType into, std::span<double> square_sums);
 
-/// Only rounds, to the same bits, tiles in the memory of the current stream's GPU; put on that stream's queue. Throws Error(bug) in a build
-/// without CUDA.
+/// Rounds tiles in the memory of the current stream's GPU to the same bits, but computes no sums. The work is put on the stream's queue.
+/// Throws Error(bug) in a build without CUDA.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles);
 
 }  // namespace spillway::parallel

@@ -21,8 +21,8 @@ __global__ void round_in_place(float4* packs, i64 count) {
   }
 }
 
-// One block per tile. A tile is packed from fp32 into the first or second half of an earlier tile's memory; tile 0 into its own first half.
-// No pass writes beyond what it or earlier passes have read.
+// Uses one thread block per tile. Each tile is packed from fp32 into one half of an earlier tile's memory; tile 0 is packed into the first
+// half of its own. The block synchronizes between reading and writing, so it overwrites only what it or an earlier launch has read.
 __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i64 first_tile) {
   const i64 tile = first_tile + blockIdx.x;
   const auto* from = reinterpret_cast<const float4*>(base) + tile * (kTileElems / kEach);
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlockThreads) round_packed(std::byte* base, i
 
 }  // namespace
 
-// When packing, tiles [n, 2n) may run concurrently once those before n are done.
+// If tiles are packed to bf16, tiles [n, 2n) may run at the same time once the tiles before n are done.
 void round_gradient_on_gpu(std::byte* base, DType into, i64 tiles) {
   const i64 packs = tiles * kTileElems / kEach;
   if (into != DType::bf16 && tiles > 0)

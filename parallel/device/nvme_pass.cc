@@ -11,13 +11,14 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr size_t kPiecesWritten = 2;  // at once; a longer burst would delay the optimizer's Steps
+// pieces that are written at the same time; more would delay the reads and writes of the optimizer's Steps
+constexpr size_t kPiecesWritten = 2;
 
 std::span<std::byte> tile_of(std::span<std::byte> bytes, i64 tile, i64 tile_bytes) {
   return bytes.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
 }
 
-// Calls `body`; if it throws, waits until the queue is empty before rethrowing.
+// Calls `body`. If it throws, waits until the queue is empty before the error is rethrown.
 template <class Body>
 void draining(const GpuQueue& queue, Body&& body) {
   try {
@@ -25,7 +26,7 @@ void draining(const GpuQueue& queue, Body&& body) {
   } catch (...) {
     try {
       queue.wait();
-    } catch (...) {  // the queued work has ended too
+    } catch (...) {  // after this error, too, the work on the queue has ended
     }
     throw;
   }
@@ -39,7 +40,7 @@ NvmePass::NvmePass(const Plan& plan, ModelState& state, MemoryPool& host)
       memory_(host.allocate(plan.bounces * plan.bounce_bytes, "between nvme and the GPU")),
       buffers_(static_cast<size_t>(plan.bounces)),
       half_(buffers_ / 2) {
-  require(plan.bounces >= 2 && plan.bounces % 2 == 0, "[nvme pass] expected an even number of buffers");
+  require(plan.bounces >= 2 && plan.bounces % 2 == 0, "[nvme pass] expected an even number of buffers, at least 2");
 }
 
 std::vector<NvmePass::Piece> NvmePass::pieces(const offload::Blob& blob, TileRange tiles, size_t first) const {
@@ -59,8 +60,8 @@ double NvmePass::fetch(offload::Blob& from, TileRange tiles, std::byte* into, co
   return waited_us;
 }
 
-// Reading into a half begins again when the first piece of the other half has been copied. By then the half's own last copy has had time to
-// end, and the drives still have the rest of the other half to read.
+// A half is read into again once the first piece of the other half has been copied. By then the last copy out of this half has probably
+// ended, and the drives still have the rest of the other half to read.
 void NvmePass::fetch_pieces(offload::Blob& from, const std::vector<Piece>& all, std::byte* into, const GpuQueue& queue, double& waited_us) {
   const size_t first = next_, end = first + all.size();
   std::deque<Pending> reads;
@@ -90,7 +91,7 @@ double NvmePass::evict(const std::byte* from, offload::Blob& into, TileRange til
   return waited_us;
 }
 
-// A half is filled again when two pieces of the other half are being written: by then all of its own have been written.
+// A half is filled again once two pieces of the other half are being written. By then all pieces of this half have been written.
 void NvmePass::evict_pieces(const std::byte* from, offload::Blob& into, const std::vector<Piece>& all, const GpuQueue& queue,
                             double& waited_us) {
   std::deque<Pending> writes;

@@ -1,6 +1,6 @@
-// Page-locked host buffers through which tiles pass between nvme and a GPU, in one direction. While some buffers are verified or stamped,
-// others are read or written and others copied. The buffers form two halves that take turns, so the CPU waits for the GPU at most once per
-// half. Used by one lane, always with the same queue.
+// Page-locked host buffers through which tiles pass between nvme and a GPU, in one direction. Three things happen at the same time in
+// different buffers: the drives read or write, the CPU verifies tiles or stamps them with checksums, and the GPU copies. The buffers form
+// two halves that take turns, so the CPU waits for the GPU at most once per half. Used by one lane, always with the same queue.
 #pragma once
 #include <array>
 
@@ -11,19 +11,19 @@ namespace spillway::parallel {
 
 class NvmePass {
  public:
-  /// Allocates the buffers of one direction from `host`. The plan and the state must outlive it.
+  /// Allocates the buffers of one direction from `host`. The plan and the state must outlive this object.
   NvmePass(const Plan& plan, ModelState& state, MemoryPool& host);
 
-  /// Reads tiles and verifies them as ModelState::read() does. On return everything has been read, and the copies to the GPU are on
-  /// `queue`. Returns the microseconds that it waited for the drives. An error leaves nothing in progress.
+  /// Reads tiles and verifies them as ModelState::read() does. When it returns, everything has been read, and the copies to the GPU are on
+  /// `queue`. Returns the microseconds for which it waited for the drives. After an error nothing is in progress.
   double fetch(offload::Blob& from, TileRange tiles, std::byte* into, const GpuQueue& queue);
-  /// Writes tiles as ModelState::write() does; done on return.
+  /// Writes tiles as ModelState::write() does. When it returns, everything is written.
   double evict(const std::byte* from, offload::Blob& into, TileRange tiles, const GpuQueue& queue);
 
  private:
   struct Piece {
     TileRange tiles;
-    i64 begin = 0;  // offset of this piece in the bytes of all pieces
+    i64 begin = 0;  // where the piece begins in the bytes of all pieces together
     std::span<std::byte> buffer;
   };
   std::vector<Piece> pieces(const offload::Blob& blob, TileRange tiles, size_t first) const;
@@ -33,9 +33,9 @@ class NvmePass {
   const Plan& plan_;
   ModelState& state_;
   const Allocation memory_;
-  const size_t buffers_, half_;                                 // number of buffers, and half of that number
-  size_t next_ = 0;                                             // pieces fetched so far, which decides the next buffer
-  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // for each half: set when the copies out of it are done
+  const size_t buffers_, half_;                                 // number of buffers, and number of buffers in a half
+  size_t next_ = 0;                                             // number of pieces fetched so far, which determines the next buffer
+  std::array<Event, 2> emptied_{Event::done(), Event::done()};  // for each half: set when the copies out of its buffers are done
 };
 
 }  // namespace spillway::parallel

@@ -1,5 +1,5 @@
-// The device on which a rank computes, a CPU or a GPU, chosen once from the plan. All differences between the two are behind this
-// interface; results do not differ.
+// The device on which a rank computes, a CPU or a GPU. It is chosen once, from the plan. All differences between the two are behind this
+// interface, and the results of training do not differ.
 #pragma once
 #include "device/arena.h"
 #include "device/stream.h"
@@ -11,11 +11,12 @@
 namespace spillway::parallel {
 
 struct RankStreams {
-  Stream compute;  // for blocks and for work on their gradients
-  Stream inputs;   // allocates device memory for micro-batches
-  Stream made;     // allocates CPU-writable memory for making micro-batches; on a CPU the same as `inputs`
+  Stream compute;  // for running blocks and for work on their gradients
+  Stream inputs;   // allocates the device memory that holds micro-batches
+  Stream made;     // allocates memory that the CPU can write, for making micro-batches; on a CPU the same as `inputs`
   Stream step;     // for optimizer Steps while nothing else runs
-  // For optimizer Steps that run beside computing: on a CPU a single thread, so that the others stay with the compute lane.
+  // For optimizer Steps that run while blocks compute. On a CPU it has a single thread, so that the other threads stay with the compute
+  // lane.
   Stream step_beside;
 };
 
@@ -26,7 +27,8 @@ struct RankDevice {
   std::unique_ptr<Lanes> lanes;  // last, so that it is destroyed first: after an error its queues may still use the rest
 };
 
-/// Allocates the memory that the plan lists. All arguments must outlive the result. `activations` is the compute lane's memory.
+/// Makes the device and allocates the memory that the plan lists. All arguments must outlive the result. `activations` is the memory of the
+/// compute lane.
 RankDevice make_rank_device(const Plan& plan, ModelState& state, const Stepper& stepper, Arena& activations, const Resources& resources);
 
 }  // namespace spillway::parallel
