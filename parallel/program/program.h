@@ -114,12 +114,12 @@ struct Program {
   List head;          // the list with which a step begins, if the norm of the previous step was not clipped
   List first_head;    // if some Steps are deferred: replaces the head when no Steps wait, as in the first step
   List clipped_head;  // with overlap backward: replaces the head when all Steps wait
-  List commit, skip;  // the tails of a step; skip is run if the norm is not finite
+  List commit, skip;  // the tails of a step; skip is run if the norm is not finite or if all Steps wait
   // do the Steps that wait for `head` or `clipped_head`, if a save or a validation comes next rather than a step
   List settle, clipped_settle;
   std::array<i64, kSlabs> slab_bytes{};  // for each slab: bytes of the memory in which its slots lie
 
-  /// Returns which Steps wait for the next head after a step whose commit tail was run.
+  /// Returns which Steps wait for the next head after a step that was not skipped, that is, whose norm was finite.
   Waiting leaves(bool clipped) const {
     if (overlap == OptimizerOverlap::forward || (overlap == OptimizerOverlap::backward && clipped)) return Waiting::all;
     return first_head.empty() ? Waiting::nothing : Waiting::deferred;
