@@ -18,7 +18,7 @@ void Accumulator::place(GroupUse use, std::byte* base, bool first) {
 
 void Accumulator::finish() {
   for (const auto& [key, place] : places_)
-    require(place.pending == 0, "[accumulator] expected a gradient for each parameter of the block, got none for one");
+    require(place.pending == 0, "[accumulator] expected a gradient for each parameter of the block, got none for at least one");
   places_.clear();
 }
 
@@ -31,7 +31,7 @@ Tensor Accumulator::home(u32 parameter, const Place& place, const Shape& shape) 
 }
 
 Tensor Accumulator::target(u32 parameter, u8 use, const Shape& shape, DType dtype) {
-  require(dtype == dtype_, "[accumulator] expected the parameter's type to be the one in the plan");
+  require(dtype == dtype_, "[accumulator] expected a gradient of the dtype that the plan has for gradients");
   const Place& place = places_.at({layout_.parameter_segment[parameter].first, use});
   if (place.first) return home(parameter, place, shape);
   return addends_[{parameter, use}] = empty(shape, dtype, "weight gradient");

@@ -1,6 +1,7 @@
-// The GradientSink of an offloaded block: gives each parameter its place in its group's flat gradient accumulator, wherever that lies now.
-// The first micro-batch writes the gradients and later ones are added in order. Gaps are set to zero once, so that norms and updates may
-// run over whole tiles. On the meta device it returns tensors without memory, in the same allocation pattern.
+// The GradientSink of an offloaded block. It gives each parameter's gradient its place in the flat gradient accumulator of the parameter's
+// group, wherever that accumulator lies now. The first micro-batch writes the gradients, and later micro-batches are added in order. Gaps
+// between parameters are set to zero once, so that norms and updates may run over whole tiles. On the meta device the sink returns tensors
+// without memory, in the same pattern of allocations.
 #pragma once
 #include <map>
 
@@ -13,9 +14,10 @@ class Accumulator final : public autograd::GradientSink {
  public:
   Accumulator(const Layout& layout, DType dtype) : layout_(layout), dtype_(dtype) {}
 
-  /// Sets where the accumulator of (group, use) lies for the next Backward. `first`: gradients are written there, not added.
+  /// Sets where the accumulator of this use of a group lies during the next Backward. `first`: gradients are written there; otherwise they
+  /// are added to what is there.
   void place(GroupUse use, std::byte* base, bool first);
-  /// Throws Error(bug) if a parameter of the placed groups got no gradient. Forgets all places.
+  /// Throws Error(bug) if a parameter of the groups that were placed has got no gradient. Then forgets all places.
   void finish();
 
   Tensor target(u32 parameter, u8 use, const Shape& shape, DType dtype) override;

@@ -16,7 +16,7 @@ void hand_on(const Tensor& tensor, std::byte* to) {
   if (tensor.raw()) put_transfer(to, tensor.raw(), tensor.bytes());
 }
 
-// Returns the common prefix of the names of the block's parameters, such as " (model.layers.3)".
+// Returns what the names of the block's parameters have in common at their beginning, such as " (model.layers.3)"; "" if there is nothing.
 std::string name_of(const nn::Module& block) {
   const std::vector<nn::ParameterUse> uses = block.parameters();
   if (uses.empty()) return "";
@@ -79,10 +79,10 @@ void BlockRunner::record(Live& live, Tensor input, const Instruction& i) {
   c.recomputing = i.op != Op::Forward;
   c.keep_logits = i.keep_logits;
   live.output = model_.blocks[i.block]->forward(live.input, c);
-  live.input.value = {};  // the tape holds the tensors that backward needs
+  live.input.value = {};  // not needed here any more: the tape holds the tensors that the backward needs
 }
 
-// Returns a copy of a received tensor, so that the slot is free for the next one as soon as the block has run.
+// Copies a tensor that another rank has sent out of its slot. The slot is then free for the next message as soon as the block has run.
 Tensor BlockRunner::received(u16 block, const std::byte* from) const {
   Shape shape = outputs_.at(block).shape;
   const Tensor& tokens_BT = batches_->front().tokens_BT;
@@ -134,7 +134,7 @@ void BlockRunner::forward(const Instruction& i, const BlockMemory& memory) {
   if (i.spill.bytes > 0) live_.at({i.micro_batch, i.block}).door->spill(memory.spill);
 }
 
-// Keeps a block's input for recomputation. Block 0 has no input.
+// Keeps a block's input, from which the forward is run again. Block 0 has no input.
 void BlockRunner::keep_input(Live& live, Tensor input) {
   live.door = std::make_unique<SpillDoor>();
   if (input.defined()) live.kept_input = live.door->pack(std::move(input));
@@ -149,7 +149,7 @@ i64 BlockRunner::spillable_bytes(u16 block, u16 micro_batch) const {
 Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory& memory) {
   if (i.in.bytes > 0) return received(i.block, memory.in);
   if (i.block + 1u == model_.blocks.size()) {
-    // It lies in CPU memory, so that its reader does not have to wait for a GPU.
+    // The gradient of the loss lies in CPU memory, so that the code that reads it does not have to wait for a GPU.
     const Stream cpu{.memory = &MemoryPool::heap()};
     std::optional<StreamScope> scope;
     if (Stream::current().device.is_cuda()) scope.emplace(cpu);
@@ -167,7 +167,7 @@ Tensor BlockRunner::take_output_gradient(const Instruction& i, const BlockMemory
 void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, const BlockMemory& memory) {
   if (i.op == Op::BackwardWeight) return backward_weight(i, sink);
   const auto at = live_.find({i.micro_batch, i.block});
-  require(at != live_.end(), "[block runner] expected Forward before Backward of a block");
+  require(at != live_.end(), "[block runner] expected the block to run Forward before Backward");
   Live& live = at->second;
   const auto guarded = guard(i);
   const auto timed = clock(i);
@@ -194,7 +194,7 @@ void BlockRunner::backward(const Instruction& i, autograd::GradientSink& sink, c
 void BlockRunner::backward_weight(const Instruction& i, autograd::GradientSink& sink) {
   const auto at = live_.find({i.micro_batch, i.block});
   require(at != live_.end() && at->second.tape && at->second.tape->has_weight_part(),
-          "[block runner] expected BackwardInput before BackwardWeight of a block");
+          "[block runner] expected the block to run BackwardInput before BackwardWeight");
   sink_.to = &sink;
   const auto guarded = guard(i);
   const auto timed = clock(i);

@@ -1,6 +1,6 @@
-// Computes blocks, with one tape per (block, micro-batch): it implements a Program's Forward, Backward and the two parts of a split
-// backward. The same code runs on the meta device to find the bytes of activations before step 1. Used by one thread (the compute lane);
-// memory comes from the current stream.
+// Computes blocks: it carries out the Forward and Backward instructions of a Program, and the two parts of a split backward. It keeps one
+// tape for each block and micro-batch. The same code runs on the meta device before step 1, to find how many bytes the activations take.
+// Used by one thread (the compute lane); memory comes from the current stream.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,36 +15,38 @@
 
 namespace spillway::parallel {
 
-/// A block's output for a micro-batch of full size: [B, T, ...].
+/// Shape and dtype of a block's output for a micro-batch of full size: [B, T, ...].
 struct BlockOutput {
   Shape shape;
   DType dtype = DType::f32;
   i64 bytes() const { return shape.elems() * size_of(dtype); }
 };
 
-/// Times of ops by the instruction for which a block ran.
+/// For each kind of instruction: the times of the ops that ran in it.
 using OpTimesOf = std::map<Op, autograd::OpTimes>;
 
-/// Memory of an instruction's slots: what its block keeps for backward, what it reads from another rank, and what it passes to one.
+/// The memory of an instruction's slots: for what its block keeps for the backward, for what it reads from another rank, and for what it
+/// passes to another rank.
 struct BlockMemory {
   std::byte* spill = nullptr;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  double* loss = nullptr;  // on a GPU: where the last block writes its loss, so that nothing waits for it; null: loss_sum() has it
+  // on a GPU: where the last block writes its loss, so that the CPU need not wait for it; null: loss_sum() returns the loss
+  double* loss = nullptr;
 };
 
 class BlockRunner {
  public:
-  /// `outputs`: by block; needed for blocks whose output goes to another rank.
+  /// `outputs`: output of each block; needed only if some block's output goes to another rank.
   explicit BlockRunner(const nn::Sequential& model, std::vector<BlockOutput> outputs = {})
       : model_(model), first_trained_block_(model.first_trained_block()), outputs_(std::move(outputs)) {}
 
-  /// Sets what the following blocks work on. `batches` must outlive them. In Mode::generate, `cache` is the key/value cache that they read
-  /// and extend; it must outlive them too.
+  /// Sets the data that the blocks work on from now on. `batches` must stay valid while they do. In Mode::generate, the blocks read and
+  /// extend the key/value cache `cache`, which must stay valid as long.
   void begin(const std::vector<MicroBatch>& batches, nn::Mode mode, RandomKey random, double loss_factor, i64 logits_position = 0,
              nn::KeyValueCache* cache = nullptr);
-  /// From now on, in Mode::train, an op whose result is not finite throws Error(numbers), which begins with `where` and names the block.
-  /// Empty turns this off. `backward`: gradients are checked too.
+  /// From now on, in Mode::train, an op whose result is not finite throws Error(numbers). The message begins with `where` and names the
+  /// block. An empty `where` turns this off. If `backward`, gradients are checked too.
   void detect_anomalies(std::optional<std::string> where, bool backward) {
     anomalies_ = std::move(where);
     backward_anomalies_ = backward;
@@ -55,24 +57,23 @@ class BlockRunner {
   /// Runs a Backward, a BackwardInput, or the BackwardWeight that follows it. Gradients of parameters go to `sink`.
   void backward(const Instruction& instruction, autograd::GradientSink& sink, const BlockMemory& memory = {});
 
-  /// Returns the bytes that a block keeps after its forward and that could be offloaded; 0 for blocks before the first trained one.
+  /// Returns how many of the bytes that the block keeps after its forward could be offloaded; 0 for blocks before the first trained one.
   i64 spillable_bytes(u16 block, u16 micro_batch) const;
-  /// Returns the output of the block that ran forward last on the micro-batch.
+  /// Returns the output of the block whose forward was the last one to run on this micro-batch.
   const Tensor& output(u16 micro_batch) const { return activation_.at(micro_batch); }
 
-  /// Returns the last block's output for a micro-batch (its loss sum, or logits). It can be taken once.
+  /// Returns the last block's output for a micro-batch: the sum of its losses, or logits. The output can be taken only once.
   Tensor take_output(u16 micro_batch);
   size_t micro_batches() const { return losses_.size(); }
-  /// Returns the sum of token losses over the micro-batches run since begin(), added in their order; 0 if the last block is on another
-  /// rank.
+  /// Returns the sum of the token losses of all micro-batches since begin(), added in their order; 0 if another rank holds the last block.
   double loss_sum() const { return std::accumulate(losses_.begin(), losses_.end(), 0.0); }
 
  private:
   struct Live {
-    std::unique_ptr<SpillDoor> door;  // holds the tape's saved tensors, or the kept input of a block that is recomputed
+    std::unique_ptr<SpillDoor> door;  // holds the tensors that the tape has saved, or the input that is kept if the block is recomputed
     std::unique_ptr<autograd::Tape> tape;
     autograd::Variable input, output;
-    std::optional<u64> kept_input;  // if the block is recomputed: its input's ticket at the door
+    std::optional<u64> kept_input;  // if the block is recomputed: the number under which `door` keeps its input
   };
   using Key = std::pair<u16, u16>;  // (micro-batch, block)
   nn::Context context(const Instruction& i, autograd::Tape* tape) const;
@@ -107,9 +108,10 @@ class BlockRunner {
   OpTimesOf* op_times_ = nullptr;
   std::vector<double> losses_;  // loss of each micro-batch
   Forwarding sink_;
-  std::map<u16, Tensor> activation_;   // by micro-batch: output of the block that ran forward last
-  std::map<u16, Tensor> gradient_;     // by micro-batch: gradient of the output of the next block to run backward
-  std::map<u16, Tensor> router_load_;  // by micro-batch: load of the experts, from block 0's forward to the first trained block's backward
+  std::map<u16, Tensor> activation_;  // for each micro-batch: output of the block whose forward ran last
+  std::map<u16, Tensor> gradient_;    // for each micro-batch: gradient of the output of the block whose backward runs next
+  // for each micro-batch: load of the experts, from block 0's forward to the first trained block's backward
+  std::map<u16, Tensor> router_load_;
   std::map<Key, Live> live_;
 };
 

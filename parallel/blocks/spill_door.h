@@ -1,6 +1,7 @@
-// Offloads what a block keeps for its backward. It holds the saved tensors of a tape; between spill() and restore() their storages have no
-// memory, while all views of them stay valid. Only storages that nothing else references are offloaded (a block's output is the next
-// block's input), so a block offloads the same bytes on the meta device as in a real run. For one thread.
+// Offloads what a block keeps for its backward. This class holds the tensors that a tape has saved. Between spill() and restore() their
+// storages have no memory, while all views of them stay valid. A storage is offloaded only if nothing else references it; a block's output,
+// for example, is also the next block's input. Therefore a block offloads the same bytes on the meta device as in a real run. For one
+// thread.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,9 +17,9 @@ class SpillDoor final : public autograd::SavedTensorDoor {
 
   /// Returns the bytes that spill() would move, with each storage rounded up to 64 bytes.
   i64 spillable_bytes() const;
-  /// Copies the storages to `to`, one after another, and frees their memory. On the meta device nothing is copied.
+  /// Copies the storages to `to`, one after the other, and frees their memory. On the meta device nothing is copied.
   void spill(std::byte* to);
-  /// Allocates memory of the current stream for the offloaded storages and fills it from `from`.
+  /// Allocates memory for the offloaded storages from the current stream, and copies their bytes from `from`.
   void restore(const std::byte* from);
 
  private:
