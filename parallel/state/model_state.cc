@@ -13,20 +13,20 @@
 namespace spillway::parallel {
 namespace {
 
-constexpr i64 kViewTiles = 64;  // tiles passed at once if nothing has to be staged
+constexpr i64 kViewTiles = 64;  // number of tiles passed to `body` at once if nothing has to be staged
 constexpr size_t kReadAhead = 2;
 constexpr i64 kWindowBytes = 4 * kMiB;
-constexpr size_t kWindowsWritten = 2;  // windows that are written at once
+constexpr size_t kWindowsWritten = 2;  // number of windows that are being written at the same time
 
 size_t bytes_of(const offload::Blob& blob, TileRange range) { return static_cast<size_t>(range.count() * blob.tile_bytes()); }
 
-// Whole tiles that are moved and verified together, and their place among the bytes of a range.
+// Whole tiles that are moved and verified together. `begin` is where they begin in the bytes of the whole range.
 struct Window {
   TileRange range;
   size_t begin = 0, bytes = 0;
 };
 
-// Cuts a range into windows. A range in memory is a single window.
+// Cuts a range into windows. A range that lies in memory is a single window.
 std::vector<Window> windows(const offload::Blob& blob, TileRange range) {
   const i64 tiles = blob.tier() == Tier::nvme ? std::max<i64>(1, kWindowBytes / blob.tile_bytes()) : std::max<i64>(1, range.count());
   std::vector<Window> all;
@@ -44,7 +44,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
   if (plan.on_gpu()) queues_.emplace(Device::cuda(resources.gpu));
   if (plan.uses(Tier::nvme)) open_store();
   const optim::StateFormat& format = plan.scheduling.format;
-  for (const Group& g : plan.layout.groups) {  // first the blobs that a restart recovers, then those that may differ in a restart
+  for (const Group& g : plan.layout.groups) {  // first the blobs that a restart recovers, then those that it may place differently
     const Tier weights = plan.placement.parameters[g.id], state = plan.placement.optimizer[g.id];
     optimizer_.emplace_back();
     weights_.push_back(make(weights, fmt::format("weights of group {}", g.id), plan.held_weights(g), format.weight_tile_bytes(),
@@ -64,7 +64,7 @@ ModelState::ModelState(const Plan& plan, const Resources& resources) : plan_(pla
 
 void ModelState::open_store() {
   require(resources_.engine != nullptr && !resources_.scratch.empty(),
-          "[model state] expected an I/O engine and an nvme path, because the plan uses nvme");
+          "[model state] expected an I/O engine and at least one nvme path, because the plan stores data on nvme");
   offload::StoreDescription description = plan_.store;
   description.paths = resources_.scratch;
   description.run_id = resources_.run_id;
@@ -118,13 +118,13 @@ void ModelState::make_activations() {
 
 std::unique_ptr<offload::Blob> ModelState::make(Tier tier, const std::string& what, TileRange tiles, i64 tile_bytes, int slots,
                                                 bool persistent) {
-  if (tiles.count() == 0) tier = Tier::host;  // a rank that holds none of it may have no store
+  if (tiles.count() == 0) tier = Tier::host;  // a rank that holds none of these tiles may have no store
   if (tier == Tier::nvme) return store_->make_blob(what, tiles, tile_bytes, slots, persistent);
   MemoryPool& pool = tier == Tier::device ? *resources_.device : *resources_.host;
   return offload::make_memory_blob(tier, pool, what, tiles, tile_bytes, slots, traffic_, queues());
 }
 
-// Requests all windows at once, and verifies those that have arrived while the others are being read.
+// Requests all windows at the same time, and verifies those that have arrived while the others are being read.
 double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byte> into) {
   std::deque<Pending> reads;
   double moving_us = microseconds_of([&] {
@@ -140,7 +140,8 @@ double ModelState::read(offload::Blob& blob, TileRange range, std::span<std::byt
   return moving_us;
 }
 
-// Writes a little at a time, because a burst would delay the writes of the optimizer's Steps, and with them their reads.
+// Writes only a few windows at the same time. A burst of writes would delay the writes of the optimizer's Steps, and with them the reads of
+// later Steps.
 double ModelState::write(offload::Blob& blob, TileRange range, std::span<const std::byte> from) {
   std::deque<Pending> writes;
   double moving_us = 0;
@@ -165,7 +166,7 @@ void ModelState::verify(offload::Blob& blob, TileRange range, u64 generation, st
     if (e.code() != ErrorCode::io) throw;
     first = e.what();
   }
-  // An I/O error here does not mean that the bytes are damaged.
+  // If this second read fails with an I/O error, that does not mean that the bytes are damaged, so the store stays valid.
   blob.read(range, generation, bytes, {.priority = offload::Priority::urgent}).wait();
   try {
     blob.verify(range, generation, bytes);
@@ -183,8 +184,8 @@ std::string ModelState::take_rereads() {
   std::lock_guard lock(store_mutex_);
   const i64 times = std::exchange(rereads_, 0);
   if (times == 0) return "";
-  return fmt::format("data read from nvme had a wrong checksum and was correct when read again ({} time{}): {}", times,
-                     times == 1 ? "" : "s", last_reread_);
+  return fmt::format("data read from nvme had a wrong checksum, but was correct when it was read again (this happened {} time{}): {}",
+                     times, times == 1 ? "" : "s", last_reread_);
 }
 
 void ModelState::commit(u64 generation, std::string_view record) {
@@ -204,7 +205,7 @@ std::vector<TileRange> ModelState::chunks(u16 group) const {
   return all;
 }
 
-// Cuts tiles into pieces that fit a buffer of the ring, if they go through one.
+// Cuts tiles into pieces. If the data has to be staged, each piece fits a buffer of the ring.
 std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   const i64 step = staged ? plan_.chunk_tiles : kViewTiles;
   std::vector<TileRange> all;
@@ -212,7 +213,7 @@ std::vector<TileRange> ModelState::pieces(TileRange tiles, bool staged) const {
   return all;
 }
 
-// A chunk of a group's weights and state, in place or in a buffer of the ring.
+// A chunk of a group's weights and state, either where it lies or in a buffer of the ring.
 struct ModelState::Piece {
   struct Part {
     offload::Blob* blob = nullptr;
@@ -222,7 +223,7 @@ struct ModelState::Piece {
   TileRange range;
   std::optional<offload::StagingRing::Lease> lease;
   Part weights, state;
-  Pending moving;  // declared after the lease: these complete before the buffer is returned
+  Pending moving;  // declared after the lease, so that transfers are complete before the buffer is returned
 };
 
 bool ModelState::holds_state(u16 group, TileRange range) const {

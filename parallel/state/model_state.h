@@ -1,7 +1,7 @@
-// Stores a model's weights, gradient accumulators and optimizer state: one blob per group and kind, in its tier. Data on nvme lies in one
-// store, with checksums and with generations that outlive the process. Everything that leaves memory is stamped with a checksum here, and
-// verified when it comes back. Thread safety: that of Blob; publish(), scan(), fill() and commit() are called while no step's lanes run,
-// and commit() also on the optimizer lane.
+// Stores a model's weights, gradient accumulators and optimizer state. Each group has one blob per kind of data, in the tier of that data.
+// All data on nvme lies in one store, with checksums, and with generations that remain when the process ends. This class stamps everything
+// that leaves memory with a checksum, and verifies it when it comes back. Thread safety is that of Blob, except that publish(), scan(),
+// fill() and commit() are called only while no step's lanes run; commit() is also called on the optimizer lane.
 #pragma once
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@ namespace spillway::parallel {
 class RankExchange;
 
 /// States where a rank's memory comes from, and with which ranks it communicates. The members from `engine` to `durability` are needed only
-/// if the plan uses nvme. The scratch folders must belong to this run and rank only.
+/// if the plan uses nvme. No other run or rank may use the scratch folders.
 struct Resources {
   MemoryPool* device = nullptr;
   MemoryPool* host = nullptr;
@@ -31,67 +31,69 @@ struct Resources {
   offload::Durability durability = offload::Durability::checkpoint;
   Communicator* data_ranks = nullptr;      // null if there is only one data-parallel rank
   Communicator* pipeline_ranks = nullptr;  // null if there is only one pipeline rank
-  u64 newest_generation = ~u64{0};         // newest generation that may be recovered from nvme
-  bool new_store = false;                  // recover nothing: an existing store is set aside
-  int gpu = 0;                             // if a GPU computes: the one whose memory `device` is
-  Tf32 tf32;                               // if a GPU computes: its TF32 setting
-  RankExchange* gpu_exchange = nullptr;    // direct exchange between GPUs, if the plan uses it
+  u64 newest_generation = ~u64{0};         // the newest generation that may be recovered from nvme
+  bool new_store = false;                  // if true, nothing is recovered: an existing store is set aside
+  int gpu = 0;                             // if a GPU computes: its index; `device` is memory of this GPU
+  Tf32 tf32;                               // if a GPU computes: whether it uses TF32
+  RankExchange* gpu_exchange = nullptr;    // the exchange from GPU to GPU, if the plan uses one
 };
 
 class ModelState {
  public:
-  /// Allocates everything that the plan stores, or finds on nvme what a run of this id that died has left (recovered()). New memory is
-  /// undefined until fill(). Throws Error(refused) over a budget or without disk space, and Error(data) for a store that a newer program
-  /// wrote.
+  /// Allocates everything that the plan stores. If a run with the same id died and has left its state on nvme, finds that state instead
+  /// (recovered()). New memory is undefined until fill(). Throws Error(refused) if a budget is exceeded or disk space is missing, and
+  /// Error(data) if a newer version of the program wrote the store.
   ModelState(const Plan& plan, const Resources& resources);
 
-  /// Returns the record of the last commit of a run that died, if all weights and optimizer state lie on nvme and were found. Then nothing
-  /// needs to be loaded. Otherwise empty.
+  /// Returns the record of the last commit of a run that died, if the plan keeps all weights and optimizer state on nvme and they were
+  /// found. Nothing needs to be loaded then. Otherwise empty.
   const std::optional<std::string>& recovered() const { return recovered_; }
-  /// Returns why nothing was recovered; empty if something was, or if nothing lies on nvme.
+  /// Returns why nothing was recovered; empty if something was recovered, or if the plan stores nothing on nvme.
   std::string why_not_recovered() const;
-  /// Returns NvmeStore::moved(): one line on which files opening the store moved, mostly empty.
+  /// Returns NvmeStore::moved(): one line on the files that were moved when the store was opened; usually empty.
   std::string store_moved() const { return store_ ? store_->moved() : ""; }
-  /// Reads everything that was recovered. Returns a text that says what differs from what was written, empty if nothing does. A damaged
-  /// state is no longer found by a restart. Throws Error(io) if bytes cannot be read.
+  /// Reads everything that was recovered and verifies it. Returns a text about what differs from what was written; empty if nothing does.
+  /// If something differs, a restart no longer finds this state. Throws Error(io) if bytes cannot be read.
   std::string damage_of_recovered();
-  /// Discards the recovered state, so that fill() may write.
+  /// Discards the state that was recovered, so that fill() may write.
   void forget_recovered();
 
   offload::Blob& weights(u16 group) { return *weights_[group]; }
-  /// Returns the accumulator of a use that is stored in a tier (Plan::gradient_rests).
+  /// Returns the accumulator of this use. It must be stored in a tier (Plan::gradient_rests).
   offload::Blob& gradients(u16 group, u8 use) { return *gradients_.at({group, use}); }
-  /// Returns null for a group without optimizer state (Plan::has_state).
+  /// Returns the optimizer state of the group; null if it has none (Plan::has_state).
   offload::Blob* optimizer(u16 group) { return optimizer_[group].get(); }
-  /// Returns the blob on nvme for a block's activations, which has one tile per live micro-batch.
+  /// Returns the blob on nvme for a block's activations. Each tile of it holds those of one micro-batch.
   offload::Blob& activations(u16 block) { return *activations_.at(block); }
 
-  /// The generation that readers see; a step writes the next one. In a blob with one slot both are the same bytes.
+  /// The generation that readers see. A step writes the next one. In a blob with one slot, both generations are the same bytes.
   u64 generation() const { return generation_; }
   void publish() { ++generation_; }
 
-  /// Read or write a range of a blob as Blob does, but wait until done, verify what was read, and stamp what is written. Both return the
-  /// microseconds for which the bytes were being moved.
+  /// Read or write a range of a blob as Blob does. In addition they wait until that is done, verify what was read, and stamp what is
+  /// written. Both return the microseconds for which the bytes were being moved.
   double read(offload::Blob& blob, TileRange range, std::span<std::byte> into);
   double write(offload::Blob& blob, TileRange range, std::span<const std::byte> from);
-  /// Verifies the checksums of what was read into `bytes`. Bytes that do not match are read once more, into the same place. If they still
-  /// do not match, throws; and if they belonged to a committed generation, the store is invalidated, so that a restart goes on from the
-  /// checkpoint. An I/O error alone does not invalidate it.
+  /// Verifies the checksums of what was read into `bytes`. If they do not match, reads the bytes once more into the same place. Throws if
+  /// they still do not match. If the bytes belong to a committed generation, the store is then invalidated too, so that a restart continues
+  /// from the checkpoint. An I/O error alone does not invalidate the store.
   void verify(offload::Blob& blob, TileRange range, u64 generation, std::span<std::byte> bytes);
-  /// Returns which bytes matched only when verify() read them again, and how often, since the last call; mostly empty.
+  /// Returns a text about bytes that matched only when verify() read them again: which bytes, and how often since the last call. Usually
+  /// empty.
   std::string take_rereads();
 
-  /// Commits a generation, all of whose tiles have landed on nvme: a restart finds it, with `record`. Does nothing unless all weights and
-  /// optimizer state lie on nvme.
+  /// Commits a generation whose writes to nvme have all completed. A restart then finds this generation, with `record`. Does nothing unless
+  /// all weights and optimizer state lie on nvme.
   void commit(u64 generation, std::string_view record);
 
-  /// scan() passes all tiles of a group that this rank holds to `body`, in order and a few at a time: weight tiles, and state tiles where
-  /// this rank holds them too (else an empty span). They are seen in place or in the staging ring. fill() passes memory of the same layout,
-  /// all of which `body` must write. For loading, checkpoints and tests.
+  /// scan() passes all tiles of a group that this rank holds to `body`, in order and a few at a time. `body` gets their weights and, where
+  /// this rank also holds it, their optimizer state (otherwise an empty span). The bytes lie in place or in the staging ring. fill() passes
+  /// memory of the same layout, and `body` must write all of it. These functions serve loading, checkpoints and tests.
   using Scan = std::function<void(TileRange, std::span<const std::byte> weights, std::span<const std::byte> state)>;
   using Fill = std::function<void(TileRange, std::span<std::byte> weights, std::span<std::byte> state)>;
   void scan(u16 group, const Scan& body);
-  /// Scans only these ranges, of a generation that still exists. If staging is needed, no range may be longer than a staging buffer.
+  /// Scans only these ranges, in a generation that still exists. If the data has to be staged, no range may be longer than a staging
+  /// buffer.
   void scan(u16 group, std::span<const TileRange> ranges, u64 generation, const Scan& body);
   /// Scans only the weights of these tiles.
   void scan_weights(u16 group, TileRange tiles, const Scan& body);
@@ -99,7 +101,8 @@ class ModelState {
 
   /// Returns the queues for copies to and from the GPU; null if the CPU computes.
   const offload::GpuCopyQueues* queues() const { return queues_ ? &*queues_ : nullptr; }
-  /// Memory of Plan::whole_bytes and whole_gpu_bytes, for parameters stepped as a whole. Used by the optimizer lane.
+  /// Memory of Plan::whole_bytes and of Plan::whole_gpu_bytes, for Steps of parameters that are stepped as a whole. Used by the optimizer
+  /// lane.
   std::byte* whole() const { return whole_.data(); }
   std::byte* whole_on_gpu() const { return whole_on_gpu_.data(); }
   offload::StagingRing* staging() { return staging_ ? &*staging_ : nullptr; }
@@ -125,7 +128,7 @@ class ModelState {
   std::optional<offload::GpuCopyQueues> queues_;
   offload::Traffic traffic_;
   std::optional<offload::NvmeStore> store_;
-  std::mutex store_mutex_;  // guards commit, invalidate and the reread counters
+  std::mutex store_mutex_;  // guards commits, invalidation and the two members below
   i64 rereads_ = 0;
   std::string last_reread_;
   std::optional<std::string> recovered_;

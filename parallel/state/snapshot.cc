@@ -63,7 +63,8 @@ std::optional<Snapshot::Copy> Snapshot::before(const Bucket& bucket, TileRange r
   return taken;
 }
 
-// Takes a piece. It is marked as taken before there is room for it, so that no other thread takes it meanwhile.
+// Takes a piece for the save. The piece is marked as taken before there is room for it, so that no other thread takes it meanwhile. Returns
+// a Copy if a Step has to fill it.
 std::optional<Snapshot::Copy> Snapshot::take(Lock& lock, size_t number, u64 from) {
   const u16 group = pieces_[number].group;
   const bool by_step = pieces_.staged(group) && from == pieces_.generation();
@@ -161,7 +162,7 @@ bool Snapshot::over() const {
   return over_;
 }
 
-// The functions from here on run on the snapshot's own thread.
+// The functions below run on the snapshot's own thread.
 void Snapshot::run(const Save& save) {
   std::exception_ptr error;
   try {
@@ -180,14 +181,15 @@ void Snapshot::run(const Save& save) {
   changed_.notify_all();
 }
 
-// The disk is shared with training: after each piece the save pauses for as long as the piece took, unless someone waits for it.
+// Passes pieces to the save. Training uses the disk too, so after each piece the save pauses for as long as that piece took, unless
+// somebody waits for it.
 void Snapshot::deliver(const Visit& visit) {
   Lock lock(mutex_);
   while (left_ > 0) {
     std::optional<size_t> in_place;
     wait(
         lock, [&] { return given_up_ || !queue_.empty() || (in_place = next_in_place()); }, Clock::duration::max());
-    if (given_up_ && queue_.empty()) throw Error(ErrorCode::io, "[snapshot] the save was abandoned");
+    if (given_up_ && queue_.empty()) throw Error(ErrorCode::io, "[snapshot] the save was canceled before it had all pieces");
     const auto start = Clock::now();
     if (!queue_.empty()) {
       visit_copy(lock, visit);
@@ -209,7 +211,8 @@ void Snapshot::visit_copy(Lock& lock, const Visit& visit) {
   lock.lock();
 }
 
-// Returns false if there was no room to read the piece into; then the queue has a piece that comes first.
+// Passes a piece to the save without the queue. Returns false if the piece must be copied first and there is no buffer for it; then the
+// queue holds pieces that come first.
 bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   constexpr double kBrieflyS = 1e-3;
   const SnapshotPieces::Piece& piece = pieces_[number];
@@ -231,8 +234,9 @@ bool Snapshot::visit_in_place(Lock& lock, const Visit& visit, size_t number) {
   return visited;
 }
 
-// Returns the next piece to read in place. Pieces in memory and frozen ones come first, from the last to the first, because the Steps after
-// the backward go the other way; then those that the Steps left behind, in the order in which Steps will reach them again.
+// Returns the piece that this thread reads next. Pieces in memory and frozen ones come first, from the last to the first, because the Steps
+// after the backward go in the other direction. Then come those that the Steps left behind, in the order in which Steps will come to them
+// again.
 std::optional<size_t> Snapshot::next_in_place() {
   for (; unwalked_ > 0; --unwalked_) {
     const u16 group = pieces_[unwalked_ - 1].group;

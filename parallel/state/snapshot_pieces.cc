@@ -30,7 +30,7 @@ bool SnapshotPieces::saved(size_t number) const {
   return intersection(own, pieces_[number].range).count() > 0;
 }
 
-// A group that another pipeline rank saves has no pieces here.
+// False for a group that another pipeline rank saves, because it has no pieces on this rank.
 bool SnapshotPieces::staged(u16 group) const {
   if (!plan_.layout.owns(plan_.layout.groups[group])) return false;
   const offload::Blob* state = state_.optimizer(group);

@@ -1,6 +1,5 @@
-// The pieces of one generation of the state, and where their bytes lie. A piece is a chunk of a bucket's tiles, the unit in which the
-// Stepper works, or a chunk of frozen weights. Some pieces have no optimizer state. The Snapshot decides when a piece may be touched.
-// Thread-safe.
+// The pieces of one generation of the state, and where their bytes lie. A piece is a chunk of frozen weights, or a chunk of a bucket's
+// tiles as the Stepper updates them. Some pieces have no optimizer state. The Snapshot decides when a piece may be read. Thread-safe.
 #pragma once
 #include <limits>
 
@@ -22,25 +21,25 @@ class SnapshotPieces {
   u64 generation() const { return generation_; }
   size_t size() const { return pieces_.size(); }
   const Piece& operator[](size_t number) const { return pieces_[number]; }
-  /// Returns the number of the piece that is this chunk of the bucket.
+  /// Returns the index of the piece that consists of this chunk of the bucket.
   size_t number(const Bucket& bucket, TileRange range) const;
 
-  /// Returns true if this rank saves the piece. If several ranks step the same tiles, each saves its part of them.
+  /// Returns true if this rank saves the piece. If several ranks step the same tiles, each of them saves its own part of the tiles.
   bool saved(size_t number) const;
-  /// Returns true if no Step touches the group.
+  /// Returns true if no Step updates the group.
   bool frozen(u16 group) const { return plan_.layout.groups[group].frozen; }
-  /// Returns true if some of the group lies on nvme, so that a Step of this generation reads it into the staging ring.
+  /// Returns true if some data of the group lies on nvme. A Step that starts from this generation then reads it into the staging ring.
   bool staged(u16 group) const;
-  /// Returns true if the CPU can address all of the group; otherwise pieces are copied before they are read.
+  /// Returns true if the CPU can address all of the group's data. If it cannot, pieces are copied before they are read.
   bool visible(u16 group) const;
-  /// Returns the generation from which the first Step starts that overwrites the piece's bytes.
+  /// Returns the generation from which that Step starts which is the first to overwrite bytes of the group's pieces.
   u64 written_over_by(u16 group) const;
   size_t weight_bytes(size_t number) const { return bytes(number, state_.weights(pieces_[number].group)); }
   size_t state_bytes(size_t number) const;
-  /// Return the piece's bytes in memory; the group must be visible().
+  /// These return the piece's bytes where they lie in memory. The group must be visible().
   std::span<const std::byte> weights(size_t number) const;
   std::span<const std::byte> state(size_t number) const;
-  /// Copies the piece from whatever tier it lies in, and verifies its checksums.
+  /// Copies the piece's bytes, in whatever tier they lie, and verifies their checksums.
   void read(size_t number, Bytes weights, Bytes state);
 
  private:
@@ -52,7 +51,7 @@ class SnapshotPieces {
   ModelState& state_;
   const u64 generation_;
   std::vector<Piece> pieces_;
-  std::vector<size_t> first_;  // number of each bucket's first piece
+  std::vector<size_t> first_;  // for each bucket: index of its first piece
 };
 
 }  // namespace spillway::parallel

@@ -19,7 +19,7 @@ constexpr i64 kTilesInPlace = 64;
 double Stepper::step(const Bucket& bucket, TileRange tiles, const Update& u, u64 from, std::span<std::byte> gradient) {
   waited_us_ = 0;
   require(rule_of(u.settings) == plan_.scheduling.format.rule,
-          "[optimizer] expected settings of the optimizer for which the plan has state");
+          "[optimizer] expected settings of the optimizer rule for which the plan stores state");
   AllScalars all = scalars_of(bucket, u);
   if (plan_.steps_on_gpu(bucket.group, !gradient.empty())) {
     step_on_gpu(bucket, tiles, all, u, from, gradient);
@@ -50,8 +50,8 @@ void Stepper::go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span
   while (!ahead.empty()) finish_one();
 }
 
-// One of the ring's buffers is being computed on. The others are shared between reading ahead and writing behind, which gets the larger
-// part.
+// Returns how many chunks are read ahead. One of the ring's buffers holds the chunk that is computed. Reading ahead and writing share the
+// others, and writing gets the larger part.
 size_t Stepper::read_ahead() const { return std::max<size_t>(2, static_cast<size_t>(plan_.staging_buffers - 1) * 2 / 5); }
 
 Stepper::Chunk Stepper::open(const Bucket& bucket, TileRange range, u64 from, std::span<std::byte> gradient, Pass pass) {
@@ -83,10 +83,10 @@ Stepper::Operand Stepper::given(Chunk& chunk, const Bucket& bucket, std::span<st
   return {nullptr, tile_bytes, bytes, bytes, false, true, false};
 }
 
-// Returns the next free bytes in the chunk's buffer of the ring; acquires the buffer first if there is none.
+// Returns the next free bytes in the chunk's buffer of the ring. If the chunk has no buffer yet, first acquires one.
 std::span<std::byte> Stepper::staging(Chunk& chunk, i64 bytes, i64& used_bytes) {
   if (!chunk.lease) {
-    // Chunks that are read ahead and the one being computed hold leases too; only the remaining buffers may hold writes.
+    // The chunks that are read ahead and the one that is computed also hold leases, so only the remaining buffers may be in use for writes.
     while (writing_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
       waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
       writing_.pop_front();
@@ -116,7 +116,8 @@ Stepper::Operand Stepper::operand(Chunk& chunk, offload::Blob& blob, i64& used_b
 void Stepper::step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& u, u64 from,
                           std::span<std::byte> gradient) {
   for (i64 t = tiles.begin; snapshot_ && t < tiles.end; t += plan_.chunk_tiles)
-    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);  // no piece is filled from what such a Step reads
+    // returns no Copy to be filled, because a Step on the GPU reads nothing into host memory
+    snapshot_->before(bucket, {t, std::min(tiles.end, t + plan_.chunk_tiles)}, from);
   const Group& group = plan_.layout.groups[bucket.group];
   offload::Blob& weights = state_.weights(group.id);
   offload::Blob* state = state_.optimizer(group.id);
@@ -140,8 +141,9 @@ optim::StateFormat Stepper::format_of(const Group& group) const {
   return format;
 }
 
-// Running statistics: a statistic r, for which the micro-batches' own values are summed in s, becomes r + momentum (s / count - r). That is
-// SGD with s / count as gradient, a weight decay of -1 and a learning rate of -momentum.
+// Computes the scalars of an update. Running statistics are updated by SGD. For a statistic r, the micro-batches' own values are summed in
+// s, and r must become r + momentum (s / count - r). That is SGD with s / count as the gradient, a weight decay of -1 and a learning rate
+// of -momentum.
 Stepper::AllScalars Stepper::scalars_of(const Bucket& bucket, const Update& u) const {
   const double count = static_cast<double>(plan_.scheduling.micro_batches * plan_.scheduling.sharding.ranks);
   const Group& group = plan_.layout.groups[bucket.group];
@@ -194,8 +196,8 @@ void Stepper::verify(const Operand& o, const Chunk& chunk, i64 tile) {
   if (o.staged && o.read) state_.verify(*o.blob, {at, at + 1}, chunk.from, o.of(tile, o.old));
 }
 
-// Updates one tile while its bytes are in the cache: verifies, copies for a snapshot, updates, stamps. The numbers of threads and chunks
-// change no bit.
+// Updates one tile while its bytes are in the cache: verifies it, copies it for a snapshot, updates it and stamps it. The result has the
+// same bits for every number of threads and every size of chunks.
 void Stepper::update(const Bucket& bucket, const Chunk& chunk, i64 tile, const AllScalars& scalars, const Update& u, Snapshot::Copy* copy) {
   const TileRange range{chunk.range.begin + tile, chunk.range.begin + tile + 1};
   const auto bytes_of = [tile](const Operand& o, std::span<std::byte> all) { return o.of(tile, all); };

@@ -1,11 +1,12 @@
-// Runs the optimizer's Step: updates a bucket from one generation into the next, streamed in chunks of tiles. Data in memory is updated
+// Runs the optimizer's Step: updates a bucket from one generation to the next, in a stream of chunks of tiles. Data in memory is updated
 // where it lies (in place if there is one slot). Data on nvme flows through the staging ring: some chunks are read ahead, one is computed,
-// the others are written behind. If everything lies on a GPU, the GPU updates it, on the queue of the current stream; if only some of it
-// does, that flows through the ring too. Writes may still be in flight when step() returns; land() and drain() wait for them. Used by the
-// optimizer lane; the update itself runs on the threads of the current stream.
+// and the others are being written. If all data lies on a GPU, the GPU updates it, on the queue of the current stream. If only some data
+// lies on a GPU, that data flows through the ring too. When step() returns, writes may still be in progress; land() and drain() wait for
+// them. Used by the optimizer lane. The update itself runs on the threads of the current stream.
 //
-// A parameter that its rule steps as a whole is gone over twice: first its direction is gathered from gradient and state (and weight) in
-// planned memory and computed there (stepper_matrices.cc), then its tiles move along it.
+// A parameter that its rule steps as a whole takes two passes. The first pass gathers its update direction from the gradient and the state
+// (and the weight) into planned memory, where it is computed (stepper_matrices.cc). The second pass moves the parameter's tiles in this
+// direction.
 #pragma once
 #include <deque>
 
@@ -18,22 +19,23 @@
 
 namespace spillway::parallel {
 
-/// Learning rate and weight decay of some parameters, which differ from those of the rest.
+/// A learning rate and a weight decay for some parameters, if they differ from those of all others.
 struct OwnRates {
   double learning_rate = 0;
-  std::optional<double> weight_decay;  // for all these parameters; empty: the settings' decay, where it applies
-  i64 updates_before = 0;              // updates applied before these parameters were trained; their own number is Update::t minus this
+  std::optional<double> weight_decay;  // weight decay of all these parameters; empty: the decay in the settings, where that applies
+  // number of updates before these parameters were trained; Update::t minus this is the number of their own updates
+  i64 updates_before = 0;
 };
 
-/// Everything that one update needs besides the bytes.
+/// Everything that one update needs, except for the data.
 struct Update {
-  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the state format's rule
+  optim::RuleSettings settings = optim::AdamSettings{.decoupled_weight_decay = true};  // settings of the rule that the state format has
   double learning_rate = 0;                                                            // replaces the learning rate in the settings
-  std::vector<OwnRates> own_rates;  // rates of parameters that do not use the common ones
-  std::vector<u16> own_rates_of;    // for each parameter: its entry in own_rates, from 1; 0, or no entry: none
-  i64 t = 1;                        // number of this applied update, from 1
-  double gradient_scale = 1;        // factor for the gradients: clip factor / loss scale
-  double average_decay = 0;         // decay of the weight average, if the format has one
+  std::vector<OwnRates> own_rates;  // for parameters that do not use the common learning rate and decay
+  std::vector<u16> own_rates_of;    // for each parameter: index of its entry in own_rates plus 1; 0, or no entry: the common rates
+  i64 t = 1;                        // this is the t-th update that is applied, counted from 1
+  double gradient_scale = 1;        // factor by which gradients are multiplied: clip factor / loss scale
+  double average_decay = 0;         // decay of the weight average, if the state format has one
   RandomKey random;                 // key for the stochastic rounding of bf16 and int8 moments
   optim::Isa isa = optim::Isa::best;
 };
@@ -42,29 +44,32 @@ class Stepper {
  public:
   Stepper(const Plan& plan, ModelState& state) : plan_(plan), state_(state) {}
 
-  /// Updates these tiles of the bucket's group from generation `from` into from + 1. `gradient`: the gradient of all tiles that this rank
-  /// steps of the group, if it stayed in memory; if empty, it is read from its blob. Returns the microseconds that it waited for transfers.
+  /// Updates these tiles of the bucket's group from generation `from` to from + 1. `gradient`: the gradient of all tiles of the group that
+  /// this rank steps, if it stayed in memory; if empty, the gradient is read from its blob. Returns the microseconds for which it waited
+  /// for transfers.
   double step(const Bucket& bucket, TileRange tiles, const Update& update, u64 from, std::span<std::byte> gradient);
-  /// Returns true if a step of this bucket is only put on the queue of the current stream. `given`: its gradient is passed to step().
+  /// Returns true if step() only puts the update of this bucket on the queue of the current stream. `given`: the gradient is passed to
+  /// step().
   bool only_queues(const Bucket& bucket, bool given) const { return !snapshot_ && plan_.steps_on_gpu(bucket.group, given); }
-  /// Returns true if a step of this group ends with copies on the state's queue to the GPU, unless only_queues().
+  /// Returns true if step() of this group ends with copies to the GPU, on the queue that the state has for them. Does not apply if
+  /// only_queues().
   bool writes_gpu(u16 group) const {
     const offload::Blob* state = state_.optimizer(group);
     return state_.weights(group).on_gpu() || (state && state->on_gpu());
   }
-  /// Waits until the writes of this group's steps have landed.
+  /// Waits until the writes of this group's Steps are complete.
   void land(u16 group);
-  /// Waits until all writes have landed.
+  /// Waits until all writes are complete.
   void drain();
-  /// Sets the snapshot that copies what a Step passes; null for none. Called between steps.
+  /// Sets the snapshot that gets its pieces before Steps overwrite them; null for none. Called between steps.
   void keep_for(Snapshot* snapshot) { snapshot_ = snapshot; }
 
  private:
   struct Operand {
-    offload::Blob* blob = nullptr;  // null for memory that was passed in, or for no data
+    offload::Blob* blob = nullptr;  // null if there is no data, or if its memory was passed in
     i64 tile_bytes = 0;
-    std::span<std::byte> old, next;                      // bytes before and after the update; the same span if updated in place
-    bool staged = false, read = false, written = false;  // lies in the ring; is an input; is an output
+    std::span<std::byte> old, next;                      // bytes before and after the update; the same bytes if it is done in place
+    bool staged = false, read = false, written = false;  // the data is in the ring; the data is an input; the data is an output
     std::span<std::byte> of(i64 tile, std::span<std::byte> all) const {
       return all.subspan(static_cast<size_t>(tile * tile_bytes), static_cast<size_t>(tile_bytes));
     }
@@ -73,25 +78,26 @@ class Stepper {
     optim::Scalars<double> decayed, plain;
   };
   struct AllScalars {
-    std::vector<Scalars> rates;  // for parameters without rates of their own, then for each entry of own_rates
+    std::vector<Scalars> rates;  // first the scalars for parameters without rates of their own, then those for each entry of own_rates
     optim::Scalars<double> statistics;
-    const std::byte* direction = nullptr;  // direction of a parameter that is stepped as a whole
+    const std::byte* direction = nullptr;  // update direction of a parameter that is stepped as a whole
   };
   struct Chunk {
     TileRange range;  // tiles within the group
-    u64 from = 0;     // generation that the update reads
+    u64 from = 0;     // generation from which the update is computed
     std::optional<offload::StagingRing::Lease> lease;
     Operand weights, gradients, state;
-    Pending reads;  // declared after the lease: these complete before the buffer is returned
+    Pending reads;  // declared after the lease, so that reads are complete before the buffer is returned
   };
   size_t read_ahead() const;
   AllScalars scalars_of(const Bucket& bucket, const Update& update) const;
   static const optim::Scalars<double>& scalars_for(const Segment& segment, const AllScalars& scalars, const Update& update);
   static std::vector<optim::TilePart> parts_of(const Group& group, i64 begin, i64 end, const AllScalars& scalars, const Update& update);
-  // Returns the format of what a Step of the group reads and writes.
+  // Returns the format of the data that a Step of the group reads and writes.
   optim::StateFormat format_of(const Group& group) const;
   static optim::RoundingNoise noise_of(u16 group, const Update& update, i64 first_element);
-  // Goes over the tiles chunk by chunk, with the next chunks being read meanwhile. `finish` gets each chunk in order once it has been read.
+  // Goes over the tiles chunk by chunk, while the next chunks are being read. Calls `finish` for each chunk, in order, once it has been
+  // read.
   enum class Pass : u8 { direction, update };
   void go_over(const Bucket& bucket, TileRange tiles, u64 from, std::span<std::byte> gradient, Pass pass,
                const std::function<void(Chunk)>& finish);
@@ -101,11 +107,12 @@ class Stepper {
   void step_on_gpu(const Bucket& bucket, TileRange tiles, const AllScalars& scalars, const Update& update, u64 from,
                    std::span<std::byte> gradient);
   Operand operand(Chunk& chunk, offload::Blob& blob, i64& used_bytes, bool read, bool written);
-  // Computes the direction. Adafactor also determines a factor for the step, by which all step sizes in `scalars` are multiplied.
+  // Computes the update direction of a parameter and returns it. Adafactor also determines a factor for the step, by which all step sizes
+  // in `scalars` are multiplied.
   const std::byte* direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& update, u64 from,
                                 std::span<std::byte> gradient);
   optim::AdafactorStep adafactor_step(const optim::StateFormat& format, const Segment& segment) const;
-  // Returns the bytes of the direction that lie before a tile of the group.
+  // Returns how many bytes of the direction come before this tile of the group.
   i64 direction_bytes(const Bucket& bucket, i64 tile) const;
   void gather_direction(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
   void gather_adafactor(const Bucket& bucket, const Chunk& chunk, const AllScalars& scalars, const Update& update);
@@ -121,10 +128,10 @@ class Stepper {
   struct Written {
     u16 group = 0;
     offload::StagingRing::Lease lease;
-    Pending writes;  // declared after the lease: these complete before the buffer is returned
+    Pending writes;  // declared after the lease, so that writes are complete before the buffer is returned
   };
   std::deque<Written> writing_;
-  double waited_us_ = 0;  // microseconds that the current step has waited for transfers
+  double waited_us_ = 0;  // microseconds for which the current step() has waited for transfers
 };
 
 }  // namespace spillway::parallel

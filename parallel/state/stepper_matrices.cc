@@ -1,5 +1,6 @@
-// Computes the direction in which a rule moves a parameter that it steps as a whole. This takes a pass over gradient and state before the
-// pass that updates. The CPU's threads gather the direction in host memory, with a GPU too, which then does the matrix products.
+// Computes the update direction of a parameter that its rule steps as a whole. This takes a pass over the gradient and the state, before
+// the pass that updates the parameter. The CPU's threads gather the direction in host memory. If there is a GPU, they do so too, and the
+// GPU then computes the matrix products.
 #include <algorithm>
 
 #include "device/stream.h"
@@ -11,7 +12,7 @@ namespace spillway::parallel {
 
 const std::byte* Stepper::direction_of(const Bucket& bucket, TileRange tiles, AllScalars& scalars, const Update& u, u64 from,
                                        std::span<std::byte> gradient) {
-  require(tiles.count() == bucket.tiles, "[optimizer] expected all tiles of the parameter");
+  require(tiles.count() == bucket.tiles, "[optimizer] expected to step all tiles of the parameter together");
   const Group& group = plan_.layout.groups[bucket.group];
   const Segment& segment = group.segment_of(bucket);
   const auto* adafactor = std::get_if<optim::AdafactorSettings>(&u.settings);
@@ -63,7 +64,7 @@ void Stepper::gather_direction(const Bucket& bucket, const Chunk& chunk, const A
     const i64 elems = std::min(kTileElems, matrix.begin + matrix.elems - (chunk.range.begin + tile) * kTileElems);
     optim::direction_tile(format, chunk.gradients.of(tile, chunk.gradients.old).data(), chunk.state.of(tile, chunk.state.old).data(), elems,
                           scalars, nesterov, out);
-    std::fill(out + elems, out + kTileElems, T(0));  // padding after the matrix
+    std::fill(out + elems, out + kTileElems, T(0));  // zeros for the padding after the matrix
   };
   Stream::current().run(chunk.range.count(), [&](i64 tile, int) {
     for (const Operand* o : {&chunk.gradients, &chunk.state}) verify(*o, chunk, tile);
