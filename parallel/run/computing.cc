@@ -83,7 +83,8 @@ void Computing::take_in(const MicroBatch& batch) {
     const StreamScope scope(work_.streams().inputs);
     work_.device.copies->take_in(forward_batch_);
   }
-  if (const GpuQueue* queue = work_.queue(Lane::data)) queue->wait();  // the list that follows does not order itself after this copy
+  // because the instructions of the next list do not wait for this copy
+  if (const GpuQueue* queue = work_.queue(Lane::data)) queue->wait();
 }
 
 void Computing::begin_without_training(const MicroBatch& batch, nn::Mode mode, i64 position) {

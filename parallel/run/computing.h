@@ -1,5 +1,5 @@
-// Does a rank's computing: forward and backward of blocks on micro-batches, and sums of gradients. load() is called on the data lane, all
-// other functions on the compute lane or while no list runs.
+// Does the computing of a rank: the forward and backward of blocks on micro-batches, and the sums of gradients. load() is called on the
+// data lane. All other functions are called on the compute lane, or while no list runs.
 #pragma once
 #include "nn/key_value_cache.h"
 #include "parallel/blocks/accumulator.h"
@@ -21,17 +21,18 @@ class Computing {
   /// Runs an Accumulate or AddTied instruction.
   void add_gradients(const Instruction& i);
 
-  /// Returns the sum of the losses of this rank's micro-batches, added in their order; 0 if the last block is on another rank.
+  /// Returns the sum of the losses of this rank's micro-batches, added in their order; 0 if another rank holds the last block.
   double loss_sum();
 
-  /// Begins a forward pass on a micro-batch without training. take_loss() or take_output() ends it.
+  /// Begins a forward pass of one micro-batch without training. take_loss() or take_output() ends the pass.
   void begin_without_training(const MicroBatch& batch, nn::Mode mode, i64 position);
-  /// Begins a pass in Mode::generate that uses the key/value cache and returns the output of the batch's last position. The batch's
-  /// positions are appended to the cache at position `begin`, after those of earlier calls.
+  /// Begins a forward pass in Mode::generate that uses the key/value cache and outputs the batch's last position. The batch's positions are
+  /// added to the cache from position `begin` on, after those of earlier calls.
   void begin_with_cache(const MicroBatch& batch, i64 begin);
   /// Ends the pass and returns its loss, as loss_sum() does.
   double take_loss();
-  /// Ends the pass and returns the last block's output in memory that the CPU can read; undefined if that block is on another rank.
+  /// Ends the pass and returns the last block's output in memory that the CPU can read; an undefined tensor if another rank holds the last
+  /// block.
   Tensor take_output();
 
  private:
@@ -42,7 +43,7 @@ class Computing {
   StepUnderWay& step_;
   BlockRunner runner_;
   Accumulator accumulator_;
-  std::vector<MicroBatch> forward_batch_;  // the micro-batch of a pass without training
+  std::vector<MicroBatch> forward_batch_;  // the micro-batch of a forward pass without training
   std::optional<nn::KeyValueCache> cache_;
 };
 

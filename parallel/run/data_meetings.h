@@ -1,5 +1,5 @@
-// Runs the collectives among a rank's data-parallel ranks: the Gather (all-gather) and Exchange (reduce-scatter or all-reduce) instructions
-// of a Program. Used by one lane.
+// Runs the collectives of a rank with the other data-parallel ranks: the Gather instructions (all-gather) and Exchange instructions
+// (reduce-scatter or all-reduce) of a Program. Used by one lane.
 #pragma once
 #include <atomic>
 
@@ -12,13 +12,13 @@ class DataMeetings {
  public:
   DataMeetings(Workplace& work, const StepUnderWay& step) : work_(work), step_(step) {}
 
-  /// All-gathers a group's weights. Before a use, each rank's shard goes into a slot on every rank; after the Steps, the stepped parts go
-  /// into the full copy that every rank stores.
+  /// All-gathers a group's weights. Before weights are used, every rank gets the shards of all ranks into a slot. After the Steps, every
+  /// rank gets the parts that the ranks have stepped into its copy that is stored whole.
   void gather(const Instruction& i);
-  /// Sums a gradient over the ranks in place: only this rank's shard of it where gradients are sharded, otherwise all of it.
+  /// Sums a gradient over the ranks in place. If gradients are sharded, only this rank's shard is summed, otherwise the whole gradient.
   void exchange(const Instruction& i);
 
-  /// Returns the bytes of everything that crossed the ranks so far.
+  /// Returns the total size of the weights and gradients that these collectives have exchanged so far.
   i64 bytes() const { return bytes_; }
 
  private:

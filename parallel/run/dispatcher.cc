@@ -43,7 +43,7 @@ double Dispatcher::carry_out(const Instruction& i) {
   }
 }
 
-// Copies that run on the compute lane use all of its threads.
+// Runs a Fetch or an Evict. If it is on the compute lane, it uses all threads of that lane.
 double Dispatcher::move(const Instruction& i) {
   std::optional<StreamScope> all_threads;
   if (i.lane == Lane::compute) all_threads.emplace(work_.streams().compute);

@@ -1,5 +1,5 @@
-// Hands each instruction of a list to the part of the rank that carries it out, on the device's lanes. The mapping from operations to parts
-// is complete here, and this file holds nothing else. Used by the threads of the executor.
+// Passes each instruction of a list to the part of the rank that carries it out, on the lanes of the device. This class contains the
+// complete mapping from operations to parts, and nothing else. Used by the threads of the executor.
 #pragma once
 #include "parallel/run/computing.h"
 #include "parallel/run/data_meetings.h"
@@ -28,10 +28,11 @@ class Dispatcher {
  public:
   Dispatcher(Workplace& work, RankParts& parts) : work_(work), parts_(parts) {}
 
-  /// Runs every instruction of a list as described at Executor and returns their times, measured on the CPU. An error also makes the other
-  /// ranks fail.
+  /// Runs every instruction of a list as described at Executor. Returns the instructions' times, measured on the CPU. If one fails, the
+  /// other ranks fail too, so that they do not wait for this one.
   std::vector<Timing> run(const List& list);
-  /// Replaces `timings`, returned by the earliest run() that has not been ended yet, by the times measured on the device.
+  /// `timings` is what run() returned for the earliest list for which end() was not called yet. Replaces these times by those measured on
+  /// the device.
   void end(std::vector<Timing>& timings) { work_.device.lanes->end(timings); }
 
  private:

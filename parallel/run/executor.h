@@ -1,6 +1,6 @@
-// Runs instruction lists with one thread per lane; the compute lane runs on the calling thread. Each lane takes its instructions in order
-// and waits for the instructions named in `after`; there is no other ordering. An error in one lane stops the other lanes before their next
-// instruction and is rethrown by run(). The threads are kept from list to list. For one thread.
+// Runs instruction lists with one thread per lane; the compute lane runs on the calling thread. Each lane runs its instructions in order
+// and waits for the instructions that `after` names; there is no other ordering. If one lane fails, the other lanes stop before their next
+// instruction, and run() rethrows the error. The threads are kept from one list to the next. For one thread.
 #pragma once
 #include <array>
 #include <exception>
@@ -18,15 +18,15 @@ class Executor {
   Executor();
   ~Executor();
 
-  /// Calls `perform` once for each instruction, on its lane's thread; it returns the microseconds that it waited for transfers. Returns one
-  /// Timing per instruction. Calls `failed` once, with the first error, while lanes may still be waiting for events that will never come:
-  /// `failed` must make them fail.
+  /// Calls `perform` once for each instruction, on the thread of its lane; `perform` returns the microseconds for which it waited for
+  /// transfers. Returns one Timing per instruction. At the first error, calls `failed` once with it. Lanes may then be waiting for events
+  /// that will never be set, so `failed` must make these events fail.
   std::vector<Timing> run(const List& list, const std::function<double(const Instruction&)>& perform,
                           const std::function<void(const std::exception_ptr&)>& failed = {});
 
  private:
   class LaneThread;
-  std::array<std::unique_ptr<LaneThread>, kLanes> threads_;  // each is started by the first list that uses its lane
+  std::array<std::unique_ptr<LaneThread>, kLanes> threads_;  // each thread is started by the first list that uses its lane
 };
 
 }  // namespace spillway::parallel

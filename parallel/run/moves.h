@@ -1,5 +1,5 @@
-// Carries out a Program's Fetch and Evict instructions: copies between a tier (GPU, host memory, nvme) and the rank's device. As
-// thread-safe as DeviceCopies.
+// Carries out a Program's Fetch and Evict instructions, which copy data between its tier (GPU, host memory, nvme) and the rank's device.
+// Thread-safe in the same way as DeviceCopies.
 #pragma once
 #include "parallel/run/workplace.h"
 
@@ -9,7 +9,7 @@ class Moves {
  public:
   explicit Moves(Workplace& work) : work_(work) {}
 
-  /// Both return the microseconds that they waited for transfers.
+  /// Both return the microseconds for which they waited for transfers.
   double fetch(const Instruction& i);
   double evict(const Instruction& i);
 

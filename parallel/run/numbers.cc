@@ -74,7 +74,8 @@ void Numbers::agree_with_data_ranks() {
   }
 }
 
-// The loss comes from the last block's rank, and each group's sums come from the rank that owns the group.
+// Exchanges numbers among pipeline ranks. The loss comes from the rank that holds the last block. The sums of squares of each group come
+// from the rank that owns the group.
 void Numbers::agree_with_pipeline_ranks() {
   const Layout& layout = work_.plan.layout;
   const int ranks = work_.plan.scheduling.pipeline.ranks;

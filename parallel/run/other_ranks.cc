@@ -11,12 +11,11 @@ OtherRanks::OtherRanks(const Plan& plan, const Resources& resources)
   const auto is_end = [](const Communicator* end, int ranks, int rank) { return end && end->size() == ranks && end->rank() == rank; };
   const Pipeline& pipeline = plan.scheduling.pipeline;
   require(!has_pipeline() || is_end(resources.pipeline_ranks, pipeline.ranks, pipeline.rank),
-          "[rank] expected the communicator of the plan's pipeline ranks, got none or another");
+          "[rank] expected the communicator of the plan's pipeline ranks, got none or one of other ranks");
   const Sharding& sharding = plan.scheduling.sharding;
   require(!has_data() || is_end(resources.data_ranks, sharding.ranks, sharding.rank),
-          "[rank] expected the communicator of the plan's data-parallel ranks, got none or another");
-  require(!plan.gpu_to_gpu || resources.gpu_exchange,
-          "[rank] expected an NCCL exchange, because the GPUs communicate directly in this plan");
+          "[rank] expected the communicator of the plan's data-parallel ranks, got none or one of other ranks");
+  require(!plan.gpu_to_gpu || resources.gpu_exchange, "[rank] expected an NCCL exchange, because the plan has GPUs exchange data directly");
   if (!plan.gpu_to_gpu) own_exchange_ = make_exchange(*resources.host);
   exchange_ = plan.gpu_to_gpu ? resources.gpu_exchange : own_exchange_.get();
 }

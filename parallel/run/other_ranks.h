@@ -1,5 +1,5 @@
-// Gives a rank's lanes access to the other ranks: the communicators of its data-parallel group and of its pipeline, and the exchange
-// through which data in device memory reaches them.
+// Gives the lanes of a rank access to other ranks: the communicator of its data-parallel ranks, the communicator of its pipeline ranks, and
+// the exchange for data in device memory.
 #pragma once
 #include <array>
 #include <exception>
@@ -13,7 +13,7 @@ namespace spillway::parallel {
 
 class OtherRanks {
  public:
-  /// Allocates the host memory that the plan lists for this. Throws Error(bug) if the communicators do not match the plan's ranks.
+  /// Allocates the host memory that the plan lists for exchanges. Throws Error(bug) if the communicators do not match the plan's ranks.
   OtherRanks(const Plan& plan, const Resources& resources);
 
   /// Requires has_data(). Used by one lane at a time.
@@ -24,9 +24,9 @@ class OtherRanks {
 
   bool has_data() const { return plan_.scheduling.sharding.ranks > 1; }
   bool has_pipeline() const { return plan_.scheduling.pipeline.ranks > 1; }
-  /// Broadcasts bytes from the last block's rank to the other ranks of its pipeline. Returns when done.
+  /// Broadcasts bytes from the rank that holds the last block to the other ranks of its pipeline. Returns when the bytes have arrived.
   void tell_pipeline(std::span<std::byte> bytes);
-  /// Tells all other ranks that this rank failed with `error`, so that they do not wait for it.
+  /// Tells all other ranks that this rank has failed with `error`, so that they do not wait for it.
   void give_up(const std::exception_ptr& error) const;
 
  private:
@@ -36,7 +36,7 @@ class OtherRanks {
   Communicator* const data_;
   SharedEnd pipeline_;
   const std::array<Communicator*, 2> all_;      // null for a group that has only this rank
-  std::unique_ptr<RankExchange> own_exchange_;  // null if the exchange is GPU to GPU
+  std::unique_ptr<RankExchange> own_exchange_;  // null if GPUs exchange data directly
   RankExchange* exchange_ = nullptr;
 };
 

@@ -5,10 +5,10 @@
 namespace spillway::parallel {
 namespace {
 
-// Each kind of message has its own tag. Between two ranks, messages with the same tag keep their order.
+// Each kind of data has its own tag. Between two ranks, messages with the same tag keep their order.
 int tag(const Instruction& i) { return static_cast<int>(i.what); }
 
-// Cuts weights into the pieces in which they are sent. Both sides cut alike, whatever tiers they store the weights in.
+// Cuts weights into the pieces in which they are sent. Sender and receiver cut in the same way, in whatever tiers they store the weights.
 template <class Body>
 void for_pieces(TileRange tiles, i64 most, Body&& body) {
   for (i64 t = tiles.begin; t < tiles.end; t += most) body(TileRange{t, std::min(tiles.end, t + most)});
@@ -31,7 +31,7 @@ void PipelineMessages::receive(const Instruction& i) {
   work_.ranks.exchange().receive(work_.queue(i.lane), bytes, i.peer, tag(i));
 }
 
-// Returns the bytes of a message. For a gradient these are the tiles that this rank holds, possibly none.
+// Returns the bytes of a message. For a gradient, these are the tiles that this rank holds; there may be none.
 std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot& slot) const {
   if (i.what != What::gradient) return work_.memory.bytes(slot);
   if (i.tiles.count() == 0) return {};
@@ -39,8 +39,8 @@ std::span<std::byte> PipelineMessages::message(const Instruction& i, const Slot&
           static_cast<size_t>(i.tiles.count() * work_.format().gradient_tile_bytes())};
 }
 
-// Sends the tiles that this rank has stepped. Weights that the CPU cannot address pass through a buffer of the staging ring; drain() has
-// made sure that earlier Steps on this lane have released the buffers.
+// Sends the tiles that this rank has stepped. If the CPU cannot address the weights, they pass through a buffer of the staging ring.
+// drain() makes sure that earlier Steps on this lane have returned their buffers.
 void PipelineMessages::send_weights(const Instruction& i) {
   work_.stepper.drain();
   offload::Blob& blob = work_.state.weights(i.group);

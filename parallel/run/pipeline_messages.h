@@ -1,5 +1,6 @@
-// Sends to and receives from the other ranks of the pipeline: block outputs and their gradients, which lie on the device, and gradients and
-// weights of tied groups. One lane sends and another receives; weights travel on the lane that steps them.
+// Exchanges messages with the other ranks of the pipeline: block outputs and their gradients, which lie on the device, and gradients and
+// weights of groups that several of these ranks share. One lane sends and another receives; weights are sent and received on the lane that
+// steps them.
 #pragma once
 #include <atomic>
 
@@ -15,7 +16,7 @@ class PipelineMessages {
   void send(const Instruction& i);
   void receive(const Instruction& i);
 
-  /// Returns the bytes sent so far.
+  /// Returns the number of bytes sent so far.
   i64 bytes() const { return bytes_; }
 
  private:

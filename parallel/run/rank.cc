@@ -7,7 +7,8 @@
 namespace spillway::parallel {
 namespace {
 
-// `clip_factor` is the factor for the unscaled gradients; the loss scale is divided out here.
+// Returns the update with its gradient scale. `clip_factor` applies to gradients without the loss scale, so the loss scale is divided out
+// here.
 Update update_of(const StepSettings& settings, double clip_factor) {
   Update update = settings.update;
   update.random = settings.random;
@@ -25,11 +26,12 @@ Rank::Rank(const nn::Sequential& model, const Plan& plan, const Resources& resou
 }
 
 Rank::~Rank() {
-  work_.device.lanes.reset();  // first, because after an error queued work may still use the members that are destroyed next
+  work_.device.lanes.reset();  // first, because after an error work on the queues may still use the members that are destroyed next
   work_.weights.hide_all();
 }
 
-// Readers wait for each group's Step, so they may already use the new generation from the start of the list.
+// Makes the previous step's update the deferred one. Every reader waits for the Steps of its group, so readers may be switched to the new
+// generation before the list starts.
 void Rank::begin_deferred() {
   step_.deferred = step_.own;
   waiting_ = Waiting::nothing;
@@ -65,9 +67,9 @@ std::vector<Timing> Rank::run_list(const List& list, Steps steps) {
   return timings;
 }
 
-// Chooses the Program: the speculating one, or the one that defers while clipping is frequent. Both leave the gradients of all groups in
-// the same places, so if all Steps of an update are left, they can run in the head of either. If only some are left, they are run before
-// the Program changes.
+// Chooses the Program of the step: the one that speculates or, while clipping is frequent, the one that defers. Both leave the gradients of
+// all groups in the same places, so if all Steps of an update wait, the head of either Program can run them. If only some Steps wait, they
+// are run before the Program changes.
 void Rank::begin_step(const StepSettings& settings) {
   step_.settings = settings;
   const Program& program = plan_.train_when_clipping && !clip_record_.speculate() ? *plan_.train_when_clipping : plan_.train;
@@ -75,7 +77,7 @@ void Rank::begin_step(const StepSettings& settings) {
   program_ = &program;
 }
 
-// Steps inside the backward apply an update that assumes no clipping.
+// Runs the head. Steps inside the backward apply an update that assumes that nothing is clipped.
 void Rank::run_head() {
   head_ = &program_->head_for(waiting_);
   if (waiting_ != Waiting::nothing) begin_deferred();
@@ -85,7 +87,7 @@ void Rank::run_head() {
   head_timings_ = run_list(*head_, Steps::beside_compute);
 }
 
-// Computes the step's result and the update that the Steps of the tail or of the next head apply.
+// Computes the step's result, and the update that the Steps of the tail or of the next head apply.
 StepResult Rank::judge_step() {
   double factor = 1;
   const StepResult result = parts_.numbers.judge(step_, program_->overlap, factor);
@@ -97,7 +99,8 @@ StepResult Rank::judge_step() {
   return result;
 }
 
-// The device's times of the head are collected only after the tail was launched, so that the GPU goes on with the tail without a pause.
+// Runs the tail. The times of the head, measured on the device, are collected only after the tail was launched, so that the GPU goes on
+// with the tail without a pause.
 void Rank::run_tail(const StepResult& result) {
   tail_ = result.skipped || waiting_ == Waiting::all ? &program_->skip : &program_->commit;
   tail_begin_ = std::chrono::steady_clock::now();
@@ -108,7 +111,7 @@ void Rank::run_tail(const StepResult& result) {
 }
 
 StepResult Rank::train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings) {
-  require(plan_.training, "[rank] train_step() expects a plan with training");
+  require(plan_.training, "[rank] expected train_step() only with a plan that trains");
   step_.load_batch = &load_batch;
   begin_step(settings);
   run_head();

@@ -1,5 +1,5 @@
-// One rank of a training run: executes a plan's Programs over a model, with the state that it stores and the resources it is given. Owned
-// and driven by one thread; the threads of its lanes are internal. Results are bit-identical whatever the placement.
+// One rank of a training run. It executes the Programs of a plan on a model, with the state that it stores and the resources that it is
+// given. One thread owns and calls it; the threads of its lanes are internal. Results have the same bits for every placement.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -13,59 +13,60 @@ namespace spillway::parallel {
 
 class Rank {
  public:
-  /// Allocates all planned memory; weights are zero until load(). The plan and the model must outlive the rank.
+  /// Allocates all memory that the plan lists. Weights are zero until load(). The model and the plan must outlive the rank.
   Rank(const nn::Sequential& model, const Plan& plan, const Resources& resources);
   ~Rank();
 
-  /// Fills every parameter. `source` writes elements [begin, begin + out.size()) of one parameter. `moments`, if given, writes those of the
-  /// optimizer's arrays and of the weight average; otherwise the arrays become zero and the average a copy of the weights. `bytes`, if
-  /// given, is asked first for parameters without optimizer state: if they are stored as `dtype`, it writes the same elements as raw bytes,
-  /// which need no conversion, and otherwise returns false. All three are called from several threads at once.
+  /// Fills every parameter. `source` writes elements [begin, begin + out.size()) of one parameter. `moments`, if given, writes the elements
+  /// of the optimizer's arrays and of the weight average in the same way; without it, the arrays become zero and the average becomes a copy
+  /// of the weights. `bytes`, if given, is asked first for parameters without optimizer state. If their values are available as `dtype`, it
+  /// writes them as raw bytes, which need no conversion; otherwise it returns false. All three are called from several threads at the same
+  /// time.
   using Source = std::function<void(const nn::Parameter&, i64 begin, std::span<double> out)>;
   using MomentSource = std::function<void(const nn::Parameter&, optim::StatePart, i64 begin, std::span<double> out)>;
   using ByteSource = std::function<bool(const nn::Parameter&, i64 begin, DType dtype, std::span<std::byte> out)>;
   void load(const Source& source, const MomentSource& moments = {}, const ByteSource& bytes = {});
 
-  /// Runs one optimizer step. Calls `load_batch` once, on the data lane, with input_stream() in force. If Steps are deferred, the next
-  /// train_step() or settle() applies the update.
+  /// Runs one optimizer step. Calls `load_batch` once, on the data lane, with input_stream() as the current stream. If Steps are deferred,
+  /// the next train_step() or settle() applies the rest of the update.
   StepResult train_step(const std::function<StepBatch()>& load_batch, const StepSettings& settings);
-  /// Applies a deferred update. Must be called before anything other than the next train_step() reads state(); evaluate() and logits() call
-  /// it themselves.
+  /// Applies what is left of a deferred update. Must be called before anything other than the next train_step() reads state(). evaluate()
+  /// and logits() call it themselves.
   void settle();
-  /// Settles the state and lets `save` read it as it is now, while training continues. The previous snapshot must have ended.
+  /// Settles the state, and lets `save` read the state of this moment while training continues. The previous snapshot must have been ended.
   Snapshot& begin_snapshot(Snapshot::Save save, double patience_s = Snapshot::kPatient);
-  /// Returns the current snapshot; null if none was begun since the last end_snapshot().
+  /// Returns the current snapshot; null if none was begun after the last end_snapshot().
   Snapshot* snapshot() { return snapshot_ ? &*snapshot_ : nullptr; }
-  /// Ends the snapshot. A save that is still running gets no more data.
+  /// Ends the current snapshot. If its save is still running, it gets no more data.
   void end_snapshot();
-  /// Calls `visit` with the current weights of the trained parameter with that id, at most one tile at a time, converted to f32 (f64 is
-  /// rounded). The update must be settled. Each rank visits only the weights that it saves, so that each element is visited once among all
-  /// ranks. `visit` is called on threads [0, threads()) concurrently, in any order.
+  /// Calls `visit` with the current weights of the trained parameter with this id, at most one tile at a time, converted to f32 (f64 is
+  /// rounded). No update may be deferred. Each rank visits only those weights that it saves, so that each element is visited on exactly one
+  /// rank. `visit` is called concurrently and in any order, on threads with the numbers [0, threads()).
   using Visit = std::function<void(std::span<const float> weights, int thread)>;
   void visit(u32 parameter, const Visit& visit);
   int threads() const { return work_.streams().compute.thread_count(); }
-  /// Returns the sum of the token losses of one micro-batch of this data-parallel rank (Mode::evaluate). A collective: all ranks call it
-  /// together.
+  /// Returns the sum of the token losses of one micro-batch of this data-parallel rank (Mode::evaluate). A collective: all ranks must call
+  /// it together.
   double evaluate(const MicroBatch& batch);
-  /// Returns the logits of one position, row by row [B, V], widened to fp64. A collective like evaluate().
+  /// Returns the logits of one position of each row, as [B, V], converted to fp64. A collective like evaluate().
   std::vector<double> logits(const MicroBatch& batch, i64 position);
-  /// Returns the logits of the batch's last position, under a plan with a key/value cache. The cache holds the positions before `begin`
-  /// from earlier calls and appends the batch's. The batch must have the plan's number of rows, and one of its pass_lengths as number of
-  /// positions.
+  /// Returns the logits of the batch's last position. The plan must have a key/value cache. The cache holds the positions before `begin`
+  /// from earlier calls, and the batch's positions are added to it. The batch must have as many rows as the plan has, and its number of
+  /// positions must be one of pass_lengths().
   std::vector<double> next_logits(const MicroBatch& batch, i64 begin);
 
-  /// Returns a stream whose memory the CPU can write, for making micro-batches outside train_step: device memory on a CPU, host memory with
-  /// a GPU.
+  /// Returns a stream for making micro-batches outside of train_step(). The CPU can write its memory, which is device memory with a CPU and
+  /// host memory with a GPU.
   const Stream& input_stream() const { return work_.streams().made; }
   ModelState& state() { return work_.state; }
-  /// Returns the bytes sent to other pipeline ranks so far.
+  /// Returns the number of bytes sent to other pipeline ranks so far.
   i64 sent_bytes() const { return parts_.messages.bytes(); }
-  /// Returns the bytes of everything that crossed the data-parallel ranks so far.
+  /// Returns the total size of the weights and gradients that the data-parallel ranks have exchanged so far.
   i64 exchanged_bytes() const { return parts_.meetings.bytes(); }
-  /// Returns the bytes that all lists run so far were planned to move.
+  /// Returns the bytes that all lists that have run so far move according to the plan.
   const TierBytes& planned_bytes() const { return planned_bytes_; }
   const Plan& plan() const { return plan_; }
-  /// These describe the last step: its Program, the head and the tail that ran (null: none), and one Timing per instruction.
+  /// These describe the last step: its Program, the head and the tail that were run (null: none), and one Timing for each instruction.
   const Program& last_program() const { return *program_; }
   const List* last_head() const { return head_; }
   const List* last_tail() const { return tail_; }
@@ -95,12 +96,12 @@ class Rank {
   // These members belong to the step that is running, or to the last one.
   const Program* program_ = nullptr;
   const List *head_ = nullptr, *tail_ = nullptr;
-  Waiting waiting_ = Waiting::nothing;  // the Steps of the last step's update that are still to be done
+  Waiting waiting_ = Waiting::nothing;  // which Steps of the last step's update are still to be done
   ClipRecord clip_record_;
   std::vector<Timing> head_timings_, tail_timings_;
   std::chrono::steady_clock::time_point head_begin_, tail_begin_;
   std::optional<offload::StagingRing> snapshot_queue_;
-  std::optional<Snapshot> snapshot_;  // last member, since it reads the state
+  std::optional<Snapshot> snapshot_;  // the last member, because it reads the state and must be destroyed first
 };
 
 }  // namespace spillway::parallel

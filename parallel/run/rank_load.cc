@@ -7,7 +7,7 @@
 namespace spillway::parallel {
 namespace {
 
-// The sources of the values, and the format in which tiles store them.
+// Where the values come from, and the format in which tiles store them.
 struct Filling {
   const nn::Sequential& model;
   const optim::StateFormat format;
@@ -21,8 +21,8 @@ struct Filling {
   void fill_factors(const Group& group, i64 tile, std::byte* state) const;
 };
 
-// Copies a tile's weights as raw bytes, for weights without optimizer state whose source stores them in the right dtype. Returns false if
-// some are stored otherwise.
+// Copies a tile's weights as raw bytes. This is for weights without optimizer state. Returns false if the source does not have all of them
+// in the right dtype.
 bool Filling::fill_stored(const Group& group, i64 tile, std::byte* weight) const {
   const i64 from = tile * kTileElems, width = size_of(format.weight);
   bool stored = true;
@@ -35,7 +35,7 @@ bool Filling::fill_stored(const Group& group, i64 tile, std::byte* weight) const
   return stored;
 }
 
-// `values` is the calling thread's scratch buffer, reused from tile to tile.
+// Fills one tile. `values` is a scratch buffer of the calling thread that is used for one tile after the other.
 void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const {
   if (state || !bytes || !fill_stored(group, tile, weight)) fill_values(group, tile, weight, state, values);
   const i64 from = tile * kTileElems, width = size_of(format.weight);
@@ -46,7 +46,8 @@ void Filling::fill(const Group& group, i64 tile, std::byte* weight, std::byte* s
   });
 }
 
-// If nothing is trained there is no state to fill: the master values are only converted to the weights.
+// Fills one tile from values in fp64. If nothing is trained, there is no state to fill, and the values are only converted to the weights'
+// dtype.
 void Filling::fill_values(const Group& group, i64 tile, std::byte* weight, std::byte* state, std::vector<double>& values) const {
   values.resize(optim::kStateParts * kTileElems);
   const auto part = [&](optim::StatePart which) { return std::span(values).subspan(static_cast<size_t>(which) * kTileElems, kTileElems); };
@@ -76,7 +77,7 @@ void Filling::fill_values(const Group& group, i64 tile, std::byte* weight, std::
   if (format.factors > 0 && state && moments) fill_factors(group, tile, state);
 }
 
-// Fills Adafactor's row and column factors. The whole tile belongs to one parameter.
+// Fills the row and column factors of Adafactor that this tile holds. The whole tile belongs to one parameter.
 void Filling::fill_factors(const Group& group, i64 tile, std::byte* state) const {
   const i64 from = tile * kTileElems;
   for_segments(group, from, from + 1, [&](i64, i64, const Segment* s) {

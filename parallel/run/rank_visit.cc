@@ -1,4 +1,4 @@
-// Reads a parameter from whatever tier it is stored in, holding only a few tiles of it at a time.
+// Reads the weights of a parameter, in whatever tier they are stored, and holds only a few tiles of them at a time.
 #include <algorithm>
 #include <array>
 
@@ -36,7 +36,7 @@ void to_f32(DType dtype, const std::byte* from, std::span<float> to) {
 }  // namespace
 
 void Rank::visit(u32 parameter, const Visit& visit) {
-  require(waiting_ == Waiting::nothing, "[rank] expected no deferred update of the weights while they are read");
+  require(waiting_ == Waiting::nothing, "[rank] expected no deferred update while weights are read: call settle() first");
   const auto& [group_id, index] = plan_.layout.parameter_segment[parameter];
   const Group& group = plan_.layout.groups[group_id];
   if (!group.held() || !plan_.layout.owns(group)) return;

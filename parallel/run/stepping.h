@@ -1,4 +1,4 @@
-// Carries out a rank's optimizer instructions: Step, and the Land and Commit after it. Used by the optimizer lane.
+// Carries out a rank's optimizer instructions: Step, Land and Commit. Used by the optimizer lane.
 #pragma once
 #include "parallel/run/step_under_way.h"
 #include "parallel/run/workplace.h"
@@ -9,9 +9,9 @@ class Stepping {
  public:
   Stepping(Workplace& work, const StepUnderWay& step) : work_(work), step_(step) {}
 
-  /// Returns the microseconds that it waited for transfers.
+  /// Returns the microseconds for which it waited for transfers.
   double step(const Instruction& i);
-  /// Waits until the Steps' writes have landed: those of the instruction's group, or of all groups if it names none.
+  /// Waits until the writes of Steps are complete: those of the instruction's group, or those of all groups if the instruction names none.
   void land(const Instruction& i);
   void commit(const Instruction& i);
 
