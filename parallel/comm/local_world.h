@@ -15,7 +15,7 @@ class LocalGroup;
 class LocalWorld {
  public:
   LocalWorld(int ranks, const LocalOptions& options);
-  /// No operation may be in progress in any group.
+  /// The world may be destroyed only when no operation is in progress in any group.
   ~LocalWorld();
   LocalWorld(const LocalWorld&) = delete;
   LocalWorld& operator=(const LocalWorld&) = delete;

@@ -19,7 +19,7 @@ class Movers {
  public:
   /// `threads` must be at least 1.
   explicit Movers(int threads);
-  /// No transfer may be in progress.
+  /// The pool may be destroyed only when no transfer is in progress.
   ~Movers();
   Movers(const Movers&) = delete;
   Movers& operator=(const Movers&) = delete;

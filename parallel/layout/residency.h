@@ -15,9 +15,9 @@ struct Residence {
 };
 
 struct GroupResidency {
-  /// If split, the weights are gathered from all ranks before each use.
+  /// If weights.split, the weights are gathered from all ranks before each use.
   Residence weights;
-  /// If split, a rank keeps only its shard of the reduced gradient. Gradients of frozen groups never move.
+  /// If gradients.split, a rank keeps only its shard of the reduced gradient. Gradients of frozen groups never move.
   Residence gradients;
   /// True at ZeRO stages 1 and 2 if each rank stores the whole weights but steps only its own part of them. The parts are all-gathered
   /// after the Steps.

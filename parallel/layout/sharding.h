@@ -28,7 +28,8 @@ inline TileRange intersection(TileRange a, TileRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Returns the tile nearest to `tile` at which one of the group's parameters begins or the last one ends.
+/// Returns that parameter boundary of the group (the begin of a parameter, or the end of the last one) which is nearest to `tile`, as a
+/// tile.
 inline i64 nearest_cut(const Group& group, i64 tile) {
   i64 nearest = whole(group).end;
   for (const Segment& s : group.segments) {

@@ -43,7 +43,7 @@ struct PlanRequest {
   std::shared_ptr<DryRuns> dry_runs;  // peaks that are already known for this same model; null: no peaks are remembered
 };
 
-/// One line of the memory table: the bytes that one use takes in each tier.
+/// One line of the memory table: what the memory is used for, and the bytes that this use takes in each tier.
 struct PlanRow {
   std::string what;
   std::array<i64, offload::kTiers> bytes{};
@@ -151,7 +151,7 @@ std::vector<i64> pass_lengths(i64 longest);
 /// Generates the Programs and sizes the memory that they need, but does not check them. The planner's search calls this for dozens of plans
 /// and keeps one of them; that plan must then pass check_programs().
 Plan size_plan(const PlanRequest& request);
-/// Throws Error(bug) if one of the plan's Programs fails its check (proof/check.h).
+/// Throws Error(bug) if one of the plan's Programs breaks a rule of check() (proof/check.h).
 void check_programs(const Plan& plan);
 /// Calls size_plan() and then check_programs().
 Plan make_plan(const PlanRequest& request);

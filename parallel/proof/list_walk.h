@@ -26,7 +26,7 @@ class ListWalk {
   ListWalk(const List& list, const std::array<i64, kSlabs>& slab_bytes) : list_(list), slab_bytes_(slab_bytes) { last_in_lane_.fill(-1); }
 
   [[noreturn]] void refuse(u32 i, const std::string& why) const;
-  /// Must be called once for each instruction, in order.
+  /// Must be called for each instruction of the list once, in the order of the list, before other functions are called for it.
   void order(u32 i);
   bool before(u32 a, u32 b) const { return clock_[b][static_cast<size_t>(list_[a].lane)] > place_[a]; }
   void touch(u32 i, const Slot& slot, Access access);

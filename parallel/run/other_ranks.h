@@ -16,9 +16,9 @@ class OtherRanks {
   /// Allocates the host memory that the plan lists for exchanges. Throws Error(bug) if the communicators do not match the plan's ranks.
   OtherRanks(const Plan& plan, const Resources& resources);
 
-  /// Requires has_data(). Used by one lane at a time.
+  /// The communicator of the data-parallel ranks; there must be several (has_data()). Used by one lane at a time.
   Communicator& data() const { return *data_; }
-  /// Requires has_pipeline(). Thread-safe.
+  /// The endpoint among the pipeline ranks; there must be several (has_pipeline()). Thread-safe.
   SharedEnd& pipeline() { return pipeline_; }
   RankExchange& exchange() const { return *exchange_; }
 

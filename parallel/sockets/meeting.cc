@@ -33,7 +33,8 @@ std::string host_name() {
   return name;
 }
 
-// Returns a text that is equal for ranks of one node: they have the same kernel and the network namespace that names abstract sockets.
+// Returns a text that is the same for all ranks of one node. Such ranks run on the same kernel and in the same network namespace, in which
+// names of abstract sockets are valid.
 std::string node_key(const SocketOptions& options) {
   std::error_code none;
   const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", none);

@@ -198,7 +198,7 @@ Descriptor try_connect(const SocketAddress& address, Deadline deadline, std::str
     set_for_speed(made.get(), address.family());
     return made;
   }
-  // EAGAIN means that the queue of a Unix-domain socket is full.
+  // Here EAGAIN means that the queue of the Unix-domain socket that listens is full.
   why = error == EAGAIN ? "the process that listens there accepts no connections, or too many connections are waiting already"
                         : std::strerror(error);
   return {};

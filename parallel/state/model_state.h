@@ -34,7 +34,7 @@ struct Resources {
   u64 newest_generation = ~u64{0};         // the newest generation that may be recovered from nvme
   bool new_store = false;                  // if true, nothing is recovered: an existing store is set aside
   int gpu = 0;                             // if a GPU computes: its index; `device` is memory of this GPU
-  Tf32 tf32;                               // if a GPU computes: whether it uses TF32
+  Tf32 tf32;                               // if a GPU computes: for which work it uses TF32
   RankExchange* gpu_exchange = nullptr;    // the exchange from GPU to GPU, if the plan uses one
 };
 
