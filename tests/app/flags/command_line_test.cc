@@ -277,7 +277,7 @@ TEST(CommandLine, FlagsReachTheConfiguration) {
   EXPECT_EQ(c.time_limit_s, 7200);
   EXPECT_TRUE(c.no_final_checkpoint);
   EXPECT_EQ(c.precision, Precision::fp64);
-  EXPECT_EQ(c.prefetch, std::nullopt);
+  EXPECT_EQ(c.placement.prefetch, std::nullopt);
   EXPECT_EQ(c.data, (std::vector<std::string>{"text.txt", "second.bin"}));
   EXPECT_EQ(c.isa, optim::Isa::scalar);
   EXPECT_EQ(c.resume.kind, Resume::Kind::must);

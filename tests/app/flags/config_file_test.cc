@@ -33,7 +33,7 @@ TEST(ConfigFile, KeysAreTheFlagsWithUnderscores) {
   EXPECT_TRUE(c.from_scratch);
   EXPECT_EQ(c.device_memory_bytes, 640 * kMiB);
   EXPECT_EQ(c.nvme.front(), (ScratchPath{"/scratch", kGiB}));
-  EXPECT_EQ(c.prefetch, std::nullopt);
+  EXPECT_EQ(c.placement.prefetch, std::nullopt);
   EXPECT_EQ(c.time_limit_s, 1800);
   EXPECT_EQ(c.data_order, DataOrder::sequential);
 }
