@@ -1,8 +1,8 @@
 // Lesson: a model of your own blocks, trained with everything that `spillway train` has. A model is a list of blocks; a block lists the
 // parameters it reads and computes its forward pass from ops. It knows nothing of memory, ranks or schedules, so its weights, gradients and
 // optimizer state may lie on the device, in host memory or on nvme, on one rank or several. The two-layer network here learns exclusive or.
-// Usage: example_own_block [RUN [NVME [RANKS STAGES]]]: the run folder (the same one resumes the run), a scratch folder in which weights and
-// optimizer state then lie, and the number of ranks, which are threads of this process, and of pipeline stages.
+// Usage: example_own_block [RUN [NVME [RANKS STAGES]]]: the run folder (the same one resumes the run), a scratch folder in which weights
+// and optimizer state then lie, and the number of ranks, which are threads of this process, and of pipeline stages.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -23,9 +23,7 @@ namespace {
 class Hidden final : public nn::Module {
  public:
   explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}
-  Variable forward(const Variable&, const Context& context) const override {
-    return ops::tanh(layer_(context.batch->inputs[0], context));
-  }
+  Variable forward(const Variable&, const Context& context) const override { return ops::tanh(layer_(context.batch->inputs[0], context)); }
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
 
  private:
@@ -81,7 +79,8 @@ int main(int argc, char** argv) try {
   settings.device = "cpu";
   if (argc > 2) {
     settings.nvme = {{.path = argv[2], .bytes = {}}};
-    settings.placement.parameters = settings.placement.gradients = settings.placement.optimizer = app::PlacementWish::whole(app::Tier::nvme);
+    settings.placement.parameters = settings.placement.gradients = settings.placement.optimizer =
+        app::PlacementWish::whole(app::Tier::nvme);
   }
   if (argc > 4) {
     settings.ranks = std::atoi(argv[3]);

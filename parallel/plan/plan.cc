@@ -239,7 +239,8 @@ i64 dry_runs(const Request& r, const List& train, const List& forward) {
   i64 peak = known_dry_run(r, forward, r.training ? nn::Mode::evaluate : r.without_training);
   if (r.training) peak = std::max(peak, known_dry_run(r, train, nn::Mode::train));
   // Generation runs when samples of text are made, and for image models when logits are needed to count correct classifications.
-  if ((r.training && r.model->inputs.empty()) || r.model->reads_images()) peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
+  if ((r.training && r.model->inputs.empty()) || r.model->reads_images())
+    peak = std::max(peak, known_dry_run(r, forward, nn::Mode::generate));
   return round_up(peak, kPage);
 }
 
@@ -452,7 +453,9 @@ Plan size_plan(const PlanRequest& request) {
   add_row(plan, "activations", {plan.activation_slab_bytes, 0, 0});
   add_row(plan, "key/value cache", only_in(plan.placement.cache, plan.cache_bytes));
   add_spilled_rows(plan);
-  add_row(plan, r.model->reads_images() ? "images" : r.model->reads_tokens() ? "tokens" : "inputs", {plan.input_bytes, plan.on_gpu() ? plan.input_bytes : 0, 0});
+  constexpr const char* kInputs[] = {"inputs", "tokens", "images"};
+  add_row(plan, kInputs[r.model->reads_tokens() + 2 * r.model->reads_images()],
+          {plan.input_bytes, plan.on_gpu() ? plan.input_bytes : 0, 0});
   size_norm(plan);
   size_gpu(plan);
   size_chunks(plan);

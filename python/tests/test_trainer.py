@@ -202,5 +202,5 @@ def test_rows_need_names(tmp_path, flags):
         spillway.write_rows(tmp_path / "rows.json", [[1]])
     with pytest.raises(ValueError, match="data: expected `out`"):
         spillway.Trainer(model="gpt2-tiny", data=iter([[1, 2]]))
-    with pytest.raises(spillway.DataError, match=r"line 2, column 37: expected -100 or the token 5 as label"):
+    with pytest.raises(spillway.DataError, match=r"line 2, column 37: expected the label -100 or the token 5"):
         spillway.Trainer(**{**flags, "data": [[1, 2, 3], {"input_ids": [4, 5], "labels": [4, 6]}]}).train(log=quiet)

@@ -20,6 +20,7 @@
 #include "app/on_ranks.h"
 #include "app/ranks/rank_report.h"
 #include "app/ranks/supervise.h"
+#include "app/train/train.h"
 #include "base/error.h"
 
 namespace spillway::app {

@@ -4,6 +4,7 @@
 #include "app/commands/commands.h"
 #include "app/deepspeed/deepspeed.h"
 #include "app/on_ranks.h"
+#include "app/train/train.h"
 #include "base/error.h"
 
 namespace spillway::app {

@@ -14,16 +14,16 @@
 #include <iosfwd>
 #include <string>
 
-#include "app/training.h"
 #include "app/run/data_sources.h"
+#include "app/training.h"
 
 namespace spillway {
 
 class Trainer {
  public:
-  /// `build` makes the model's blocks with weights of the given type, without memory (nn/module.h). Each rank of this process calls it, some
-  /// several times; it must always make the same blocks. A model reads tokens, or images if it sets Sequential::image_CHW, or the tensors of
-  /// Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that are not valid;
+  /// `build` makes the model's blocks with weights of the given type, without memory (nn/module.h). Each rank of this process calls it,
+  /// some several times; it must always make the same blocks. A model reads tokens, or images if it sets Sequential::image_CHW, or the
+  /// tensors of Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that are not valid;
   /// settings.out is required, since it is where an interrupted run is found again.
   Trainer(std::string name, std::function<nn::Sequential(DType)> build, const app::TrainConfig& settings);
   /// Trains a model that the program knows by name: a preset or a folder (settings.model).

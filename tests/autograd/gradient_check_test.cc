@@ -44,7 +44,7 @@ TEST(GradientCheck, NamesTheWorstElement) {
   EXPECT_EQ(report.input, 1);
   EXPECT_EQ(report.element, 2);
   EXPECT_NEAR(report.backward - report.difference, 1e-3, 1e-7);
-  EXPECT_NE(report.text().find("gradients of 10 elements do not agree within 1e-06; the worst, input 1, element 2: backward "),
+  EXPECT_NE(report.text().find("gradients of 10 elements do not agree within 1e-06; largest error at input 1, element 2: backward "),
             std::string::npos)
       << report.text();
   EXPECT_EQ(values_of(numbers()), before) << "inputs are set back";

@@ -157,7 +157,8 @@ TEST_F(Locks, AStoppedHolderIsNamedAsSuch) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
-  EXPECT_TRUE(FileLock::holder(file).ends_with(fmt::format("process {}, which is stopped (kill -CONT {} lets it go on)", child, child)));
+  EXPECT_TRUE(
+      FileLock::holder(file).ends_with(fmt::format("process {}, which is stopped (kill -CONT {} resumes the process)", child, child)));
   ::kill(child, SIGCONT);
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(FileLock::holder(file).ends_with(fmt::format("process {}", child)));

@@ -151,7 +151,7 @@ TEST_F(DeepSpeedCheckpoint, WhatDoesNotFitIsRefusedAndNothingIsLeft) {
     EXPECT_THAT(f.err, HasSubstr(why));
     EXPECT_FALSE(fs::exists(at / "run/checkpoints")) << why;
   };
-  refused(going_on("stage1", "run", "--optimizer lion"), 2, "DeepSpeed's kept exp_avg, exp_avg_sq: give the --optimizer that it had");
+  refused(going_on("stage1", "run", "--optimizer lion"), 2, "saved exp_avg, exp_avg_sq: give the --optimizer");
   refused(going_on("stage1", "run", "--optimizer amsgrad"), 2, "this run's optimizer has the state max_exp_avg_sq of transformer.");
   refused(with(going_on("stage1", "run"), "--model", "gpt2-tiny"), 4, "are missing");
   refused(with(going_on("stage1", "run"), "--resume", "saved/none"), 4, "expected a checkpoint");

@@ -301,7 +301,7 @@ TEST_F(FineTuning, AMixtureHasTheSameBitsAfterAKillAndOnOtherRanks) {
   };
   const Finished whole = at.spillway(mixed("whole", "0.3"));
   expect_ends(whole);
-  EXPECT_NE(whole.err.find("33.3 % of the rows are of facts.jsonl: 4 rows"), std::string::npos) << whole.err;
+  EXPECT_NE(whole.err.find("33.3 % of the rows come from facts.jsonl: 4 rows"), std::string::npos) << whole.err;
   const std::string want = adapter("whole");
   const auto saved = [&] { return fs::exists(at / "killed/checkpoints/step-00000003"); };
   at.spillway_until(mixed("killed", "0.3", {"--checkpoint-every", "3"}), saved, SIGKILL);

@@ -115,7 +115,7 @@ TEST_F(FirstMinutes, TooManyThreadsAreNamed) {
   Args args = small_run("other", 2, "64MiB", {});
   const std::string more = std::to_string(std::thread::hardware_concurrency() + 1);
   *(std::find(args.begin(), args.end(), "--threads") + 1) = more;
-  EXPECT_TRUE(mentions(at.spillway(args).err, "warning: --threads " + more + " on ")) << "yellow, with the cores there are";
+  EXPECT_TRUE(mentions(at.spillway(args).err, "warning: --threads " + more + " is too many for ")) << "yellow, with the cores there are";
 }
 
 TEST_F(FirstMinutesMore, MoreStepsBendTheCurveAloudOrNotAtAll) {

@@ -224,7 +224,7 @@ TEST_F(Adapters, WhatCannotBeIsOneLine) {
   for (const auto& [flags, says] : std::vector<Case>{
            {{"--lora-targets", "q_proj"}, "such as c_attn, c_proj, c_fc, got `q_proj`"},
            {{"--from-scratch"}, "expected a --model folder with trained weights"},
-           {{"--adapter", "base"}, "or --lora, got both"},
+           {{"--adapter", "base"}, "--lora, got both"},
            {{"--lora-targets", ","}, "got nothing"},
            {{"--base-weights", "fp32", "--precision", "bf16"}, "can use directly, got fp32"},
            {{"--base-weights", "4bit"}, "nf4"},

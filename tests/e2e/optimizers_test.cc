@@ -3,8 +3,8 @@
 // the arrays as torch does, and another rule is refused.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <signal.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/e2e/support_nvme_run.h"
 

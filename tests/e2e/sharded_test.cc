@@ -57,7 +57,7 @@ TEST_F(Sharded, RefusedCombinationsAreOneMessage) {
   train();
   const Finished stage = at.spillway(evaluate({"--ranks", "2", "--zero-stage", "2"}));
   EXPECT_EQ(stage.status, 2);
-  EXPECT_TRUE(mentions(stage.err, "expected one of: auto 0 3, got \"2\"")) << stage.err;
+  EXPECT_TRUE(mentions(stage.err, "expected one of: 0 3 auto, got \"2\"")) << stage.err;
   const Finished ranks = at.spillway(generate({"--ranks", "3", "--pipeline-stages", "2"}));
   EXPECT_EQ(ranks.status, 2);
   EXPECT_TRUE(mentions(ranks.err, "give --ranks 2")) << ranks.err;

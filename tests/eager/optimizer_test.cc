@@ -199,7 +199,7 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
   Optimizer adam(*weights.held, optim::AdamSettings{});
   adam.save(file);
   EXPECT_EQ(refused([&] { Optimizer(*weights.held, optim::LionSettings{}).load(file); }),
-            "[optimizer] " + file + ": expected optimizer state of lion, got that of adam");
+            "[optimizer] " + file + ": expected optimizer state of lion, got state of adam");
   EXPECT_EQ(refused([&] { Optimizer(*others.held, optim::AdamSettings{}).load(file); }),
             "[optimizer] " + file + ": expected w1.exp_avg, f32 [5], got f32 [4]");
   EXPECT_EQ(refused([&] { Optimizer(*one.held, optim::AdamSettings{}).load(file); }),
@@ -208,7 +208,7 @@ TEST(Optimizer, RefusesWhatIsNotItsOwn) {
             "[optimizer] expected parameters of this model, got one of another model: w0");
   weights.held->parameters()[1]->frozen = true;
   EXPECT_EQ(refused([&] { Optimizer(*weights.held, optim::AdamSettings{}, {weights.held->parameters()[1]}); }),
-            "[optimizer] expected trainable parameters, got w1, frozen");
+            "[optimizer] expected trainable parameters, got w1, which is frozen");
   EXPECT_EQ(Optimizer(*weights.held, optim::AdamSettings{}).parameters().size(), 1u) << "frozen ones are left out";
 }
 

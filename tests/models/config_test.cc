@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Hostile{kGpt2, R"({"model_type": "<remove>"})", "model_type", "got nothing"},
         Hostile{kGpt2, R"({"model_type": "bert"})", "model_type",
-                "one of gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3_text, phi3, olmo2, cifar_net, lenet, "
+                "gpt2, llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, gemma3_text, phi3, olmo2, cifar_net, lenet, "
                 "alexnet, vgg11, "
                 "torchvision_resnet"},
         Hostile{kCifarNet, R"({"image_size": 15})", "image_size", "from 16 to 16384, got 15"},

@@ -283,7 +283,7 @@ TEST(ScratchFolder, WhatOthersMayWriteToIsNotTrusted) {
   refused("mode 0622");
   ASSERT_EQ(::chmod(owner.c_str(), 0600), 0);
   std::filesystem::create_hard_link(owner, scratch / "second");
-  refused("2 names");
+  refused("2 hard links");
   std::filesystem::remove(scratch / "second");
   std::filesystem::rename(owner, scratch / "elsewhere");
   std::filesystem::create_symlink(scratch / "elsewhere", owner);

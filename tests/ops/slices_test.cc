@@ -73,7 +73,7 @@ TEST(Slices, RefusesAndSaysWhatCame) {
   EXPECT_EQ(test::refusal([&] { ops::slice(x, 1, 0, 5, 0); }),
             "[slice] expected a range inside axis 1, not [0, 5) in steps of 0, got f32 [3, 5]");
   EXPECT_EQ(test::refusal([&] { ops::slice(x, 1, 0, 6); }), "[slice] expected a range inside axis 1, not [0, 6), got f32 [3, 5]");
-  EXPECT_EQ(test::refusal([&] { ops::index(x, {3}); }), "[index] expected a place of axis 0, not 3, got f32 [3, 5]");
+  EXPECT_EQ(test::refusal([&] { ops::index(x, {3}); }), "[index] expected an index inside the range of axis 0, not 3, got f32 [3, 5]");
   EXPECT_EQ(test::refusal([&] { ops::index(x, {0, 0, 0}); }), "[index] expected at most one index for each axis, not 3, got f32 [3, 5]");
   EXPECT_EQ(test::refusal([&] { ops::index(x, {Range{0, 1, -1}}); }), "[index] expected steps above 0 of axis 0, not -1, got f32 [3, 5]");
 }

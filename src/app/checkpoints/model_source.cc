@@ -69,9 +69,10 @@ void refuse_own_model(const fs::path& folder) {
   if (!fs::exists(folder / kStateName)) return;
   const std::string name = manifest_text(folder, kOwnModel);
   if (name.empty()) return;
-  throw Error(ErrorCode::usage, fmt::format("[model] expected a model that this program knows, got {}, a checkpoint of `{}`, whose blocks the "
-                                            "program that trained it built: use that program; the weights are in {}",
-                                            folder.string(), name, (folder / kWeightsName).string()));
+  throw Error(ErrorCode::usage,
+              fmt::format("[model] expected a model that this program knows, got {}, a checkpoint of `{}`, whose blocks the "
+                          "program that trained it built: use that program; the weights are in {}",
+                          folder.string(), name, (folder / kWeightsName).string()));
 }
 
 ModelSource from_folder(const fs::path& folder, std::string name) {

@@ -1,30 +1,25 @@
 // The bodies of the commands. Each takes its typed configuration and returns the exit status; failures are thrown as Errors, which run()
 // (entry.h) prints.
 #pragma once
-#include "app/events/callbacks.h"
 #include "app/flags/config.h"
 #include "app/node/console.h"
 #include "app/node/host.h"
 #include "app/ranks/peers.h"
-#include "app/run/data_sources.h"
 
 namespace spillway::app {
 
 constexpr int kInterrupted = 130;  // exit status of a command that was interrupted, as shells report it
 
-/// These commands run as one of several ranks; all ranks call them. Only the first rank prints. An error common to all ranks is thrown by
-/// the first one only; the others return its exit status.
-int run_train(const TrainConfig& config, Console& console, const Peers& peers);
-/// Does the same for a program that trains through the C++ or Python interface. `callbacks` tell the program about the run, and `own` holds
-/// the model and data that the program brings, if any.
-int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own = {});
 /// Runs train --rehearse, in processes that it starts itself. Returns 0, or the status of an interrupted command. Throws the error of a
 /// part that failed.
 int run_rehearsal(const TrainConfig& config, Console& console);
+/// The next four, and `train` (app/train/train.h), run as one of several ranks; all ranks call them. Only the first rank prints. An error
+/// common to all ranks is thrown by the first one only; the others return its exit status.
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
 int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
 int run_evaluate(const EvaluateConfig& config, Console& console, const Peers& peers);
 int run_classify(const ClassifyConfig& config, Console& console, const Peers& peers);
+
 int run_export(const ExportConfig& config, Console& console);
 int run_import(const ImportConfig& config, Console& console);
 int run_plan(const PlanConfig& config, Console& console);

@@ -110,10 +110,10 @@ void check(TrainConfig& config, const Host& host) {
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
         "the two flags out");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
-  find_nvme(
-      config,
-      wants(config.placement.parameters) || wants(config.placement.gradients) || wants(config.placement.optimizer) || wants(config.placement.activations),
-      host);
+  find_nvme(config,
+            wants(config.placement.parameters) || wants(config.placement.gradients) || wants(config.placement.optimizer) ||
+                wants(config.placement.activations),
+            host);
 }
 
 // Refuses `train` as one bare process inside a Slurm allocation of several tasks, where srun was probably forgotten. Other commands may run

@@ -127,7 +127,7 @@ C& part(Settings& settings) {
   return const_cast<C&>(part<C>(std::as_const(settings)));
 }
 
-#define SPILLWAY_PART(C)                         \
+#define SPILLWAY_PART(C)                      \
   template const C& part<C>(const Settings&); \
   template C& part<C>(Settings&)
 SPILLWAY_PART(CommonConfig);

@@ -92,16 +92,17 @@ std::vector<Option> speed() {
       {.name = "recompute",
        .group = kSpeed,
        .help = "gradient checkpointing; block: keep only the input of each block and run the block again in the backward pass",
-       .field = choice(placed(&PlacementSettings::recompute), {{"auto", Recompute::automatic}, {"none", Recompute::none}, {"block", Recompute::block}}),
+       .field = choice(placed(&PlacementSettings::recompute),
+                       {{"auto", Recompute::automatic}, {"none", Recompute::none}, {"block", Recompute::block}}),
        .commands = kTrain},
       {.name = "optimizer-overlap",
        .group = kSpeed,
        .help = "when the optimizer steps: after the backward pass (none), speculatively during it (backward), during the next forward pass "
                "(forward), or each where it fits best (auto)",
        .field = choice(placed(&PlacementSettings::overlap), {{"auto", OptimizerOverlap::automatic},
-                                                         {"none", OptimizerOverlap::none},
-                                                         {"backward", OptimizerOverlap::backward},
-                                                         {"forward", OptimizerOverlap::forward}}),
+                                                             {"none", OptimizerOverlap::none},
+                                                             {"backward", OptimizerOverlap::backward},
+                                                             {"forward", OptimizerOverlap::forward}}),
        .commands = kTrain},
       {.name = "threads",
        .group = kSpeed,
@@ -140,7 +141,8 @@ std::vector<Option> ranks() {
                   text(&TrainConfig::pipeline_schedule), kTrain);
   schedule.metavar = "NAME|X.csv";
   schedule.default_text = "1f1b; with one stage the faster order";
-  Option split = rank_option("pipeline-split", "number of blocks in each pipeline stage", text(placed(&PlacementSettings::pipeline_split)), kTrain);
+  Option split =
+      rank_option("pipeline-split", "number of blocks in each pipeline stage", text(placed(&PlacementSettings::pipeline_split)), kTrain);
   split.metavar = "N,N,..";
   Option stages = rank_option("pipeline-stages", "pipeline parallelism: number of ranks over which the blocks of a model are split",
                               integer(&RanksConfig::pipeline_stages), kForward);
@@ -165,24 +167,15 @@ std::vector<Option> ranks() {
       rank_option("timeout", "how long to wait for another rank before the run fails", duration(&RanksConfig::timeout_s), kForward);
   timeout.default_text = "60s";
   timeout.range = at_least(1);
-  Option zero = rank_option("zero-stage",
-                            "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
-                            choice(placed(&PlacementSettings::zero_stage), {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}}), kTrain);
+  Option zero = rank_option(
+      "zero-stage", "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
+      choice(placed(&PlacementSettings::zero_stage), {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}}), kTrain);
   Option zero_without_training = rank_option("zero-stage", "ZeRO, what is sharded over data-parallel ranks: 0 nothing, 3 weights",
                                              choice(placed(&PlacementSettings::zero_stage), {{"0", 0}, {"3", 3}}),
                                              on(Command::generate, Command::chat, Command::evaluate, Command::classify));
   zero.unset_word = zero_without_training.unset_word = "auto";
   return {
-      ranks,
-      zero,
-      zero_without_training,
-      stages,
-      schedule,
-      split,
-      chunks,
-      communicator,
-      rendezvous,
-      timeout,
+      ranks, zero, zero_without_training, stages, schedule, split, chunks, communicator, rendezvous, timeout,
   };
 }
 

@@ -29,7 +29,8 @@ struct Variation {
 
 class Varying {
  public:
-  Varying(const Plan& chosen, const PlacementSettings& wishes, const TierBudgets& budgets) : chosen_(chosen), wishes_(wishes), budgets_(budgets) {}
+  Varying(const Plan& chosen, const PlacementSettings& wishes, const TierBudgets& budgets)
+      : chosen_(chosen), wishes_(wishes), budgets_(budgets) {}
 
   std::vector<Variation> all() {
     vary_places("--place-parameters", &PlacementSettings::parameters, chosen_.placement.parameters);

@@ -384,7 +384,8 @@ class Enumeration {
 
 }  // namespace
 
-std::vector<Candidate> candidates(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::vector<Candidate> candidates(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                                  const Rates& rates) {
   return Enumeration(base, wishes, budgets, rates).all();
 }
 

@@ -16,9 +16,9 @@ struct PlanChoice {
   int deferred_sixteenths = 0;
   parallel::Order order{};
   int zero_stage = 0;
-  std::vector<u16> begins;        // first block of each pipeline stage
+  std::vector<u16> begins;  // first block of each pipeline stage
   bool adaptive_overlap = false;
-  i64 staging_buffers = 0;        // 0: the default
+  i64 staging_buffers = 0;  // 0: the default
   Shares shares;
 };
 

@@ -85,7 +85,8 @@ u16 reversed_bits(u16 number) {
 
 class Filling {
  public:
-  Filling(PlanRequest request, const Plan& plan, const PlacementSettings& wishes) : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
+  Filling(PlanRequest request, const Plan& plan, const PlacementSettings& wishes)
+      : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
 
   /// Moves groups to faster tiers, into `share` of the unused memory `left`. Large groups go first: groups that stay in a slower tier pass
   /// through slots, and a slot is as large as the largest of them. Among groups of equal size it takes ones that are far apart. The groups
@@ -165,8 +166,8 @@ size_t largest(size_t most, const Good& good) {
 
 }  // namespace
 
-std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& plan, const PlacementSettings& wishes, const TierBudgets& budgets,
-                                     const Rates& rates) {
+std::optional<Fuller> keep_left_over(const PlanRequest& request, const Plan& plan, const PlacementSettings& wishes,
+                                     const TierBudgets& budgets, const Rates& rates) {
   const parallel::ActivationPolicy all = request.placement.activations.front();
   const parallel::ActivationPolicy kept{.recompute = wishes.recompute == Recompute::block,
                                         .tier = wishes.activations.automatic ? Tier::device : all.tier};
@@ -198,8 +199,8 @@ std::optional<Fuller> keep_logits(const PlanRequest& request, const Plan& plan, 
   return Fuller{std::move(fuller), std::move(made), ""};
 }
 
-std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlacementSettings& wishes, const TierBudgets& budgets,
-                                     const Rates& rates) {
+std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& plan, const PlacementSettings& wishes,
+                                     const TierBudgets& budgets, const Rates& rates) {
   if (!plan.training) return {};
   const double before_s = cost_of(request, plan, rates);
   Fuller best{request, plan, ""};

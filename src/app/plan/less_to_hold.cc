@@ -185,7 +185,8 @@ class Trying {
 
 }  // namespace
 
-std::vector<LessToHold> less_to_hold(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::vector<LessToHold> less_to_hold(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                                     const Rates& rates) {
   if (!base.training) return {};
   return Trying(base, wishes, budgets, rates).all();
 }

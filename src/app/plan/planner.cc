@@ -119,7 +119,8 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
 }
 
 // The fastest plan has no room for the logits. Checks whether a slower placement that keeps them is faster overall.
-ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                          const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
   const double chosen_s = step_cost_s(chosen.plan, *base.model, rates);
   if (logits_again_s(chosen.plan, *base.model, rates) < (1 - kWorthMoving) * chosen_s) return chosen;
@@ -130,7 +131,8 @@ ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSe
   return step_cost_s(keeping.plan, *base.model, rates) < kWorthMoving * chosen_s ? std::move(keeping) : std::move(chosen);
 }
 
-ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
+ChosenPlan choose_at_stage(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                           const Rates& rates) {
   Found found = search(base, wishes, budgets, rates);
   if (found.best) {
     ChosenPlan chosen = finished(std::move(found.best->request), std::move(found.best->plan), wishes, budgets, rates);

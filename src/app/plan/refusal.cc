@@ -68,7 +68,8 @@ std::string at_least(i64 bytes) {
   return tenths % 10 == 0 ? fmt::format("{}GiB", tenths / 10) : fmt::format("{}.{}GiB", tenths / 10, tenths % 10);
 }
 
-void refuse_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates, Found found) {
+void refuse_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates,
+                 Found found) {
   const i64 ranks = ranks_of(base);
   std::string text = "[plan] it does not fit:" + missing_text(*found.closest, budgets), list;
   for (const WayOut& way : found.ways) list += "\n  " + way_out(way.tier, way.plan, budgets, ranks);

@@ -88,7 +88,8 @@ std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const P
   return least;
 }
 
-std::optional<Plan> plan_with_a_disk(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
+std::optional<Plan> plan_with_a_disk(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                                     const Rates& rates) {
   TierBudgets roomy = budgets;
   roomy.bytes[2] = kPlentyBytes;
   std::optional<Plan> plan = plan_with_plenty(Tier::device, base, wishes, roomy, rates);

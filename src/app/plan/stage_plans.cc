@@ -43,8 +43,8 @@ PlacementSettings like(PlacementSettings wishes, const Plan& plan) {
   return wishes;
 }
 
-std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates,
-                                      int first) {
+std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                                      const Rates& rates, int first) {
   std::vector<ChosenPlan> all(static_cast<size_t>(base.scheduling.pipeline.ranks));
   all[static_cast<size_t>(first)] = choose_plan(of_rank(base, first), wishes, budgets, rates);
   const PlacementSettings same = like(wishes, all[static_cast<size_t>(first)].plan);

@@ -11,7 +11,8 @@ void deal_blocks(parallel::PlanRequest& request, const PlacementSettings& wishes
 
 /// Chooses the plan of the pipeline rank `base.scheduling.pipeline.rank`. Its placement covers the groups and blocks of all pipeline ranks.
 /// With a single pipeline rank this is choose_plan().
-ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates);
+ChosenPlan choose_stage_plans(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                              const Rates& rates);
 
 /// Returns the plans of all pipeline ranks, by rank. `mine` is this rank's plan, which was made from `request`.
 std::vector<parallel::Plan> plans_of_stages(const parallel::PlanRequest& request, const parallel::Plan& mine);

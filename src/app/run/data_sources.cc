@@ -328,8 +328,9 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, const OwnData
   } else if (training->validation_windows() > 0) {
     held_out = std::make_unique<const data::Loader>(own.training(), options);
   } else if (config.validate_every || config.validation_steps) {
-    throw Error(ErrorCode::usage, "[validate_every] expected validation data (OwnData::validation) or a validation_fraction as well, got "
-                                  "neither: there is no validation data");
+    throw Error(ErrorCode::usage,
+                "[validate_every] expected validation data (OwnData::validation) or a validation_fraction as well, got "
+                "neither: there is no validation data");
   }
 }
 

@@ -260,10 +260,10 @@ void Trainer::show_progress(const StepReport& r) {
   const bool padded = positions_per_step() > r.result.data_tokens;
   const std::string with_padding =
       padded ? fmt::format(" ({:.0f} with padding)", static_cast<double>(positions_per_step()) / r.seconds) : "";
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s{}  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps,
-                                 r.result.loss, format_duration(per_step * static_cast<double>(*config_.steps - progress_.step)),
-                                 static_cast<double>(r.result.data_tokens) / r.seconds, unit(), with_padding,
-                                 r.result.grad_norm, r.learning_rate);
+  std::string line =
+      fmt::format("step {}/{}  loss {:.4f}  left {}  {:.0f} {}/s{}  norm {:.3f}  lr {:.2e}", progress_.step, *config_.steps, r.result.loss,
+                  format_duration(per_step * static_cast<double>(*config_.steps - progress_.step)),
+                  static_cast<double>(r.result.data_tokens) / r.seconds, unit(), with_padding, r.result.grad_norm, r.learning_rate);
   console_.progress(line);
   folder_.log(line);
   if (r.result.skipped) stands("  step skipped: " + r.why_skipped);

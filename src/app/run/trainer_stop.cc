@@ -120,8 +120,8 @@ std::string Trainer::what_is_good(const std::vector<std::string>& set_aside) con
   if (!set_aside.empty()) text = "no checkpoint is known to be good, so the same command starts from the beginning";
   if (!config_.resume.path.empty()) text = fmt::format("the same command goes on from {}", config_.resume.path);
   if (const i64 good = saves_.saved_step(); good >= 0) {
-    text = fmt::format("the last good checkpoint is {}, and the same command goes on from it",
-                       checkpoint_path(folder_.path(), good).string());
+    text =
+        fmt::format("the last good checkpoint is {}, and the same command goes on from it", checkpoint_path(folder_.path(), good).string());
   }
   if (!set_aside.empty())
     text += fmt::format(" (renamed and kept, because the loss of its weights is not finite: {})", fmt::join(set_aside, ", "));

@@ -38,7 +38,8 @@ Around DocumentMaker::around_texts() const {
   Document empty;
   put_around(empty);
   const size_t before = tokenizer_->around().before.size();
-  return {{empty.ids.begin(), empty.ids.begin() + static_cast<i64>(before)}, {empty.ids.begin() + static_cast<i64>(before), empty.ids.end()}};
+  return {{empty.ids.begin(), empty.ids.begin() + static_cast<i64>(before)},
+          {empty.ids.begin() + static_cast<i64>(before), empty.ids.end()}};
 }
 
 // Appends the end token, unless the document already ends with an end token that is a target. Then adds the tokens that the tokenizer puts

@@ -61,8 +61,7 @@ void dequantize(WeightFormat format, const Tensor& stored, const Tensor& out) {
   for_dtype("dequantize", out.dtype(), [&]<class T>(T) {
     const i64 elems = out.elems();
     T* to = out.data<T>();
-    if (format == WeightFormat::bf16)
-      return map_on_gpu("dequantize", elems, Same(), to, reinterpret_cast<const BFloat16*>(stored.raw()));
+    if (format == WeightFormat::bf16) return map_on_gpu("dequantize", elems, Same(), to, reinterpret_cast<const BFloat16*>(stored.raw()));
     Levels table;
     for (size_t i = 0; i < kNf4Levels.size(); ++i) table.of[i] = kNf4Levels[i];
     const auto kernel = format == WeightFormat::int8 ? scaled_levels<WeightFormat::int8, T> : scaled_levels<WeightFormat::nf4, T>;

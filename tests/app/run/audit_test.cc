@@ -50,7 +50,7 @@ TEST(Audit, SaysWhatBoundedAndWhatWouldHelp) {
   levers.spilled_state_bytes = kGiB;
   levers.disk_bytes_per_s = 2e9;
   const std::string text = audit.verdict(levers);
-  EXPECT_NE(text.find("bound by disk (100 % of the step; disk 1.00 GB/s while busy, 100 % of the time, of 2.00 GB/s expected"),
+  EXPECT_NE(text.find("bound by disk (100 % of the step; disk 1.00 GB/s while busy, 100 % of the time; 2.00 GB/s was expected"),
             std::string::npos)
       << text;
   for (const char* piece : {"--host-memory", "1.00 GiB of optimizer state", "second --nvme", "--moments bf16"})

@@ -12,6 +12,7 @@
 #include "app/node/failure.h"
 #include "app/ranks/rank_threads.h"
 #include "app/run/saves.h"
+#include "app/train/train.h"
 
 namespace spillway::app {
 namespace {

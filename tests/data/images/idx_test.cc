@@ -49,7 +49,8 @@ TEST_F(IdxTest, AFolderHasTrainingAndHeldOutImages) {
 }
 
 TEST_F(IdxTest, HeadersAreHeldToTheFiles) {
-  expect_refused(idx_images(3, 5, 4).substr(0, 15), idx_labels(3), "x-images-idx3-ubyte: expected an IDX header of 16 bytes, got 15 bytes");
+  expect_refused(idx_images(3, 5, 4).substr(0, 15), idx_labels(3),
+                 "x-images-idx3-ubyte: expected an IDX header of 16 bytes, got a file of 15 bytes");
   expect_refused(idx_labels(3) + std::string(20, '\0'), idx_labels(3), "begins with 0x00000803, got 0x00000801");
   expect_refused(idx_images(3, 5, 4) + "x", idx_labels(3), "expected 76 bytes, as the header says, got 77");
   expect_refused(big_endian({0x803, 0, 5, 4}), idx_labels(0), "from 1 to 4294967295 images, got 0 (byte 4)");

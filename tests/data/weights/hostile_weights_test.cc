@@ -225,7 +225,7 @@ TEST(HostileDistributedCheckpoint, ABlockRepeatsNoElements) {
   const Saved saved("", metadata(dict({text("w"), of_tensor({1000}, list({chunk({0}, {1000})}))}),
                                  dict({place(text("w"), {0}, "a", 0, static_cast<i64>(one.size()))})));
   put(saved.at / "a", one);
-  EXPECT_THAT(saved.refusal(), HasSubstr("the block of \"w\", got 1 elements"));
+  EXPECT_THAT(saved.refusal(), HasSubstr("got only 1, which the block repeats"));
 }
 
 TEST(HostileDistributedCheckpoint, ReferencesInCirclesAreRefused) {

@@ -163,7 +163,7 @@ ProcessLetter split_letter(i64 number, i64 next_group, i64 area) {
 
 TEST(ProcessWorld, LettersThatCannotBeCutTheirWriterOff) {
   constexpr i64 kArea = ProcessWorld::kAreaBytes, kHuge = std::numeric_limits<i64>::max();
-  for (const i64 next : {kHuge, i64{1} << 62}) expect_refused({split_letter(0, next, kArea)}, "invalid number of a group");
+  for (const i64 next : {kHuge, i64{1} << 62}) expect_refused({split_letter(0, next, kArea)}, "invalid group number");
   for (const i64 area : {i64{0}, kArea + 1, 16 * kArea, kHuge / kArea * kArea, kHuge})
     expect_refused({split_letter(0, 1, area)}, "outside of the shared memory");
   expect_refused({split_letter(1, 1, kArea)}, "out of order");

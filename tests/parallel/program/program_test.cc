@@ -130,7 +130,7 @@ TEST_F(Spilled, ForgettingToWaitForAnythingIsRefused) {
 TEST_F(Spilled, WaitingForSomethingLaterIsRefused) {
   Program broken = program;
   broken.head[1].after.push_back(static_cast<u32>(broken.head.size() - 1));
-  EXPECT_NE(refusal(broken, layout, placement).find("does not come before"), std::string::npos);
+  EXPECT_NE(refusal(broken, layout, placement).find("not an earlier one"), std::string::npos);
 }
 
 TEST_F(Spilled, ASlotOutsideTheSlabIsRefused) {

@@ -93,7 +93,7 @@ TEST_P(Faults, WhatIsRightWhenReadAgainChangesNoBitAndIsToldOf) {
   const RunResult got = train(o);
   EXPECT_EQ(got.losses, want.losses);
   EXPECT_EQ(got.weights, want.weights);
-  EXPECT_NE(told.find("when read again"), std::string::npos) << told;
+  EXPECT_NE(told.find("when it was read again"), std::string::npos) << told;
   EXPECT_NE(told.find("CRC32C"), std::string::npos) << told;
 }
 

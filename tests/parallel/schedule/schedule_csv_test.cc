@@ -68,7 +68,7 @@ struct Hostile {
 TEST(ScheduleCsv, RefusesHostileTablesNamingRowAndColumn) {
   const Hostile cases[] = {
       {"", "x.csv: expected one row for each rank"},
-      {" \r\n\n", "got nothing"},
+      {" \r\n\n", "got an empty file"},
       {"0F0,0B0\n\n1F0,1B0\n", "row 2, column 1: expected an action such as 0F0 in every row, got none"},
       {"0F0,0B0\n,,\n", "row 2, column 1: expected an action"},
       {"0F0,0Q0\n", "row 1, column 2: expected an action such as 3F0 (stage, F B I or W, micro-batch)"},

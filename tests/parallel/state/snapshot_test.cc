@@ -294,7 +294,7 @@ TEST(Snapshot, GivenUpItEnds) {
     rank.end_snapshot();
   };
   train(o);
-  EXPECT_NE(told.find("abandoned"), std::string::npos);
+  EXPECT_NE(told.find("canceled"), std::string::npos);
 }
 
 }  // namespace

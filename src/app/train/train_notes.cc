@@ -1,4 +1,4 @@
-#include "app/commands/train_notes.h"
+#include "app/train/train_notes.h"
 
 #include <fmt/format.h>
 

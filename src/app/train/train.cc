@@ -1,4 +1,6 @@
 // spillway train: refuses whatever it can before the first byte is written, in this order: model, data, plan, run folder.
+#include "app/train/train.h"
+
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -8,9 +10,6 @@
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/checkpoints/number_rules.h"
-#include "app/commands/commands.h"
-#include "app/commands/train_checks.h"
-#include "app/commands/train_notes.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/weighted_path.h"
 #include "app/node/failure.h"
@@ -31,6 +30,8 @@
 #include "app/run/start.h"
 #include "app/run/text_notice.h"
 #include "app/run/trainer.h"
+#include "app/train/train_checks.h"
+#include "app/train/train_notes.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "parallel/sockets/build_id.h"

@@ -1,4 +1,4 @@
-#include "app/commands/train_checks.h"
+#include "app/train/train_checks.h"
 
 #include <fmt/format.h>
 
