@@ -37,7 +37,13 @@ Variable Context::use(const Parameter& parameter, u8 use) const {
   return tape->parameter(parameter.value(), parameter.id, use);
 }
 
-Variable Context::loss(const Variable& losses) const { return ops::sum_of_rows(losses, batch->row_mask_B, loss_factor); }
+Variable Context::loss(const Variable& losses) const {
+  if (!batch->row_mask_B.defined())
+    throw Error(ErrorCode::usage,
+                "[loss] expected a model with inputs of its own (Sequential::inputs), got one that reads tokens or images: "
+                "end it in a loss that takes batch->targets_BT, such as ops::cross_entropy_sum");
+  return ops::sum_of_rows(losses, batch->row_mask_B, loss_factor);
+}
 
 void Sequential::push(std::unique_ptr<Module> block) {
   require(block != nullptr, "[sequential] expected a block, got a null pointer");

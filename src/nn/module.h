@@ -43,7 +43,8 @@ struct Context {
   /// the blocks that share a parameter.
   Variable use(const Parameter& parameter, u8 use = 0) const;
   /// For the last block of a model with inputs of its own, in modes train and evaluate: returns the sum of losses[B, ...] over the rows
-  /// that hold a sample, as one f64. Its gradient is the one that Module::forward() requires.
+  /// that hold a sample, as one f64. Its gradient is the one that Module::forward() requires. Throws Error(usage) for a model that reads
+  /// tokens or images, whose padding the targets mark.
   Variable loss(const Variable& losses) const;
 };
 

@@ -24,6 +24,9 @@ Trainer::Trainer(std::string name, std::function<nn::Sequential(DType)> build, c
 Trainer::Trainer(const app::TrainConfig& settings) : settings_(settings) { app::check_training(settings_); }
 
 app::TrainingResult Trainer::fit(const app::OwnData& data, std::ostream& results, std::ostream& log) {
+  if (!data.training && (build_ || settings_.data.empty()))
+    throw Error(ErrorCode::usage, build_ ? "[data] expected OwnData::training for a model that the program builds itself, got none"
+                                         : "[data] expected OwnData::training or paths in settings.data, got neither");
   return app::train(settings_, {.model = build_, .data = data}, callbacks, results, log);
 }
 

@@ -18,6 +18,8 @@
 #include "models/weights.h"
 #include "nn/layers.h"
 #include "ops/elementwise.h"
+#include "ops/loss.h"
+#include "ops/losses/row_loss.h"
 #include "tensor/create.h"
 #include "tests/support/temporary_folder.h"
 #include "trainer/trainer.h"
@@ -56,11 +58,7 @@ class Error2 final : public nn::Module {
     const Variable error = ops::sub(layer_(x, context), context.batch->inputs[1]);
     const Variable losses = ops::mul(error, error);
     if (!counts_padding_) return context.loss(losses);
-    MicroBatch all = *context.batch;
-    all.row_mask_B = {};
-    Context whole = context;
-    whole.batch = &all;
-    return whole.loss(losses);
+    return ops::sum_of_rows(losses, {}, context.loss_factor);
   }
   std::vector<nn::ParameterUse> parameters() const override { return nn::listed(layer_); }
 
@@ -318,6 +316,72 @@ TEST_F(OwnModel, RefusesWhatItCannotTrain) {
             }).find("block"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(s.out) / "config.json"));
+}
+
+// A model of one's own that reads tokens: an embedding and a head, on rows that the program makes.
+class Words final : public nn::Module {
+ public:
+  Words(DType dtype, bool counts_padding) : table_("table", 11, 4, dtype, 0.5), head_("head", 4, 11, dtype, {}), counts_(counts_padding) {}
+  Variable forward(const Variable&, const Context& context) const override {
+    const Variable logits = head_(table_(context.batch->tokens_BT, context), context);
+    if (counts_) return context.loss(logits);
+    return ops::cross_entropy_sum(logits, context.batch->targets_BT, context.loss_factor);
+  }
+  std::vector<nn::ParameterUse> parameters() const override { return nn::listed(table_, head_); }
+
+ private:
+  nn::Embedding table_;
+  nn::Linear head_;
+  bool counts_;
+};
+
+class Counting final : public data::TextRows {
+ public:
+  i64 rows() const override { return 5; }
+  i64 tokens() const override { return 5 * 7; }
+  bool packed() const override { return false; }
+  data::RowTokens read(i64 row, std::span<i32> tokens, std::span<i32> targets, std::span<i32> positions) const override {
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      tokens[t] = static_cast<i32>((static_cast<size_t>(row) + t) % 11);
+      targets[t] = (tokens[t] + 1) % 11;
+      positions[t] = static_cast<i32>(t);
+    }
+    return {std::ssize(tokens), std::ssize(targets)};
+  }
+};
+
+TEST_F(OwnModel, ReadsTokensOfItsOwnRows) {
+  const auto reader = [](bool counts_padding) {
+    return [=](DType dtype) {
+      nn::Sequential model;
+      model.push(std::make_unique<Words>(dtype, counts_padding));
+      return model;
+    };
+  };
+  const auto rows = [] {
+    std::vector<std::unique_ptr<data::TextRows>> sources;
+    sources.push_back(std::make_unique<Counting>());
+    return data::rows_of(std::move(sources), 7);
+  };
+  TrainConfig s = settings("words");
+  EXPECT_NE(why([&] { Trainer("words", reader(false), s).fit({.training = rows, .validation = {}}); }).find("[sequence_length]"),
+            std::string::npos);
+  s.sequence_length = 7;
+  s.steps = 40;
+  EXPECT_NE(why([&] { Trainer("words", reader(true), s).fit({.training = rows, .validation = {}}); }).find("[loss]"), std::string::npos);
+  EXPECT_TRUE(Trainer("words", reader(false), s).fit({.training = rows, .validation = {}}).finished);
+  EXPECT_NEAR(std::stod(losses(s).front()), std::log(11), 0.2) << "the loss of a guess";
+  EXPECT_LT(std::stod(losses(s).back()), 0.5);
+}
+
+TEST_F(OwnModel, NeedsDataOfItsOwn) {
+  TrainConfig s = settings("run");
+  EXPECT_NE(why([&] { fit(s, {}); }).find("[data]"), std::string::npos);
+  s.data = {"x.bin"};
+  EXPECT_NE(why([&] { fit(s, {}); }).find("[data]"), std::string::npos);
+  s.model = "gpt2-tiny";
+  s.data.clear();
+  EXPECT_NE(why([&] { Trainer(s).fit({}); }).find("[data]"), std::string::npos);
 }
 
 TEST_F(OwnModel, ItsCheckpointIsNamedWhereTheProgramIsNeeded) {

@@ -49,19 +49,22 @@ bool pads(const TrainConfig& config, const RunData& data) {
 }  // namespace
 
 void check_padding(Session& session, const TrainConfig& config, const RunData& data) {
-  if (session.model().inputs.empty() || !pads(config, data)) return;
+  if (!session.source().own || !pads(config, data)) return;
   const StreamScope scope(session.rank().input_stream());
-  MicroBatch batch = nn::empty_batch(session.model(), config.micro_batch_rows(), 1);
+  MicroBatch batch = nn::empty_batch(session.model(), config.micro_batch_rows(), *config.sequence_length);
   for (Tensor* t : batch.tensors()) {
     if (t->defined()) *t = is_floating(t->dtype()) ? ones(t->shape(), t->dtype()) : zeros(t->shape(), t->dtype());
   }
   std::ranges::fill(batch.targets_BT.span<i32>(), kPaddingTarget);
   const double loss = session.rank().evaluate(batch);
   if (loss == 0) return;
-  throw Error(ErrorCode::usage,
-              fmt::format("[model] expected a loss of 0 for rows of padding, which fill up the last step of an epoch, got {}: let the last "
-                          "block return Context::loss() of the losses of its rows, or set drop_last and validate on whole micro-batches",
-                          loss));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format(
+          "[model] expected a loss of 0 for rows of padding, which fill up the last step of an epoch, got {}: let the last "
+          "block return Context::loss() of the losses of its rows (a loss with targets: leave out negative ones), or set drop_last and "
+          "validate on whole micro-batches",
+          loss));
 }
 
 }  // namespace spillway::app
