@@ -102,7 +102,7 @@ TEST_F(GpuNvmePass, ABadTileIsReadAgainOnce) {
   rest_->disk().spoil_first_reads = false;
   EXPECT_TRUE(has(blob().held()));
   const std::string told = rest_->state().take_rereads();
-  EXPECT_NE(told.find("(" + std::to_string(blob().tiles()) + " times)"), std::string::npos) << told;
+  EXPECT_NE(told.find(" " + std::to_string(blob().tiles()) + " times)"), std::string::npos) << told;
   rest_->disk().spoil_reads = true;
   try {
     fetch(blob().held());
