@@ -1,4 +1,6 @@
-// The store's file format, version 1. All numbers are little-endian, all pages have 4096 bytes, a checksum is CRC32C (iSCSI, RFC 3720 B.4).
+// The store's file format, version 1. A blob is an array in the store, cut into tiles. A persistent blob survives a restart. A blob may
+// have two slots, which are written alternately, one generation (version of the content) after the other. All numbers are little-endian,
+// all pages have 4096 bytes, a checksum is CRC32C (iSCSI, RFC 3720 B.4).
 //
 //   every file   page 0               StoreHeader
 //   file 0       page 1, page 2       Superblock: commit number n lies in page 1 + n % 2
@@ -15,9 +17,9 @@
 // were created. Generation g of a blob with two slots lies in slot g % 2, and the checksum table of generation g in table slot g % 2.
 //
 // A commit is good if its superblock's checksum and its table's checksum hold and it names the same store as the headers. The newest good
-// commit counts, if it was written in this boot or if the store has Durability::step; while generation g + 1 is written, nothing of g is
-// touched. Files of other versions keep the magic, the version and the checksum of page 0 at the offsets that StoreHeader gives them, so
-// that any version of the program can recognise them.
+// commit counts. After a reboot it counts only if the store has Durability::step, which syncs the drive at every step. While generation g +
+// 1 is written, nothing of g is touched. Files of other versions keep the magic, the version and the checksum of page 0 at the offsets that
+// StoreHeader gives them, so that any version of the program can recognise them.
 #pragma once
 #include <bit>
 #include <type_traits>

@@ -27,7 +27,8 @@ void write_factors(const StateFormat& format, std::span<const double> values, st
 /// (update_reads_weight() is false).
 void weights_of_master(const StateFormat& format, const std::byte* state, std::byte* weight);
 
-/// The numbers of a whole tile, gaps as zeros. An empty array stands for zeros. Arrays that the format does not have are not written.
+/// The numbers of a whole tile, one array for each part of the state. Elements that belong to no parameter are 0. An empty array stands for
+/// zeros. An array that the state format does not have is ignored when the tile is written.
 template <class T>
 struct TileValues {
   std::span<const T> master, first, second, third = {}, average = {};

@@ -28,10 +28,11 @@ Residence residence(const Scheduling& scheduling, Tier tier, bool split, TileRan
   return {tier, split, tier != Tier::device || split, moves_beside(scheduling, tier), held};
 }
 
-// Returns true if the accumulator of this use is stored in the gradients' tier. If gradients live off the device and move once per step,
-// uses other than 0 stay in their slots until they are added to use 0. If the gradient of use 0 stays on the device until its Step, its
-// accumulator is not stored either. The rank that owns the group receives the uses of other pipeline ranks into a slot, or, if gradients
-// live on the device, into the stored accumulator.
+// A group of parameters that several blocks share has one gradient accumulator for each block that uses it; the blocks are its uses 0, 1, …
+// Returns true if the accumulator of this use is stored in the tier of the gradients, and false if it only has a temporary slot. If
+// gradients live off the device and move once per step, only use 0 is stored, because the others are added to it; and it is not stored
+// either if it stays on the device until the optimizer's Step. If gradients live on the device, the rank that owns the group also stores
+// what other pipeline ranks send for their uses.
 bool gradient_rests(const Layout& layout, const Scheduling& scheduling, const Group& group, u8 use, const GroupResidency& r) {
   if (!r.gradients.moves) return layout.here(group.uses[use]) || layout.owns(group);
   if (!scheduling.gradients_travel_once()) return layout.here(group.uses[use]);

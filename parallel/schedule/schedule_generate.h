@@ -24,7 +24,8 @@ enum class ScheduleKind : u8 {
   /// rank r runs each W r backwards later than its I. This removes two thirds of the idle time, and no rank holds more activations than the
   /// first rank of 1F1B. With several chunks per rank this is InterleavedZeroBubble of torch.distributed.pipelining.
   zb_h1,
-  /// ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; section 6 of the 2023 paper): two chunks per
+  /// ZB-V (Qi et al. 2024, "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; also section 6 of the paper above): two
+  /// chunks per
   /// rank in the shape of a V, so that rank 0 has the first and the last stage. If F, I and W take equal time and M >= 2P - 1, no rank is
   /// idle between its first and its last action. A rank holds the activations of at most 2P chunks.
   zb_v,

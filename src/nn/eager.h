@@ -35,8 +35,9 @@ class EagerParameters final : public autograd::GradientSink {
   /// Drop all gradients (zero_grad), or those of one parameter. That includes unfinished gradients of a backward pass that threw.
   void forget();
   void forget(u32 parameter);
-  /// Sets a hook that is called with each gradient when a backward pass has finished it, once for each use, before the gradient is added to
-  /// those of earlier passes. The hook may write into the gradient. An empty hook turns this off.
+  /// Sets a hook that each backward pass calls with every gradient that it has finished, before the gradient is added to those of earlier
+  /// passes. For a parameter that several blocks share, it is called once for each block. The hook may write into the gradient. An empty
+  /// hook turns this off.
   using Hook = std::function<void(const Parameter& parameter, const Tensor& gradient)>;
   void on_gradient(Hook hook) { hook_ = std::move(hook); }
 

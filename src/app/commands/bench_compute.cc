@@ -37,7 +37,7 @@ BenchRow row(const char* name, double value, const char* unit, const Timing& tim
 
 u32 scrambled(i64 i) { return static_cast<u32>(i) * 2654435761u; }
 
-// Fills memory with numbers of both signs from 0.5 to 1. They are valid as f32 and, two to a word, as bf16.
+// Fills memory with 32-bit words that give numbers of magnitude 0.5 to 1 and either sign, read as one f32 or as two bf16.
 void fill(std::byte* data, i64 bytes) {
   auto* words = reinterpret_cast<u32*>(data);
   Stream::current().for_ranges(bytes / 4, kGrainElems, [&](i64 begin, i64 end) {

@@ -21,8 +21,8 @@ struct Cluster {
 /// Parses the value of --cluster. `what` names the flag in messages. Throws Error(usage) "[what] expected …, got …".
 Cluster parse_cluster(const std::string& text, const std::string& what);
 
-/// Sets the fields of `config` that the resource flags would set, as for one rank of the cluster: one rank per GPU, and the node's memory
-/// and drives shared by its ranks.
+/// Sets the fields of `config` that the resource flags would set, with the values of one rank of the cluster. Each GPU has one rank; the
+/// ranks of a node divide its memory and its drives equally.
 void plan_for(PlanConfig& config, const Cluster& cluster);
 
 }  // namespace spillway::app

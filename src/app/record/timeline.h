@@ -1,6 +1,6 @@
-// The timeline of one step says when each lane of each rank ran which kind of instruction. The executor measured the times, or the
-// simulator predicted them. Bars that are too short to be seen in a drawing are merged. The run folder keeps the timeline of the third step
-// in timeline.json. The types are plain values; thread-safe.
+// The timeline of one step says when each lane of each rank (computing, copies, disk, messages) ran which kind of instruction. The executor
+// measured the times, or the simulator predicted them. Bars that are too short to be seen in a drawing are merged. The run folder keeps the
+// timeline of the third step in timeline.json. The types are plain values, and the functions are thread-safe.
 #pragma once
 #include <chrono>
 #include <filesystem>

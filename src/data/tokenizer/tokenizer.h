@@ -27,7 +27,8 @@ class StreamDecoder {
   virtual ~StreamDecoder() = default;
   /// Adds an id and returns the text that later ids can no longer change: whole characters only, and often nothing.
   virtual std::string put(i32 id) = 0;
-  /// Returns the text that is left at the end. The decoder cannot be used afterwards.
+  /// Is called after the last id. Returns the text that the decoder still holds back, such as the bytes of an incomplete character. The
+  /// decoder cannot be used afterwards.
   virtual std::string finish() = 0;
 };
 

@@ -378,7 +378,7 @@ class PartsReader {
   // Index of the file that is opened first, which holds the first rank's model states.
   static constexpr size_t kFirstModel = 0;
   std::vector<std::vector<size_t>> numbers_;  // by rank: the indices in parts_.tensors of the rank's weights
-  // By rank and optimizer array: the indices in parts_.tensors of the rank's tensors of that array.
+  // By rank, then by the name of an array of optimizer state such as exp_avg: the indices in parts_.tensors of what this rank holds of it.
   std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;
 };
 

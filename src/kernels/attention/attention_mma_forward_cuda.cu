@@ -32,8 +32,9 @@ struct Softmax {
     SPILLWAY_UNROLL
     for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = -std::numeric_limits<float>::infinity(), total[i / 2][i % 2] = 0;
   }
-  // Turns the scores x of a tile into probabilities that still have to be divided by the total, and rescales `sum` and the total of earlier
-  // tiles to the new largest score. `scale` includes the factor log2(e), because exponentials are computed to base 2.
+  // Turns the scores x of a tile into probabilities that are not yet divided by the denominator of the softmax. If the largest score so far
+  // grows, rescales what earlier tiles left: the output accumulator `sum` and the denominator `total`. `scale` includes the factor log2(e),
+  // because exponentials are computed to base 2.
   template <int kN, int kColumns>
   __device__ void step(float (&x)[2][kN][4], float scale, float (&sum)[2][kColumns][4]) {
     float decay[2][2];

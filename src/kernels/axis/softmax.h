@@ -1,7 +1,8 @@
-// Softmax, log-softmax and log-sum-exp along an axis, for f32, f64, bf16 and f16. Of each lane two numbers are kept in wide_dtype: its
-// largest element, and the logarithm of the sum of exp(x - largest). If only the sum of the two were kept, it would lose the digits that
-// large numbers need. Sums are fp64. A CPU sums in ascending order; a GPU sums as a tree over the threads of a warp or thread block, which
-// depends on the axis's length. A lane whose elements are all -inf gives NaN, as in PyTorch, except that its log_sum_exp is -inf.
+// Softmax, log-softmax and log-sum-exp along an axis, for f32, f64, bf16 and f16. A lane is the elements along the axis at fixed other
+// indices. For each lane two numbers are kept, as f32 (f64 for f64): its largest element, and the logarithm of the sum of exp(x - largest).
+// If only the sum of the two were kept, it would lose the digits that large numbers need. Sums are fp64. A CPU sums in ascending order; a
+// GPU sums as a tree over the threads of a warp or thread block, which depends on the axis's length. A lane whose elements are all -inf
+// gives NaN, as in PyTorch, except that its log_sum_exp is -inf.
 #pragma once
 #include "kernels/axis/axis.h"
 

@@ -25,7 +25,7 @@ constexpr i64 kBlock = 3 * kStrip;  // columns of dw that one task sums if it ga
 constexpr i64 kTasks = 8;           // fewest tasks; if dw is small, the positions are divided into parts that are summed separately
 constexpr i64 kLeastLine = 4;       // fewest positions of a grid row for which reading tiles line by line is faster than gathering
 constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles, since it packs dy once for all their taps
-constexpr i64 kFewOutputs = 8;      // with at most so many outputs, the lanes of a vector are positions of a line instead of outputs
+constexpr i64 kFewOutputs = 8;      // up to this many outputs, a vector holds neighbouring positions of a grid row, not outputs
 constexpr i64 kFewSums = 8192;      // most sums that are computed that way; their partial sums must stay in the second-level cache
 
 // How the positions over which dw is summed are divided among tiles. A chunk of the sum is some whole grid rows of one image, which are one
