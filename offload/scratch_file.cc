@@ -106,10 +106,9 @@ void ScratchFile::reserve(i64 begin) {
   const i64 available_bytes = free_bytes(descriptor_);
   preallocated_ = error_number == 0;
   if (preallocated_) return;
-  if (error_number == ENOSPC) {
-    if (::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);  // frees the bytes reserved so far
-    refuse(path_, bytes, free_bytes(descriptor_), "the filesystem is full");
-  }
+  // Frees the bytes that were reserved before the error.
+  if (error_number != EOPNOTSUPP && ::ftruncate(descriptor_, begin) != 0) file_failed(path_, "truncation", errno);
+  if (error_number == ENOSPC) refuse(path_, bytes, free_bytes(descriptor_), "the filesystem is full");
   if (error_number == EDQUOT) refuse(path_, bytes, available_bytes, "the disk quota is used up");
   if (error_number == EFBIG) refuse(path_, bytes, available_bytes, "the file is larger than the filesystem or ulimit -f allows");
   if (error_number != EOPNOTSUPP) file_failed(path_, "fallocate", error_number);
