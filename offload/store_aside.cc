@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What survey() found of one store.
+// Describes one store that survey() found.
 struct Seen {
   std::vector<fs::path> folders;  // the folder of the store's first file comes last
   bool first = false, holds_commit = false;

@@ -17,7 +17,7 @@ constexpr i64 kRowElems = 64;
 /// Throws Error(bug) unless `parts` ascend, the last one ends at `elems`, and `noise.first_element` is a multiple of kRowElems.
 void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise& noise);
 
-/// What the weight column holds, and where the master weight is stored. own_master: the weight is its own master. fp32_master,
+/// Says what the weight column holds and where the master weight is stored. own_master: the weight is its own master. fp32_master,
 /// fp32_master_of_f16: an fp32 master lies in the state. split_master: the state holds the lower half of the master's bits.
 enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
 /// Returns true if an fp32 master lies in the state.

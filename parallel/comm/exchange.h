@@ -21,7 +21,7 @@ struct Exchange {
   // Both are indexed by member and include this member itself, whose bytes to itself need no staging.
   std::vector<Given> gives;
   std::vector<Gotten> gets;
-  // Where the sum is written, if the exchange reduces. Its operands are what all members give, in rank order.
+  // If the exchange reduces, the sum is written here. Its operands are what all members give, in rank order.
   std::byte* result = nullptr;
   i64 result_elems = 0;
 };

@@ -18,7 +18,7 @@ namespace spillway::parallel {
 std::string nccl_problem();
 /// Returns for example "2.28.9"; empty if there is no NCCL.
 std::string nccl_version();
-/// What one rank found in a trial exchange.
+/// Holds what one rank found in a trial exchange.
 struct NcclTrial {
   std::string problem;  // why the bytes did not arrive intact; empty if they did
   // GPU memory that NCCL allocated. communicator_bytes: for one communicator of all ranks that uses all-gather. pair_bytes: for each pair

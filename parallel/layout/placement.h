@@ -20,7 +20,7 @@ struct ActivationPolicy {
   bool operator==(const ActivationPolicy&) const = default;
 };
 
-/// Where everything is stored. The vectors of tiers are indexed by group id; `activations` has one policy for each block.
+/// Says where everything is stored. The vectors of tiers are indexed by group id; `activations` has one policy for each block.
 struct Placement {
   std::vector<Tier> parameters, gradients, optimizer;
   std::vector<ActivationPolicy> activations;

@@ -10,7 +10,7 @@
 
 namespace spillway::parallel {
 
-/// What one instruction computes, before its memory is planned.
+/// Says what one instruction computes, before its memory is planned.
 struct Compute {
   Op op = Op::Forward;
   u16 block = 0, micro_batch = 0;

@@ -13,8 +13,8 @@ class ListWalk {
  public:
   enum class Access { read, write, give_up };
 
-  // What a slot holds, as far as the instructions walked so far determine it. `of` names the group and its use; for activations, outputs
-  // and output gradients, the block and the micro-batch. `by` is the instruction that put it there.
+  // Says what a slot holds, as far as the instructions walked so far determine it. `of` names the group and its use; for activations,
+  // outputs and output gradients, the block and the micro-batch. `by` is the instruction that put it there.
   struct Content {
     What what;
     std::pair<u16, u16> of;

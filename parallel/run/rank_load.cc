@@ -7,7 +7,7 @@
 namespace spillway::parallel {
 namespace {
 
-// Where the values come from, and the format in which tiles store them.
+// Says where the values come from, and the format in which tiles store them.
 struct Filling {
   const nn::Sequential& model;
   const optim::StateFormat format;

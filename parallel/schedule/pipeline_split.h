@@ -9,8 +9,8 @@
 
 namespace spillway::parallel {
 
-/// What one block costs: the seconds of its forward and backward for one micro-batch, and the bytes that a rank holds for it. The embedding
-/// and the head are blocks like any other.
+/// The costs of one block are the seconds of its forward and backward for one micro-batch, and the bytes that a rank holds for it. The
+/// embedding and the head are blocks like any other.
 struct BlockCost {
   double seconds = 0;
   i64 bytes = 0;

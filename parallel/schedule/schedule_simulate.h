@@ -10,7 +10,7 @@ namespace spillway::parallel {
 /// A cost is either 0 or between these limits. Sums of any number of costs are then finite, and ratios of costs are valid numbers.
 constexpr double kLeastCost = 1e-9, kMostCost = 1e9;
 
-/// What the actions of one stage cost, in any unit of time. By default every action takes one slot, as in the tables of
+/// Holds the costs of the actions of one stage, in any unit of time. By default every action takes one slot, as in the tables of
 /// torch.distributed.pipelining.
 struct StageCosts {
   double forward = 1, backward = 1, backward_input = 1, backward_weight = 1;

@@ -1,4 +1,4 @@
-// Where a rank can be reached before connections exist, and the lines of text (greeting.h) in which ranks tell each other at the
+// Says where a rank can be reached before connections exist, and the lines of text (greeting.h) in which ranks tell each other at the
 // rendezvous. Plain values.
 #pragma once
 #include <optional>
@@ -23,7 +23,7 @@ struct Attendee {
   static Attendee of(const Words& words, size_t at);
 };
 
-/// What a rank first says to rank 0. Rank 0 compares the build and the number of ranks with its own.
+/// Holds what a rank first says to rank 0. Rank 0 compares the build and the number of ranks with its own.
 struct Introduction {
   std::string build;
   int rank = 0, size = 0;

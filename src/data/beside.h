@@ -14,7 +14,7 @@
 
 namespace spillway::data {
 
-/// What may already exist at the final path.
+/// Says what may already exist at the final path.
 enum class Existing {
   refuse,   // nothing may exist there; otherwise Error(usage)
   replace,  // what existed at the start is replaced

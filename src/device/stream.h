@@ -11,7 +11,7 @@ struct CUstream_st;  // the struct behind cudaStream_t
 
 namespace spillway {
 
-/// Whether a GPU may use tensor cores for f32 products. Tensor cores keep only 10 of the 23 fraction bits of each operand.
+/// Says whether a GPU may use tensor cores for f32 products. Tensor cores keep only 10 of the 23 fraction bits of each operand.
 struct Tf32 {
   bool matmul = false, conv = false;
 };

@@ -1,4 +1,4 @@
-// Whether this build contains GPU kernels. Each GPU kernel has the same name as the CPU kernel, inside the namespace `cuda`. The CPU
+// Says whether this build contains GPU kernels. Each GPU kernel has the same name as the CPU kernel, inside the namespace `cuda`. The CPU
 // kernel's function calls it if the tensors are on a GPU. Included only by kernels/*.cc.
 #pragma once
 

@@ -30,7 +30,7 @@ bool is_gemma(Family family) { return family == Family::gemma2 || family == Fami
 bool is_qwen(Family family) { return family == Family::qwen2 || family == Family::qwen3; }
 bool has_experts(Family family) { return family == Family::qwen3_moe || family == Family::mixtral; }
 
-// What transformers' configuration class of one family assumes for keys that config.json lacks.
+// Holds what transformers' configuration class of one family assumes for keys that config.json lacks.
 struct Defaults {
   std::optional<i64> kv_heads, head_dim;  // if unset: kv_heads = heads, head_dim = width / heads
   double norm_eps = 1e-6, theta = 10000, query_scalar = 0, attention_softcap = 0, logit_softcap = 0;

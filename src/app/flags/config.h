@@ -48,8 +48,8 @@ struct PlacementWish {
   bool operator==(const PlacementWish&) const = default;
 };
 
-/// What the user asks of the plan: where each kind of data resides, and how a step is scheduled. The planner obeys each member that is set,
-/// and chooses a value for each that is automatic or empty.
+/// Holds what the user asks of the plan: where each kind of data resides, and how a step is scheduled. The planner obeys each member that
+/// is set, and chooses a value for each that is automatic or empty.
 struct PlacementSettings {
   PlacementWish parameters, gradients, optimizer, activations;
   Recompute recompute = Recompute::automatic;

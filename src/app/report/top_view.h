@@ -1,5 +1,5 @@
-// What the command `top` shows of a run, read from its folder alone and printed as text. Reading is quick however long the run is, because
-// only the end of metrics.jsonl is read.
+// Makes what the command `top` shows of a run, read from its folder alone and printed as text. Reading is quick however long the run is,
+// because only the end of metrics.jsonl is read.
 #pragma once
 #include <filesystem>
 #include <optional>

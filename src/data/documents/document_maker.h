@@ -13,8 +13,8 @@
 
 namespace spillway::data {
 
-/// Which tokens are targets of the loss. With `by_layout` it depends on the row's layout: in a text all tokens, in a prompt with completion
-/// the completion, in a conversation the assistant's messages, and in a row of tokens the labelled ones.
+/// Says which tokens are targets of the loss. With `by_layout` it depends on the row's layout: in a text all tokens, in a prompt with
+/// completion the completion, in a conversation the assistant's messages, and in a row of tokens the labelled ones.
 enum class LossOn : u8 { by_layout, all, completion, assistant };
 
 struct Document {

@@ -60,7 +60,7 @@ std::vector<u8> targets_of(const JsonLine& line, const std::vector<i64>& ids, co
   return counted;
 }
 
-// Where the documents after the first begin, as one of the row's keys says.
+// Holds where the documents after the first begin, as one of the row's keys says.
 struct Told {
   const char* key;
   std::vector<u32> begins;

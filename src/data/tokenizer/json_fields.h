@@ -13,8 +13,8 @@
 
 namespace spillway::data {
 
-/// What the rest of a file may still contain of two costly things: steps, through which every text passes, and regular expressions, which
-/// take long to prepare.
+/// Limits what the rest of a file may still contain of two costly things: steps, through which every text passes, and regular expressions,
+/// which take long to prepare.
 struct PartsLeft {
   i64 steps = 1024;           // number of normalizer, pre-tokenizer and decoder steps
   i64 pattern_bytes = 16384;  // total length of regular expressions in bytes

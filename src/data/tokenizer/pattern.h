@@ -69,7 +69,7 @@ void Pattern::walk(std::string_view text, WorkBudget& budget, const Part& part) 
   if (behind != text.size()) part(behind, text.size(), false);
 }
 
-/// What becomes of the matches when a text is split at them. The names are those of Hugging Face's tokenizers.
+/// Says what becomes of the matches when a text is split at them. The names are those of Hugging Face's tokenizers.
 enum class Behaviour { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behaviour read_behaviour(const std::string& name, const JsonPlace& place);
 /// Changes the parts as the behaviour says. The parts that remain are in order, and none is empty. Their `match` flags have no meaning

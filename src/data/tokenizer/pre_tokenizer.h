@@ -23,7 +23,7 @@ struct Pieces {
   bool at_start = false;
 };
 
-/// Whether the text may be cut between an ASCII letter and a following newline (possibly with more white space), as far as one step is
+/// Says whether the text may be cut between an ASCII letter and a following newline (possibly with more white space), as far as one step is
 /// concerned.
 enum class LineEnds {
   hidden,  // no: such a cut may change the result

@@ -71,7 +71,7 @@ struct TranslatedPattern {
   bool has_window = false;  // true if `quick` may run on a window of the text
 };
 
-/// What each callout in a counted pattern charges to the budget. A callout is a point in the pattern at which PCRE2 calls our code.
+/// Says what each callout in a counted pattern charges to the budget. A callout is a point in the pattern at which PCRE2 calls our code.
 enum RegexCallout : unsigned {
   kCalloutHere = 0,    // one step; characters that are scanned from here on count for the next callout
   kCalloutBehind = 1,  // one step, and the characters scanned since the last callout

@@ -1,5 +1,5 @@
-// What the start of a run needs to know about cuDNN's attention: whether this node can use it, and which of its engines the run uses. There
-// are two implementations, attention_cudnn_cuda.cc and one for a build without CUDA. Thread-safe.
+// Answers what the start of a run needs to know about cuDNN's attention: whether this node can use it, and which of its engines the run
+// uses. There are two implementations, attention_cudnn_cuda.cc and one for a build without CUDA. Thread-safe.
 #pragma once
 #include <string>
 

@@ -82,8 +82,8 @@ struct Softmax {
   }
 };
 
-// Which rows a warp computes. The thread blocks of one head are adjacent, so that they share its keys in the caches. The last tile of a
-// head comes first, because it sees the most keys.
+// Says which rows a warp computes. The thread blocks of one head are adjacent, so that they share its keys in the caches. The last tile of
+// a head comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
   int b, h, begin, first_row, rows;  // rows: how many of the warp's rows exist; none if 0 or less

@@ -4,7 +4,7 @@
 
 namespace spillway::kernels {
 
-/// Where each lane finds its `count` indices. Index k of lane (o, i) is index[o * outer + k * step + i * inner].
+/// Says where each lane finds its `count` indices. Index k of lane (o, i) is index[o * outer + k * step + i * inner].
 struct Picks {
   i64 count, outer, step, inner;
 };

@@ -43,7 +43,7 @@ Columns position_columns(const ConvShape& shape);
 /// column + stride, ..., the elements of y's gradient under the taps that reach it.
 Columns phase_columns(const ConvShape& shape, i64 row, i64 column);
 
-/// Where the results of a product are stored. For channel c at grid position i of image n, the index is
+/// Says where the results of a product are stored. For channel c at grid position i of image n, the index is
 /// n * image_stride + c * plane + first + i / columns * row_step + i % columns * column_step.
 struct Place {
   i64 positions, columns, row_step, column_step, first, image_stride, plane;

@@ -65,7 +65,7 @@ Pairs pairs_in_use();
 template <class T, class P>
 void pack(Side side, Operand<T> from, i64 outer, i64 k, P* to);
 
-/// Where a product is stored. Its sums are rounded to the type Out: Wide<P>, bf16 or f16.
+/// Says where a product is stored. Its sums are rounded to the type Out: Wide<P>, bf16 or f16.
 template <class P, class Out>
 struct Output {
   Out* data;

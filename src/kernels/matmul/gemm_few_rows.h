@@ -10,7 +10,7 @@ namespace spillway::kernels::gemm {
 /// These products take at most kFewRows rows of A, and at least kFewRowsColumns columns of B.
 inline constexpr i64 kFewRows = 4, kFewRowsColumns = 32;
 
-/// Whether a B of type T can be multiplied in type P. f32 and bf16 are multiplied as they are; bf16 can also be widened to f32.
+/// True if a B of type T can be multiplied in type P. f32 and bf16 are multiplied as they are; bf16 can also be widened to f32.
 template <class T, class P>
 inline constexpr bool kHasFewRows = (std::is_same_v<P, float> || std::is_same_v<P, BFloat16>)&&(std::is_same_v<T, P> ||
                                                                                                 std::is_same_v<T, BFloat16>);
