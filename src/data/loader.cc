@@ -214,16 +214,24 @@ std::string Loader::fingerprint() const {
   const std::vector<i64> counts = samples_->counts();
   for (size_t source = 0; source < counts.size(); ++source) {
     const i64 read = std::min(kRead, counts[source]);
+    const auto place = [&](i64 i) { return read > 1 ? i * (counts[source] - 1) / (read - 1) : 0; };
+    u32 sum = 0;
+    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {  // a program's own samples may be large: one is held at a time
+      for (i64 i = 0; i < read; ++i) {
+        samples_->read(source, place(i), one, 0);
+        for (const Tensor& t : one.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(t.bytes())});
+      }
+      all += fmt::format("{}{}:{:08x}", source == 0 ? "" : " ", counts[source], sum);
+      continue;
+    }
     MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
-    for (i64 i = 0; i < read; ++i) samples_->read(source, read > 1 ? i * (counts[source] - 1) / (read - 1) : 0, batch, i);
+    for (i64 i = 0; i < read; ++i) samples_->read(source, place(i), batch, i);
     // Older versions wrote kIgnoredTarget where kPaddingTarget stands now. Writing kIgnoredTarget here keeps the fingerprint of unchanged
     // data the same as in runs of those versions.
     std::ranges::replace(batch.targets_BT.span<i32>(), kPaddingTarget, kIgnoredTarget);
-    u32 sum = 0;
     for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {
       if (t->defined() && read > 0) sum = sum * 31 + crc32c(std::as_bytes(std::span(t->data<i32>(), static_cast<size_t>(t->elems()))));
     }
-    for (const Tensor& t : batch.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(read > 0 ? t.bytes() : 0)});
     all += fmt::format("{}{}:{:08x}", source == 0 ? "" : " ", counts[source], sum);
   }
   return all;
