@@ -18,18 +18,18 @@
 #include <utility>
 #include <vector>
 
-#include "app/node/axpy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "optim/adamw_tile.h"
 #include "optim/rules/settings.h"
 #include "optim/tile_values.h"
+#include "trainer/node/axpy.h"
 
 namespace spillway {
 namespace {
 
-using app::axpy;
 using optim::Isa;
+using trainer::axpy;
 
 constexpr i64 kTiles = 6104;
 constexpr i64 kParameters = kTiles * optim::kTileElems;  // 100 million parameters

@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "app/node/axpy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "kernels/matmul/gemm_few_rows.h"
 #include "kernels/matmul/matmul.h"
+#include "trainer/node/axpy.h"
 
 namespace spillway {
 namespace {
@@ -92,12 +92,12 @@ void few_rows(benchmark::State& state, const Row& row) {
     packed.push_back(bytes / product(kPacked));
     read.push_back(static_cast<double>(4 * elems) * 1e-9 / seconds([&] {
                      stream.for_ranges(elems, kGrain, [&](i64 from, i64 to) {
-                       benchmark::DoNotOptimize(app::plain_sum(a.data<float>() + from, to - from));
+                       benchmark::DoNotOptimize(trainer::plain_sum(a.data<float>() + from, to - from));
                      });
                    }));
-    axpy.push_back(app::kAxpyBytes * static_cast<double>(elems) * 1e-9 / seconds([&] {
+    axpy.push_back(trainer::kAxpyBytes * static_cast<double>(elems) * 1e-9 / seconds([&] {
                      stream.for_ranges(elems, kGrain, [&](i64 from, i64 to) {
-                       app::axpy(a.data<float>() + from, b.data<float>() + from, to - from, 1e-9F);
+                       trainer::axpy(a.data<float>() + from, b.data<float>() + from, to - from, 1e-9F);
                      });
                    }));
   }

@@ -23,7 +23,7 @@ std::vector<double> losses(const fs::path& folder, const std::string& name, cons
   flags.insert(flags.end(), placement.begin(), placement.end());
   app::Training training(flags);
   std::vector<double> losses;
-  training.callbacks.on_step = [&](const app::StepEvent& e) { losses.push_back(e.loss); };
+  training.callbacks.on_step = [&](const trainer::StepEvent& e) { losses.push_back(e.loss); };
   std::ostringstream results, log;
   training.run(results, log);
   std::cout << std::setw(14) << name << ":" << std::setprecision(17);

@@ -49,18 +49,18 @@ int main(int argc, char** argv) {
                           "256MiB",
                           "--out",
                           (folder / "run").string()});
-  training.callbacks.on_step = [](const app::StepEvent& e) {
+  training.callbacks.on_step = [](const trainer::StepEvent& e) {
     if (e.step % 5 == 0) std::cout << "step " << e.step << " of " << e.steps << "  loss " << e.loss << "\n";
   };
-  training.callbacks.on_validate = [](const app::ValidationEvent& e) {
+  training.callbacks.on_validate = [](const trainer::ValidationEvent& e) {
     std::cout << "  held-out loss " << e.loss << (e.best ? ", the best so far" : "") << "\n";
   };
-  training.callbacks.on_save = [](const app::SaveEvent& e) { std::cout << "  saved " << e.checkpoint.filename() << "\n"; };
+  training.callbacks.on_save = [](const trainer::SaveEvent& e) { std::cout << "  saved " << e.checkpoint.filename() << "\n"; };
   training.callbacks.keep_best = true;
   training.callbacks.patience = 3;
 
   std::ostringstream results, log;  // the output that the command would print
-  const app::TrainingResult result = training.run(results, log);
+  const trainer::TrainingResult result = training.run(results, log);
   std::cout << (result.finished ? "finished" : "stopped") << ", the newest checkpoint is " << result.checkpoint.filename() << "\n";
   return result.finished ? 0 : 1;
 }

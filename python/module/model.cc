@@ -7,8 +7,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "app/checkpoints/adapters.h"
-#include "app/checkpoints/model_source.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "device/transfer.h"
@@ -17,13 +15,15 @@
 #include "python/module/arrays.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
+#include "trainer/checkpoints/adapters.h"
+#include "trainer/checkpoints/model_source.h"
 
 namespace spillway::python {
 namespace {
 
-std::unique_ptr<models::WeightSource> first_weights(const app::ModelSource& source, const nn::Sequential& model, bool from_scratch,
+std::unique_ptr<models::WeightSource> first_weights(const trainer::ModelSource& source, const nn::Sequential& model, bool from_scratch,
                                                     u64 seed) {
-  if (!from_scratch && source.has_weights) return app::weights_of(source, model);
+  if (!from_scratch && source.has_weights) return trainer::weights_of(source, model);
   return std::make_unique<models::ScratchWeights>(seed);
 }
 
@@ -59,7 +59,7 @@ Model::Model(const std::string& name, DType dtype, u64 seed, bool from_scratch, 
   std::vector<std::string> notes;
   {
     const Running running(Device::cpu(), true);
-    const app::ModelSource source = app::find_trained_model(name, "last");
+    const trainer::ModelSource source = trainer::find_trained_model(name, "last");
     name_ = source.name, config_ = source.config, notes = source.notes;
     weights_ = std::make_shared<Weights>(models::build(config_, dtype_));
     models::fill(weights_->model, *first_weights(source, weights_->model, from_scratch, seed));

@@ -9,12 +9,12 @@
 #include <map>
 #include <memory>
 
-#include "app/node/grant.h"
 #include "base/error.h"
 #include "device/device_query.h"
 #include "device/memory_pool.h"
 #include "python/module/arguments.h"
 #include "python/module/errors.h"
+#include "trainer/node/grant.h"
 
 namespace spillway::python {
 namespace {
@@ -42,7 +42,7 @@ void watch_forks() {
 
 int wanted_threads() {
   Threads& all = threads();
-  if (all.wanted == 0) all.wanted = app::core_grant(app::Host{}).cores;
+  if (all.wanted == 0) all.wanted = trainer::core_grant(trainer::Host{}).cores;
   return all.wanted;
 }
 
@@ -58,7 +58,7 @@ i64 host_memory_bytes() {
   struct sysinfo machine = {};
   if (::sysinfo(&machine) != 0) return kUnlimited;
   const auto bytes = static_cast<i64>((machine.totalram + machine.totalswap) * machine.mem_unit);
-  return std::min(bytes, app::memory_grant(app::Host{}).cgroup_limit_bytes.value_or(bytes));
+  return std::min(bytes, trainer::memory_grant(trainer::Host{}).cgroup_limit_bytes.value_or(bytes));
 }
 
 MemoryPool* host_memory() {

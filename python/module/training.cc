@@ -140,8 +140,8 @@ struct Hearers {
   bool keep_best = false;
 };
 
-app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
-  app::TrainCallbacks callbacks;
+trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
+  trainer::TrainCallbacks callbacks;
   const auto hear = [&raised]<class Event>(std::function<void(const Event&)>& into, const nb::object& call, const char* name) {
     if (call.is_none()) return;
     into = [&raised, &call, name](const Event& event) { raised.guard(name, [&] { call(nb::cast(event, nb::rv_policy::copy)); }); };
@@ -172,7 +172,7 @@ struct Trained {
   bool trains = false;  // accessed under the GIL
 };
 
-app::TrainingResult train(Trained& trained, const Hearers& hearers) {
+trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
   check_process();
   check_not_ending("train");
   if (hearers.patience < 0) throw WrongValue("patience: expected 0 or above, got " + std::to_string(hearers.patience));
@@ -182,7 +182,7 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
         "[train] expected a Trainer that is not training, got one that is: wait for it to end, or make another Trainer with its own out");
   trained.trains = true;
   Raised raised;
-  app::TrainingResult result;
+  trainer::TrainingResult result;
   std::exception_ptr failure;
   {
     const Interrupts interrupts;
@@ -208,34 +208,34 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
 }  // namespace
 
 void bind_training(nb::module_& module) {
-  nb::class_<app::StepEvent>(module, "StepEvent", "A completed optimizer step.")
-      .def_ro("step", &app::StepEvent::step, "The number of the step, counted from 1.")
-      .def_ro("steps", &app::StepEvent::steps, "The number of steps of the whole run.")
-      .def_ro("loss", &app::StepEvent::loss, "The mean loss of the global batch, in nats, before the update.")
-      .def_ro("grad_norm", &app::StepEvent::grad_norm, "The global gradient norm before clipping.")
-      .def_ro("learning_rate", &app::StepEvent::learning_rate)
-      .def_ro("seconds", &app::StepEvent::seconds)
-      .def_ro("tokens", &app::StepEvent::tokens, "Tokens of this step, without padding; for image models its images.")
-      .def_ro("positions", &app::StepEvent::positions, "Tokens and padding of this step.")
-      .def_ro("skipped", &app::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.");
-  nb::class_<app::ValidationEvent>(module, "ValidationEvent", "The result of a validation.")
-      .def_ro("step", &app::ValidationEvent::step)
-      .def_ro("loss", &app::ValidationEvent::loss, "The validation loss, in nats.")
-      .def_ro("accuracy", &app::ValidationEvent::accuracy, "The accuracy of image models; None for others.")
-      .def_ro("best", &app::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.");
-  nb::class_<app::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
-      .def_ro("step", &app::SaveEvent::step)
+  nb::class_<trainer::StepEvent>(module, "StepEvent", "A completed optimizer step.")
+      .def_ro("step", &trainer::StepEvent::step, "The number of the step, counted from 1.")
+      .def_ro("steps", &trainer::StepEvent::steps, "The number of steps of the whole run.")
+      .def_ro("loss", &trainer::StepEvent::loss, "The mean loss of the global batch, in nats, before the update.")
+      .def_ro("grad_norm", &trainer::StepEvent::grad_norm, "The global gradient norm before clipping.")
+      .def_ro("learning_rate", &trainer::StepEvent::learning_rate)
+      .def_ro("seconds", &trainer::StepEvent::seconds)
+      .def_ro("tokens", &trainer::StepEvent::tokens, "Tokens of this step, without padding; for image models its images.")
+      .def_ro("positions", &trainer::StepEvent::positions, "Tokens and padding of this step.")
+      .def_ro("skipped", &trainer::StepEvent::skipped, "Whether the update was skipped because gradients were not finite.");
+  nb::class_<trainer::ValidationEvent>(module, "ValidationEvent", "The result of a validation.")
+      .def_ro("step", &trainer::ValidationEvent::step)
+      .def_ro("loss", &trainer::ValidationEvent::loss, "The validation loss, in nats.")
+      .def_ro("accuracy", &trainer::ValidationEvent::accuracy, "The accuracy of image models; None for others.")
+      .def_ro("best", &trainer::ValidationEvent::best, "Whether no earlier validation loss of this run was lower.");
+  nb::class_<trainer::SaveEvent>(module, "SaveEvent", "A checkpoint that is durable.")
+      .def_ro("step", &trainer::SaveEvent::step)
       .def_prop_ro(
-          "checkpoint", [](const app::SaveEvent& e) { return path_object(e.checkpoint); },
+          "checkpoint", [](const trainer::SaveEvent& e) { return path_object(e.checkpoint); },
           nb::sig("def checkpoint(self) -> \"pathlib.Path\""));
-  nb::class_<app::TrainingResult>(module, "TrainingResult", "The result of train().")
-      .def_ro("finished", &app::TrainingResult::finished, "False if the run was stopped; another train() continues it.")
+  nb::class_<trainer::TrainingResult>(module, "TrainingResult", "The result of train().")
+      .def_ro("finished", &trainer::TrainingResult::finished, "False if the run was stopped; another train() continues it.")
       .def_prop_ro(
-          "run", [](const app::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
+          "run", [](const trainer::TrainingResult& r) { return path_object(r.run); }, nb::sig("def run(self) -> \"pathlib.Path\""))
       .def_prop_ro(
-          "checkpoint", [](const app::TrainingResult& r) { return path_object(r.checkpoint); },
+          "checkpoint", [](const trainer::TrainingResult& r) { return path_object(r.checkpoint); },
           nb::sig("def checkpoint(self) -> \"pathlib.Path | None\""), "The newest checkpoint; None if none was saved.")
-      .def("__repr__", [](const app::TrainingResult& r) {
+      .def("__repr__", [](const trainer::TrainingResult& r) {
         return std::string("TrainingResult(") + (r.finished ? "finished" : "stopped") + ", run=" + r.run.string() + ")";
       });
   nb::class_<Trained>(module, "Training")

@@ -6,22 +6,22 @@
 #include <vector>
 
 #include "app/commands/commands.h"
+#include "app/console/pager.h"
+#include "app/console/signals.h"
 #include "app/deepspeed/deepspeed.h"
-#include "app/flags/given.h"
-#include "app/flags/help.h"
-#include "app/flags/pages.h"
-#include "app/flags/suggest.h"
-#include "app/node/calibration.h"
-#include "app/node/failure.h"
-#include "app/node/launcher.h"
-#include "app/node/pager.h"
-#include "app/node/signals.h"
-#include "app/node/version.h"
-#include "app/on_ranks.h"
-#include "app/ranks/rank_report.h"
+#include "app/help/help.h"
+#include "app/help/pages.h"
 #include "app/ranks/supervise.h"
-#include "app/train/train.h"
 #include "base/error.h"
+#include "trainer/node/calibration.h"
+#include "trainer/node/failure.h"
+#include "trainer/node/launcher.h"
+#include "trainer/node/version.h"
+#include "trainer/ranks/on_ranks.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/settings/given.h"
+#include "trainer/settings/suggest.h"
+#include "trainer/train/train.h"
 
 namespace spillway::app {
 namespace {
@@ -39,12 +39,17 @@ struct Dispatch {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
     const bool starts = detect_launcher(host).name.empty() && given.ranks > 1 && given.communicator != "local";
     if (std::is_same_v<Config, TrainConfig> && !starts) install_stop_handlers();
-    return app::on_ranks(
-        given, console, host, [&](Console& own, const Peers& peers) { return body(given, own, peers); }, start);
+    return trainer::on_ranks(
+        given, console, host, [&](const Peers& peers) { return body(given, console, peers); }, start,
+        // Without running destructors, because threads that still run would use the destroyed objects.
+        [](int status) { ::_exit(status); });
   }
 
   int operator()(const TrainConfig& config) const {
-    if (!config.rehearse) return on_ranks(config, run_train);
+    if (!config.rehearse) {
+      return on_ranks(
+          config, +[](const TrainConfig& given, Console& own, const Peers& peers) { return run_train(given, own, peers); });
+    }
     if (const Launcher launcher = detect_launcher(host); launcher.ranks > 1) {
       throw Error(ErrorCode::usage, "[--rehearse] expected to start the ranks itself (--ranks N), got one of " +
                                         std::to_string(launcher.ranks) + " that " + launcher.name +

@@ -6,7 +6,8 @@
 #include <span>
 #include <string>
 
-#include "app/node/host.h"
+#include "app/names.h"
+#include "trainer/node/host.h"
 
 namespace spillway::app {
 

@@ -1,19 +1,14 @@
 #include "app/training.h"
 
-#include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
 #include "app/deepspeed/deepspeed.h"
-#include "app/on_ranks.h"
-#include "app/train/train.h"
 #include "base/error.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/ranks/on_ranks.h"
+#include "trainer/train/train.h"
 
 namespace spillway::app {
 namespace {
-
-void check_run_settings(const TrainConfig& config) {
-  if (config.out.empty()) throw Error(ErrorCode::usage, "[training] expected --out FOLDER, where the run is written");
-  if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse works only on the command line");
-}
 
 // Parses and checks the flags. `notes` receives remarks on the DeepSpeed configuration file, if --deepspeed names one.
 TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
@@ -38,27 +33,8 @@ TrainingResult Training::run(std::ostream& results, std::ostream& log) {
   Console console(results, log);
   console.set_quiet(config.quiet);
   for (const std::string& note : notes) console.log("--deepspeed: " + note);
-  return train(config, {}, callbacks, results, log);
-}
-
-void check_training(TrainConfig& config) {
-  check_own_settings(config, Host{});
-  check_run_settings(config);
-}
-
-TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, std::ostream& results,
-                     std::ostream& log) {
-  Console console(results, log);
-  console.set_quiet(config.quiet);
   console.set_json(config.json);
-  const auto train = [&](Console& rank_console, const Peers& peers) { return run_train(config, rank_console, peers, callbacks, own); };
-  const auto start = []() -> int {
-    throw Error(ErrorCode::usage, "[training] expected a launcher (srun, mpirun, torchrun) for several ranks, or --communicator local");
-  };
-  const int status = on_ranks(config, console, Host{}, train, start, false);
-  TrainingResult result{status == 0, config.out, {}};
-  if (newest_step(result.run) >= 0) result.checkpoint = find_checkpoint(result.run, "last");
-  return result;
+  return train(config, {}, callbacks, console);
 }
 
 }  // namespace spillway::app

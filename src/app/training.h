@@ -1,9 +1,9 @@
 // `spillway train` as a C++ class: a program trains with everything that the command has (memory budgets, tiers, checkpoints, resume,
 // metrics).
 //   app::Training training({"--model", "gpt2-tiny", "--data", "kjv.txt", "--validation-fraction", "0.1", "--validate-every", "50"});
-//   training.callbacks.on_validate = [](const app::ValidationEvent& e) { … };
+//   training.callbacks.on_validate = [](const trainer::ValidationEvent& e) { … };
 //   training.callbacks.patience = 3;
-//   const app::TrainingResult result = training.run();
+//   const trainer::TrainingResult result = training.run();
 // Flags, folders and results are those of the command, so the command can continue a run that a program began, and a program one that the
 // command began. Not thread-safe.
 #pragma once
@@ -11,23 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "app/events/callbacks.h"
-#include "app/run/data_sources.h"
+#include "app/names.h"
+#include "trainer/train/train.h"
 
 namespace spillway::app {
-
-struct TrainingResult {
-  bool finished = false;             // false: the run was stopped; run it again to continue
-  std::filesystem::path run;         // the run folder
-  std::filesystem::path checkpoint;  // the newest checkpoint; empty if none was saved
-};
-
-/// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
-/// follows from them. Throws Error(usage).
-void check_training(TrainConfig& config);
-/// Trains with checked settings, as Training::run() does.
-TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, std::ostream& results,
-                     std::ostream& log);
 
 class Training {
  public:

@@ -26,9 +26,9 @@ int main(int, char** argv) {
   app::Training training({"--model", "gpt2-tiny", "--data", folder + "/text.txt", "--sequence-length", "32", "--steps", "2", "--threads",
                           "1", "--quiet", "--out", folder + "/run"});
   i64 steps = 0;
-  training.callbacks.on_step = [&](const app::StepEvent&) { ++steps; };
+  training.callbacks.on_step = [&](const trainer::StepEvent&) { ++steps; };
   std::ostringstream results, log;
-  const app::TrainingResult result = training.run(results, log);
+  const trainer::TrainingResult result = training.run(results, log);
   std::cout << steps << " steps, " << (result.finished ? "finished" : "stopped") << "\n";
   return steps == 2 && result.finished && values_of(w->value()) == std::vector<double>{-1, -2} ? 0 : 1;
 }

@@ -15,7 +15,7 @@ using namespace spillway;
 
 namespace {
 i64 heard = 0;
-void hear_step(const app::StepEvent&) { ++heard; }
+void hear_step(const trainer::StepEvent&) { ++heard; }
 
 // The blocks and the data of docs/library.md's model.
 class Hidden final : public nn::Module {

@@ -10,8 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/checkpoints/checkpoint.h"
-#include "app/checkpoints/model_source.h"
 #include "data/own_samples.h"
 #include "data/safetensors.h"
 #include "eager/optimizer.h"
@@ -22,14 +20,16 @@
 #include "ops/losses/row_loss.h"
 #include "tensor/create.h"
 #include "tests/support/temporary_folder.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/model_source.h"
 #include "trainer/trainer.h"
 
 namespace spillway::own_model_test {
 namespace {
 
-using app::PlacementWish;
-using app::Tier;
-using app::TrainConfig;
+using trainer::PlacementWish;
+using trainer::Tier;
+using trainer::TrainConfig;
 using Json = nlohmann::json;
 using nn::Context;
 using nn::Variable;
@@ -100,7 +100,7 @@ class Points final : public data::TensorSource {
   const i64 samples_;
 };
 
-app::OwnData points(i64 samples, DType dtype = DType::f32) {
+trainer::OwnData points(i64 samples, DType dtype = DType::f32) {
   return {.training = [=] { return data::samples_of(std::make_shared<Points>(samples), build(dtype).inputs); }, .validation = {}};
 }
 
@@ -117,10 +117,10 @@ class OwnModel : public testing::Test {
     s.lr_schedule = optim::Schedule::Kind::constant;
     s.weight_decay = 0;
     s.gradient_clipping = 0;
-    s.precision = app::Precision::fp32;
+    s.precision = trainer::Precision::fp32;
     s.device = "cpu";
     s.threads = 1;
-    s.data_order = app::DataOrder::sequential;
+    s.data_order = trainer::DataOrder::sequential;
     return s;
   }
   TrainConfig on(TrainConfig s, Tier tier) const {
@@ -135,7 +135,7 @@ class OwnModel : public testing::Test {
     return all;
   }
   static std::string weights(const TrainConfig& s) {
-    std::ifstream file(app::checkpoint_path(s.out, *s.steps) / "model.safetensors", std::ios::binary);
+    std::ifstream file(trainer::checkpoint_path(s.out, *s.steps) / "model.safetensors", std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   std::string why(const std::function<void()>& work, ErrorCode code = ErrorCode::usage) const {
@@ -147,7 +147,9 @@ class OwnModel : public testing::Test {
     }
     return "nothing was thrown";
   }
-  app::TrainingResult fit(const TrainConfig& s, const app::OwnData& data = points(10)) { return Trainer("own", build, s).fit(data); }
+  trainer::TrainingResult fit(const TrainConfig& s, const trainer::OwnData& data = points(10)) {
+    return Trainer("own", build, s).fit(data);
+  }
   const TemporaryFolder folder_;
 };
 
@@ -155,7 +157,7 @@ class OwnModel : public testing::Test {
 // come from autograd, the mean and the update from formulas written here.
 TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   TrainConfig s = settings("run");
-  s.precision = app::Precision::fp64;
+  s.precision = trainer::Precision::fp64;
   s.optimizer = "sgd";
   fit(s, points(10, DType::f64));
 
@@ -191,8 +193,8 @@ TEST_F(OwnModel, BitsDoNotDependOnWhereTheBytesLie) {
   fit(on(base, Tier::host));
   ASSERT_EQ(losses(base).size(), 6u);
   TrainConfig nvme = on(settings("nvme_run"), Tier::nvme), stages = on(settings("stages"), Tier::nvme);
-  nvme.durability = app::Durability::step;
-  nvme.placement.recompute = app::Recompute::block;
+  nvme.durability = trainer::Durability::step;
+  nvme.placement.recompute = trainer::Recompute::block;
   stages.ranks = stages.pipeline_stages = 2;
   stages.communicator = "local";
   for (const TrainConfig& s : {nvme, stages}) {
@@ -226,12 +228,12 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   TrainConfig killed = on(settings("killed"), Tier::nvme);
   killed.ranks = killed.pipeline_stages = 2;
   killed.communicator = "local";
-  killed.checkpoint_every = {app::Cadence::Unit::steps, 2};
+  killed.checkpoint_every = {trainer::Cadence::Unit::steps, 2};
   for (i64 at = 1; at < 6; ++at) {
     const pid_t child = ::fork();
     if (child == 0) {
       Trainer trainer("own", build, killed);
-      trainer.callbacks.on_step = [&](const app::StepEvent& e) {
+      trainer.callbacks.on_step = [&](const trainer::StepEvent& e) {
         if (e.step == at) ::kill(::getpid(), SIGKILL);
       };
       trainer.fit(points(10));
@@ -241,11 +243,12 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "step " << at << " status " << status;
   }
-  std::ostringstream results, log;
+  std::string log;
+  trainer::LineMessages lines([&](std::string_view line) { log += std::string(line) + "\n"; });
   Trainer trainer("own", build, killed);
-  EXPECT_TRUE(trainer.fit(points(10), results, log).finished);
+  EXPECT_TRUE(trainer.fit(points(10), lines).finished);
   // The last update may still have been on its way to nvme when the kill came.
-  EXPECT_TRUE(log.str().find("step 5 of 6") != std::string::npos || log.str().find("step 4 of 6") != std::string::npos) << log.str();
+  EXPECT_TRUE(log.find("step 5 of 6") != std::string::npos || log.find("step 4 of 6") != std::string::npos) << log;
   fit(whole);
   EXPECT_EQ(weights(killed), weights(whole));
   EXPECT_EQ(losses(killed), losses(whole));
@@ -254,12 +257,12 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
 TEST_F(OwnModel, ValidatesAndKeepsNamesOfParameters) {
   TrainConfig s = settings("run");
   s.validate_every = 3;
-  app::OwnData data = points(10);
+  trainer::OwnData data = points(10);
   data.validation = [] { return data::samples_of(std::make_shared<Points>(3), build(DType::f32).inputs); };
   std::vector<double> validations;
   Trainer trainer("own", build, s);
-  trainer.callbacks.on_validate = [&](const app::ValidationEvent& e) { validations.push_back(e.loss); };
-  const app::TrainingResult result = trainer.fit(data);
+  trainer.callbacks.on_validate = [&](const trainer::ValidationEvent& e) { validations.push_back(e.loss); };
+  const trainer::TrainingResult result = trainer.fit(data);
   ASSERT_EQ(validations.size(), 2u);
   const data::SafetensorsReader saved(result.checkpoint / "model.safetensors");
   nn::Sequential model = build(DType::f32);
@@ -386,9 +389,9 @@ TEST_F(OwnModel, NeedsDataOfItsOwn) {
 
 TEST_F(OwnModel, ItsCheckpointIsNamedWhereTheProgramIsNeeded) {
   const TrainConfig s = settings("run");
-  const app::TrainingResult result = fit(s);
+  const trainer::TrainingResult result = fit(s);
   for (const std::string& at : {s.out, result.checkpoint.string()}) {
-    const std::string said = why([&] { app::find_trained_model(at, "last"); });
+    const std::string said = why([&] { trainer::find_trained_model(at, "last"); });
     EXPECT_NE(said.find("`own`"), std::string::npos) << said;
     EXPECT_NE(said.find("model.safetensors"), std::string::npos) << said;
   }

@@ -6,9 +6,6 @@
 
 #include "app/commands/bench.h"
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
-#include "app/ranks/join.h"
-#include "app/ranks/peers.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/device_query.h"
@@ -16,6 +13,9 @@
 #include "device/stream.h"
 #include "kernels/matmul/gpu_libraries.h"
 #include "offload/scratch_path.h"
+#include "trainer/node/grant.h"
+#include "trainer/ranks/join.h"
+#include "trainer/ranks/peers.h"
 
 namespace spillway::app {
 namespace {

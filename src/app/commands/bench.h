@@ -6,11 +6,12 @@
 #pragma once
 #include <functional>
 
-#include "app/flags/config.h"
-#include "app/node/calibration.h"
+#include "app/names.h"
 #include "device/device.h"
 #include "offload/io_engine.h"
 #include "parallel/comm/communicator.h"
+#include "trainer/node/calibration.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::app {
 

@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "app/commands/bench.h"
-#include "app/node/axpy.h"
 #include "device/copy.h"
 #include "device/memory_pool.h"
 #include "kernels/matmul/matmul.h"
 #include "optim/adamw_tile.h"
 #include "optim/tile_values.h"
+#include "trainer/node/axpy.h"
 
 namespace spillway::app {
 namespace {

@@ -4,11 +4,11 @@
 #include <chrono>
 
 #include "app/commands/bench.h"
-#include "app/node/disk_load.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/stream.h"
 #include "offload/scratch_path.h"
+#include "trainer/node/disk_load.h"
 
 namespace spillway::app {
 namespace {

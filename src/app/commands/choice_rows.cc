@@ -6,12 +6,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "app/run/data_sources.h"
-#include "app/text/generation.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/prepare.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/text/generation.h"
 
 namespace spillway::app {
 namespace {

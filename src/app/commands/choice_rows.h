@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "app/flags/config.h"
+#include "app/names.h"
 #include "data/tokenizer/tokenizer.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::app {
 

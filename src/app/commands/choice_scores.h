@@ -5,9 +5,10 @@
 #include <string>
 
 #include "app/commands/choice_rows.h"
-#include "app/ranks/peers.h"
+#include "app/names.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/run/rank.h"
+#include "trainer/ranks/peers.h"
 
 namespace spillway::app {
 

@@ -9,13 +9,13 @@
 #include <numeric>
 
 #include "app/commands/commands.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/data_sources.h"
-#include "app/run/inference.h"
-#include "app/run/run_on_ranks.h"
+#include "app/ranks/rank_console.h"
 #include "base/error.h"
 #include "data/images/picture.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/inference.h"
 
 namespace spillway::app {
 namespace {

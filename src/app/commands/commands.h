@@ -1,10 +1,11 @@
 // The bodies of the commands. Each takes its typed configuration and returns the exit status; failures are thrown as Errors, which run()
 // (entry.h) prints.
 #pragma once
-#include "app/flags/config.h"
-#include "app/node/console.h"
-#include "app/node/host.h"
-#include "app/ranks/peers.h"
+#include "app/console/console.h"
+#include "app/names.h"
+#include "trainer/node/host.h"
+#include "trainer/ranks/peers.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::app {
 

@@ -10,17 +10,17 @@
 
 #include "app/commands/choice_scores.h"
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/data_sources.h"
-#include "app/run/held_out.h"
-#include "app/run/inference.h"
-#include "app/run/resolve.h"
-#include "app/run/run_on_ranks.h"
-#include "app/run/text_notice.h"
+#include "app/ranks/rank_console.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "trainer/node/grant.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/held_out.h"
+#include "trainer/run/inference.h"
+#include "trainer/run/resolve.h"
+#include "trainer/run/text_notice.h"
 
 namespace spillway::app {
 namespace {

@@ -5,19 +5,19 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/checkpoints/checkpoint_tensors.h"
-#include "app/checkpoints/generation_ends.h"
-#include "app/checkpoints/model_source.h"
-#include "app/checkpoints/python_line.h"
-#include "app/checkpoints/tokenizer_files.h"
 #include "app/commands/commands.h"
-#include "app/flags/text.h"
-#include "app/node/grant.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export/folder.h"
 #include "models/gguf/export_gguf.h"
 #include "models/onnx/export.h"
+#include "trainer/checkpoints/checkpoint_tensors.h"
+#include "trainer/checkpoints/generation_ends.h"
+#include "trainer/checkpoints/model_source.h"
+#include "trainer/checkpoints/python_line.h"
+#include "trainer/checkpoints/tokenizer_files.h"
+#include "trainer/node/grant.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

@@ -8,9 +8,6 @@
 #include <iterator>
 #include <sstream>
 
-#include "app/node/calibration.h"
-#include "app/node/grant.h"
-#include "app/node/launcher.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "device/device_query.h"
@@ -19,6 +16,9 @@
 #include "offload/scratch_folder.h"
 #include "offload/scratch_path.h"
 #include "parallel/exchange/nccl_exchange.h"
+#include "trainer/node/calibration.h"
+#include "trainer/node/grant.h"
+#include "trainer/node/launcher.h"
 
 namespace spillway::app {
 namespace {

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/ranks/device_choice.h"
-#include "app/ranks/rank_report.h"
-#include "app/run/prompts.h"
-#include "app/run/run_on_ranks.h"
-#include "app/run/writer.h"
+#include "app/ranks/rank_console.h"
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "models/lora.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/ranks/rank_report.h"
+#include "trainer/run/prompts.h"
+#include "trainer/run/writer.h"
 
 namespace spillway::app {
 namespace {

@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/checkpoints/python_line.h"
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
 #include "base/error.h"
 #include "data/atomic_folder.h"
 #include "models/export/folder.h"
 #include "models/import.h"
+#include "trainer/checkpoints/python_line.h"
+#include "trainer/node/grant.h"
 
 namespace spillway::app {
 namespace {

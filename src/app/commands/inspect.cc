@@ -5,12 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/checkpoints/checkpoint.h"
-#include "app/checkpoints/checkpoint_tensors.h"
-#include "app/checkpoints/deepspeed_state.h"
 #include "app/commands/commands.h"
 #include "app/commands/inspect_rows.h"
-#include "app/events/lines_backward.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -21,6 +17,10 @@
 #include "data/token_format.h"
 #include "data/weights/weight_folder.h"
 #include "models/folder_model.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/checkpoint_tensors.h"
+#include "trainer/checkpoints/deepspeed_state.h"
+#include "trainer/events/lines_backward.h"
 
 namespace spillway::app {
 namespace {

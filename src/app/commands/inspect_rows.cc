@@ -7,13 +7,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "app/node/grant.h"
-#include "app/node/working.h"
-#include "app/run/data_sources.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/token_source.h"
 #include "tensor/batch.h"
+#include "trainer/node/grant.h"
+#include "trainer/node/working.h"
+#include "trainer/run/data_sources.h"
 
 namespace spillway::app {
 namespace {

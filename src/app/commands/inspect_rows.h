@@ -3,8 +3,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "app/flags/config.h"
-#include "app/node/console.h"
+#include "app/console/console.h"
+#include "app/names.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::app {
 

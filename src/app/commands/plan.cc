@@ -5,18 +5,18 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/plan_report.h"
-#include "app/flags/cluster.h"
-#include "app/flags/pipeline_wish.h"
-#include "app/plan/stage_plans.h"
-#include "app/ranks/device_choice.h"
-#include "app/record/recorder.h"
 #include "app/report/page.h"
 #include "app/report/today.h"
-#include "app/run/data_sources.h"
-#include "app/run/plan_record.h"
-#include "app/run/resolve.h"
-#include "app/run/session.h"
 #include "base/units.h"
+#include "trainer/plan/stage_plans.h"
+#include "trainer/ranks/device_choice.h"
+#include "trainer/record/recorder.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/plan_record.h"
+#include "trainer/run/resolve.h"
+#include "trainer/run/session.h"
+#include "trainer/settings/cluster.h"
+#include "trainer/settings/pipeline_wish.h"
 
 namespace spillway::app {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/flags/cluster.h"
-#include "app/flags/text.h"
 #include "base/units.h"
+#include "trainer/settings/cluster.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

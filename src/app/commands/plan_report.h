@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "app/record/wear.h"
+#include "app/names.h"
 #include "app/roofline/roofline.h"
-#include "app/run/session.h"
+#include "trainer/record/wear.h"
+#include "trainer/run/session.h"
 
 namespace spillway::app {
 

@@ -10,14 +10,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "app/checkpoints/checkpoint.h"
 #include "app/commands/commands.h"
 #include "app/commands/rehearse_folder.h"
 #include "app/commands/rehearse_report.h"
-#include "app/node/signals.h"
-#include "app/node/working.h"
+#include "app/console/signals.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "trainer/checkpoints/checkpoint.h"
+#include "trainer/node/stop.h"
+#include "trainer/node/working.h"
 
 namespace spillway::app {
 namespace {

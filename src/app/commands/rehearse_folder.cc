@@ -12,11 +12,11 @@
 #include <sstream>
 #include <thread>
 
-#include "app/node/host.h"
-#include "app/node/scratch_id.h"
-#include "app/ranks/peers.h"
-#include "app/run/run_folder.h"
 #include "base/error.h"
+#include "trainer/node/host.h"
+#include "trainer/node/scratch_id.h"
+#include "trainer/ranks/peers.h"
+#include "trainer/run/run_folder.h"
 
 namespace spillway::app {
 namespace {

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "app/flags/config.h"
+#include "app/names.h"
 #include "base/file_lock.h"
+#include "trainer/settings/config.h"
 
 namespace spillway::app {
 

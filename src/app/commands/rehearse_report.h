@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "app/commands/rehearse_run.h"
-#include "app/record/audit.h"
+#include "app/names.h"
+#include "trainer/record/audit.h"
 
 namespace spillway::app {
 

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "app/node/own_program.h"
+#include "app/names.h"
+#include "trainer/node/own_program.h"
 
 namespace spillway::app {
 

@@ -6,14 +6,14 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/flags/schedule_names.h"
-#include "app/flags/suggest.h"
-#include "app/flags/text.h"
 #include "app/report/schedule_report.h"
 #include "base/error.h"
 #include "data/beside.h"
 #include "parallel/schedule/schedule_csv.h"
 #include "parallel/schedule/schedule_generate.h"
+#include "trainer/settings/schedule_names.h"
+#include "trainer/settings/suggest.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

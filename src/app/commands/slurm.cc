@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "app/commands/commands.h"
-#include "app/flags/text.h"
-#include "app/node/own_program.h"
+#include "trainer/node/own_program.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/run/run_status.h"
 #include "base/units.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app {
 namespace {

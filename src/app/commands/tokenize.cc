@@ -4,10 +4,6 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/node/grant.h"
-#include "app/node/working.h"
-#include "app/run/data_sources.h"
-#include "app/run/text_notice.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "data/atomic_folder.h"
@@ -16,6 +12,10 @@
 #include "data/token_file.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
+#include "trainer/node/grant.h"
+#include "trainer/node/working.h"
+#include "trainer/run/data_sources.h"
+#include "trainer/run/text_notice.h"
 
 namespace spillway::app {
 namespace {

@@ -9,9 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
-#include "app/node/signals.h"
+#include "app/console/signals.h"
 #include "app/report/top_view.h"
 #include "base/printable.h"
+#include "trainer/node/stop.h"
 
 namespace spillway::app {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "app/deepspeed/keys.h"
 #include "app/deepspeed/reader.h"
-#include "app/flags/json_object.h"
-#include "app/flags/text.h"
-#include "app/node/host.h"
+#include "trainer/node/host.h"
+#include "trainer/settings/json_object.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

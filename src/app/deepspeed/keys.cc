@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "app/flags/suggest.h"
+#include "app/names.h"
+#include "trainer/settings/suggest.h"
 
 namespace spillway::app {
 namespace {

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "app/deepspeed/reader.h"
-#include "app/flags/suggest.h"
-#include "app/flags/text.h"
+#include "trainer/settings/suggest.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

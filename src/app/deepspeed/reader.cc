@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/flags/text.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 

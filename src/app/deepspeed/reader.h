@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "app/flags/given.h"
+#include "app/names.h"
+#include "trainer/settings/given.h"
 
 namespace spillway::app {
 

@@ -15,14 +15,14 @@
 #include <optional>
 #include <utility>
 
-#include "app/node/cgroup.h"
-#include "app/node/log_line.h"
-#include "app/node/own_program.h"
-#include "app/node/signals.h"
-#include "app/ranks/peers.h"
-#include "app/ranks/rank_report.h"
+#include "app/console/signals.h"
 #include "base/units.h"
 #include "parallel/sockets/secret.h"
+#include "trainer/node/cgroup.h"
+#include "trainer/node/log_line.h"
+#include "trainer/node/own_program.h"
+#include "trainer/ranks/peers.h"
+#include "trainer/ranks/rank_report.h"
 
 namespace spillway::app {
 namespace {

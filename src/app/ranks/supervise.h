@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "app/node/console.h"
-#include "app/node/host.h"
+#include "app/console/console.h"
+#include "app/names.h"
+#include "trainer/node/host.h"
 
 namespace spillway::app {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/events/lines.h"
+#include "trainer/events/lines.h"
 
 namespace spillway::app {
 namespace {

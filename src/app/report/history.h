@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "app/record/run_plan.h"
+#include "app/names.h"
 #include "app/report/metrics_line.h"
 #include "app/report/series.h"
+#include "trainer/record/run_plan.h"
 
 namespace spillway::app {
 

@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "app/plan/phases.h"
+#include "app/names.h"
 #include "base/error.h"
+#include "trainer/plan/phases.h"
 
 namespace spillway::app {
 namespace {

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/record/timeline.h"
+#include "app/names.h"
 #include "app/report/history.h"
-#include "app/run/run_status.h"
+#include "trainer/record/timeline.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app {
 

@@ -6,9 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/flags/schedule_costs.h"
-#include "app/flags/text.h"
+#include "app/names.h"
 #include "parallel/schedule/schedule_check.h"
+#include "trainer/settings/schedule_costs.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

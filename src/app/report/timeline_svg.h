@@ -2,7 +2,8 @@
 #pragma once
 #include <string>
 
-#include "app/record/timeline.h"
+#include "app/names.h"
+#include "trainer/record/timeline.h"
 
 namespace spillway::app {
 

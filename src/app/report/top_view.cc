@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/flags/text.h"
-#include "app/node/host.h"
 #include "app/report/axis.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "trainer/node/host.h"
+#include "trainer/settings/text.h"
 
 namespace spillway::app {
 namespace {

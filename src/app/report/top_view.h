@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "app/record/run_plan.h"
+#include "app/names.h"
 #include "app/report/metrics_line.h"
-#include "app/run/run_status.h"
+#include "trainer/record/run_plan.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app {
 

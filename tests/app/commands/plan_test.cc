@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/plan/alternatives.h"
 #include "tests/app/support_app.h"
+#include "trainer/plan/alternatives.h"
 
 namespace spillway::app::plan_test {
 namespace {

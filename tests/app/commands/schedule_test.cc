@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "app/flags/schedule_costs.h"
 #include "tests/app/support_app.h"
 #include "tests/support/fixtures.h"
+#include "trainer/settings/schedule_costs.h"
 
 namespace spillway::app::schedule_test {
 namespace {

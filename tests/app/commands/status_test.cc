@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/run/run_folder.h"
-#include "app/run/run_status.h"
 #include "tests/app/support_app.h"
+#include "trainer/run/run_folder.h"
+#include "trainer/run/run_status.h"
 
 namespace spillway::app::status_test {
 namespace {

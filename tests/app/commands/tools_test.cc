@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "app/commands/findings.h"
-#include "app/node/calibration.h"
 #include "data/safetensors.h"
 #include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
+#include "trainer/node/calibration.h"
 
 namespace spillway::app::tools_test {
 namespace {

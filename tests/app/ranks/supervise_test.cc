@@ -12,10 +12,10 @@
 #include <sstream>
 #include <thread>
 
-#include "app/node/cores.h"
-#include "app/ranks/join.h"
-#include "app/ranks/rank_report.h"
 #include "tests/app/support_app.h"
+#include "trainer/node/cores.h"
+#include "trainer/ranks/join.h"
+#include "trainer/ranks/rank_report.h"
 
 namespace spillway::app::supervise_test {
 namespace {

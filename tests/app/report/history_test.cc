@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/events/lines.h"
-#include "app/run/metrics.h"
 #include "tests/app/support_app.h"
+#include "trainer/events/lines.h"
+#include "trainer/run/metrics.h"
 
 namespace spillway::app::history_test {
 namespace {

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/node/host.h"
-#include "app/record/recorder.h"
 #include "app/report/top_view.h"
 #include "tests/app/support_app.h"
+#include "trainer/node/host.h"
+#include "trainer/record/recorder.h"
 
 namespace spillway::app::report_command_test {
 namespace {

@@ -1,0 +1,38 @@
+// Reads the lines of a text file, from its beginning to the end that it had when it was opened; lines that are appended later are not seen.
+// Holds one line in memory at a time. Not thread-safe.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "base/types.h"
+#include "data/file.h"
+
+namespace spillway::trainer {
+
+class Lines {
+ public:
+  static constexpr size_t kLongest = 1 << 20;
+
+  /// Throws Error(data) if `file` cannot be opened or is not a file.
+  explicit Lines(const std::filesystem::path& file);
+
+  struct Line {
+    i64 number = 0;  // line number, from 1
+    std::string text;
+    bool ends = true;       // the line ends with a line feed, which the last line may lack
+    bool too_long = false;  // the line has more than kLongest bytes, and `text` is empty
+  };
+  /// Reads the next line. Returns false if there is none left. Throws Error(io).
+  bool next(Line& line);
+  void rewind();
+
+ private:
+  bool fill();
+
+  data::File in_;
+  i64 read_ = 0, number_ = 0;
+  std::string buffer_;
+  size_t at_ = 0;
+};
+
+}  // namespace spillway::trainer

@@ -1,0 +1,17 @@
+// Writes the message for the case that no plan fits. It names the budgets that would let a plan fit if a single one of them were larger. It
+// also names the flags that would let a plan fit in the present budgets. Each suggestion has been tried. Pure functions.
+#pragma once
+#include "trainer/plan/search.h"
+
+namespace spillway::trainer {
+
+/// Throws Error(refused). The message says by how much the closest plan of `found` does not fit. It lists each budget that would be enough
+/// if it alone were raised, with the bytes needed, and the flags that need less memory. It ends with the memory table of the first
+/// suggested plan; if no single budget would be enough, with that of the closest plan.
+[[noreturn]] void refuse_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
+                              const Rates& rates, Found found);
+
+/// Formats bytes for a flag, rounded up: "800MiB", "1.3GiB".
+std::string at_least(i64 bytes);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,161 @@
+// Options for the run folder, its checkpoints, and the output during a run.
+#include "trainer/settings/field.h"
+
+namespace spillway::trainer {
+namespace {
+
+constexpr const char *kRun = "Run folder", *kShown = "What is shown";
+const unsigned kAll = on(Command::train, Command::plan, Command::generate, Command::chat, Command::export_model, Command::tokenize,
+                         Command::inspect, Command::status, Command::doctor, Command::bench, Command::schedule, Command::slurm,
+                         Command::selftest, Command::evaluate, Command::classify, Command::report, Command::top, Command::import_model);
+
+std::vector<Option> run_folder() {
+  return {
+      {.name = "out",
+       .group = kRun,
+       .help = "run folder; the digits are a hash of all options that change numbers, so that the same command finds its folder again",
+       .field = text(&TrainConfig::out),
+       .commands = kTrain,
+       .metavar = "DIR",
+       .default_text = "runs/<model>-<8 hex digits>"},
+      {.name = "resume",
+       .group = kRun,
+       .help = "auto: continue from the newest complete checkpoint, else start; never: refuse a folder that holds a run; must: fail "
+               "without a checkpoint; or the path of a checkpoint, also of DeepSpeed's",
+       .field = composite(&TrainConfig::resume, parse_resume, print_resume),
+       .commands = kTrain,
+       .metavar = "auto|never|must|PATH"},
+      {.name = "rehearse",
+       .group = kRun,
+       .help = "rehearse the run instead of running it: a few real steps, a save, kill -9 and a resume in a temporary folder; compares "
+               "results, times and memory with the plan",
+       .field = flag(&TrainConfig::rehearse),
+       .commands = on(Command::train)},
+      {.name = "allow-change",
+       .group = kRun,
+       .help = "repeatable: an option that changes numbers and may differ from the run that is continued",
+       .field = text(&TrainConfig::allow_change),
+       .commands = kTrain,
+       .metavar = "KEY"},
+      {.name = "checkpoint-every",
+       .group = kRun,
+       .help = "interval between checkpoints: steps (500), time (30m) or 1epoch; the run also saves at its end and on a signal",
+       .field = composite(&TrainConfig::checkpoint_every, parse_cadence, print_cadence),
+       .commands = kTrain,
+       .metavar = "STEPS|TIME|1epoch"},
+      {.name = "no-final-checkpoint",
+       .group = kRun,
+       .help = "save no checkpoint at the end",
+       .field = flag(&TrainConfig::no_final_checkpoint),
+       .commands = kTrain},
+      {.name = "keep",
+       .group = kRun,
+       .help = "number of newest complete checkpoints to keep",
+       .field = integer(&TrainConfig::keep),
+       .commands = kTrain,
+       .range = at_least(1)},
+      {.name = "time-limit",
+       .group = kRun,
+       .help = "time that the run may take: when the next step and two saves would not fit into it, the run saves and exits with 75",
+       .field = duration(&TrainConfig::time_limit_s),
+       .commands = kTrain,
+       .default_text = "Slurm's end time",
+       .range = above(0)},
+  };
+}
+
+std::vector<Option> shown() {
+  return {
+      {.name = "log-every",
+       .group = kShown,
+       .help = "optimizer steps between progress lines",
+       .field = integer(&TrainConfig::log_every),
+       .commands = kTrain,
+       .metavar = "STEPS",
+       .range = at_least(1)},
+      {.name = "sample-every",
+       .group = kShown,
+       .help = "optimizer steps between samples of generated text; 0 is off",
+       .field = integer(&TrainConfig::sample_every),
+       .commands = kTrain,
+       .metavar = "STEPS",
+       .range = at_least(0)},
+      {.name = "prompt",
+       .group = kShown,
+       .help = "text with which the samples of --sample-every start",
+       .field = text(&TrainConfig::prompt),
+       .commands = kTrain},
+      {.name = "tensorboard",
+       .group = kShown,
+       .help = "write TensorBoard event files into the run folder: numbers of every step, text samples, histograms, the configuration",
+       .field = choice(&TrainConfig::tensorboard, {{"on", true}, {"off", false}}),
+       .commands = kTrain},
+      {.name = "histograms-every",
+       .group = kShown,
+       .help = "optimizer steps between histograms of each trained parameter in the event files; 0 is off",
+       .field = integer(&TrainConfig::histograms_every),
+       .commands = kTrain,
+       .metavar = "STEPS",
+       .range = at_least(0)},
+      {.name = "metrics-csv",
+       .group = kShown,
+       .help = "write metrics.csv into the run folder, one row per step",
+       .field = flag(&TrainConfig::metrics_csv),
+       .commands = kTrain},
+      {.name = "trace",
+       .group = kShown,
+       .help = "write a trace of some steps for ui.perfetto.dev: instructions per thread, reads and writes of the disk, bytes per tier",
+       .field = text(&TrainConfig::trace),
+       .commands = kTrain,
+       .metavar = "FILE",
+       .default_text = "off"},
+      {.name = "trace-steps",
+       .group = kShown,
+       .help = "first and last step of --trace, counted from 1",
+       .field = composite(&TrainConfig::trace_steps, parse_step_range, print_step_range),
+       .commands = kTrain,
+       .metavar = "A:B"},
+      {.name = "profile",
+       .group = kShown,
+       .help = "print a table at the end: time and rate of each kind of instruction (on a CPU also of each op) next to what bench measured",
+       .field = flag(&TrainConfig::profile),
+       .commands = kTrain},
+      {.name = "detect-anomaly",
+       .group = kShown,
+       .help = "stop (exit 7) at the first op, forward or backward, whose result is not finite, and print its name, place and inputs; "
+               "changes no number but reads every result (4 % of a step on a CPU; a GPU waits for each op)",
+       .field = flag(&TrainConfig::detect_anomaly),
+       .commands = kTrain},
+      {.name = "endurance",
+       .group = kShown,
+       .help = "rated total writes of one --nvme drive; the log says after how many days this run would reach them",
+       .field = composite(&TrainConfig::endurance_bytes, parse_endurance, print_endurance),
+       .commands = kTrain,
+       .metavar = "600TBW",
+       .default_text = "off"},
+      {.name = "config",
+       .group = kShown,
+       .help = "read flags from a JSON file (dashes become underscores); flags on the command line win",
+       .field = no_field(Kind::text),
+       .commands = kAll,
+       .metavar = "FILE"},
+      {.name = "deepspeed",
+       .group = kShown,
+       .help = "read a DeepSpeed configuration: each of its keys is used, reported as having no effect, or refused; flags and --config win",
+       .field = no_field(Kind::text),
+       .commands = kTrain,
+       .metavar = "FILE"},
+      {.name = "quiet", .group = kShown, .help = "print no progress and no log", .field = flag(&CommonConfig::quiet), .commands = kAll},
+      {.name = "json", .group = kShown, .help = "print results as JSON on stdout", .field = flag(&CommonConfig::json), .commands = kAll},
+  };
+}
+
+}  // namespace
+
+std::vector<Option> run_options() {
+  std::vector<Option> all = run_folder();
+  for (auto& option : shown()) all.push_back(std::move(option));
+  return all;
+}
+
+}  // namespace spillway::trainer

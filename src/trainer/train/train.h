@@ -1,0 +1,33 @@
+// The `train` command: takes one rank from its configuration to its last step.
+#pragma once
+#include "trainer/events/callbacks.h"
+#include "trainer/node/messages.h"
+#include "trainer/ranks/peers.h"
+#include "trainer/run/data_sources.h"
+
+namespace spillway::trainer {
+
+struct TrainingResult {
+  bool finished = false;             // false: the run was stopped; run it again to continue
+  std::filesystem::path run;         // the run folder
+  std::filesystem::path checkpoint;  // the newest checkpoint; empty if none was saved
+};
+
+/// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
+/// follows from them. Throws Error(usage).
+void check_training(TrainConfig& config);
+/// Throws Error(usage) for settings with which a program cannot train: without a run folder, or with --rehearse.
+void check_run_settings(const TrainConfig& config);
+/// Trains with checked settings, in this process: on one rank, on the rank that a launcher made of this process, or on several ranks that
+/// are threads (settings.communicator = "local"). Throws an Error whose code is the exit status of the command. Installs no signal
+/// handlers.
+TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, Messages& messages);
+
+/// Trains as one of several ranks; all ranks call it. Only the first rank prints. Returns the exit status of the command. An error common
+/// to all ranks is thrown by the first one only; the others return its exit status.
+int run_train(const TrainConfig& config, Messages& messages, const Peers& peers);
+/// Does the same for a program that trains through the C++ or Python interface. `callbacks` tell the program about the run, and `own` holds
+/// the model and data that the program brings, if any.
+int run_train(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own = {});
+
+}  // namespace spillway::trainer
