@@ -1,4 +1,4 @@
-// Options of the schedule command.
+// Defines the options of the schedule command.
 #include "app/flags/field.h"
 #include "app/flags/schedule_costs.h"
 

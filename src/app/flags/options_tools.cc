@@ -1,4 +1,4 @@
-// Options that belong only to the commands other than train, plan, schedule and slurm.
+// Defines the options that belong only to commands other than train, plan, schedule and slurm.
 #include "app/flags/cluster.h"
 #include "app/flags/field.h"
 

@@ -1,5 +1,5 @@
-// Two loops that measure memory bandwidth, for this program and for bench/: a[i] += s * b[i] in place, and a sum, which only reads. They
-// use the widest vectors of this CPU. Each call runs on the calling thread alone. Thread-safe.
+// axpy() and plain_sum() are two loops for measuring memory bandwidth; this program and bench/ use them. axpy() computes a[i] += s *
+// b[i] in place, plain_sum() only reads. Both use the widest vectors of this CPU and run on the calling thread alone. Thread-safe.
 #pragma once
 #include "base/types.h"
 

@@ -1,8 +1,8 @@
-// The program's output: results go to `out`, progress and log to `err`. On a terminal, lines wrap between words and the progress is one
-// line that is refreshed. If `err` is piped, progress consists of plain lines, of which passing() writes only some. Results, log lines and
-// warnings are also passed to the function of record(), if there is one. --quiet silences progress and log, but not warnings and results.
-// Control characters are made visible (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must
-// outlive the Console.
+// Console writes the program's output: results go to `out`, progress and log to `err`. On a terminal, lines wrap
+// between words, and the progress is one line that is refreshed. If `err` is piped, progress consists of plain lines,
+// and passing() writes at most one every five seconds. Results, log lines and warnings also go to the function that
+// record() sets. --quiet silences progress and log, but not warnings and results. Control characters are made visible
+// (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must outlive the Console.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -21,7 +21,7 @@ class Console {
  public:
   /// `terminal` says that `err` is a terminal, `out_terminal` that `out` is one, and `colour` that `out` is a terminal with colours.
   Console(std::ostream& out, std::ostream& err, bool terminal = false, bool colour = false, bool out_terminal = false);
-  /// Ends a progress line that is still shown.
+  /// Ends the progress line, if one is shown.
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -34,7 +34,7 @@ class Console {
   bool out_terminal() const { return out_terminal_; }
   /// Returns the columns and rows of stdout's terminal, or 80 and 24 if they are unknown.
   std::pair<size_t, size_t> size() const;
-  /// Returns the first `columns` UTF-8 characters of the line.
+  /// Returns the first `columns` UTF-8 characters of `line`.
   static std::string cut_to(std::string_view line, size_t columns);
 
   /// Writes one line or several to stdout.
@@ -42,22 +42,25 @@ class Console {
   /// Writes a result to stdout: text(), or json() with --json. With --json, text() also goes to the stream of set_text(), if there is one.
   void result(const std::function<std::string()>& json, const std::function<std::string()>& text);
   void set_text(std::ostream* text) { text_ = text; }
-  /// Writes streaming text to stdout and flushes. If stdout is not a terminal, the text is not altered, because a program may read it.
+  /// Writes a piece of streaming text to stdout and flushes. If stdout is not a terminal, the text is not altered, because a program may
+  /// read it.
   void stream(std::string_view text);
-  /// Writes text with control sequences to stdout and flushes. The text must come from this program itself, because nothing is escaped.
+  /// Writes text with terminal control sequences to stdout and flushes. The text must come from this program itself, because nothing is
+  /// escaped.
   void draw(std::string_view text);
   /// Writes a line to stderr.
   void log(std::string_view line);
   void warn(std::string_view line);
-  /// Shows the progress so far. On a terminal it replaces the last progress line and is cut to the width; piped, it is a line of its own.
+  /// Shows how far the work has come. On a terminal `line` replaces the last progress line and is cut to the width; if stderr is piped, it
+  /// becomes a line of its own.
   void progress(std::string_view line);
-  /// Shows progress that is soon outdated. If stderr is piped, at most one such line is written every five seconds.
+  /// Shows progress that the next call will replace. If stderr is piped, at most one such line is written every five seconds.
   void passing(std::string_view line);
   /// Ends the progress line, so that later output does not replace it.
   void end_progress();
 
-  /// Passes every result, log line and warning to `record` from now on, beginning with those written so far (at most 1000 lines). An empty
-  /// function ends this. `record` must stay valid until then, and may not call the Console.
+  /// From now on passes every result, log line and warning to `record`, beginning with those already written (at most 1000
+  /// lines). Calling it with an empty function ends this. `record` must stay valid until then, and must not call the Console.
   void record(std::function<void(std::string_view)> record);
 
   /// Returns `word` in colour if stdout takes colours, else unchanged.

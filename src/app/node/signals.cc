@@ -11,11 +11,11 @@
 namespace spillway::app {
 namespace {
 
-// These atomics are lock-free, so a signal handler may access them.
+// A signal handler may access these atomics, because they are lock-free.
 std::atomic<int> stop_{0}, interrupts_{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// A text that a signal handler may write. The text is complete before its length becomes non-zero, and it changes only in set().
+// Answer is a text that a signal handler may write. Its length becomes non-zero only after the text is complete, and only set() changes it.
 struct Answer {
   std::array<char, 256> text{};
   std::atomic<size_t> bytes{0};
@@ -36,7 +36,7 @@ Answer first_answer_, second_answer_;
 
 void handle(int signal, siginfo_t* info, void*) {
   const int error = errno;
-  // A user who presses Ctrl-C twice does not want to wait for the checkpoint to be saved.
+  // The second Ctrl-C ends the process at once, because a user who presses it twice does not want to wait for the checkpoint.
   if (signal == SIGINT && ++interrupts_ == 2) {
     second_answer_.give();
     _exit(130);
@@ -63,7 +63,7 @@ void hand_signal_on(int process, int signal) {
 void install_stop_handlers() {
   struct sigaction action {};
   action.sa_sigaction = handle;
-  action.sa_flags = SA_RESTART | SA_SIGINFO;  // system calls continue, because the flag is checked only between steps
+  action.sa_flags = SA_RESTART | SA_SIGINFO;  // interrupted system calls continue, because the stop flag is checked only between steps
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }
