@@ -40,7 +40,7 @@ class Group {
         break;
       }
     }
-    ends.clear();  // closes the communicators of ranks that never began, so that the others do not wait for them
+    ends.clear();  // closes the communicators of ranks that never began, so that no rank waits for them
     wait_for_all();
     for (std::thread& thread : threads) thread.join();
     return verdict();
@@ -71,12 +71,12 @@ class Group {
     const Failure failure = failure_of(first_failure());
     console_.warn(fmt::format("{}; rank{} {} did not end within {} s after that{}", failure.text, running_.size() > 1 ? "s" : "",
                               fmt::join(running_, ", "), given_.grace_s, given_.may_exit ? "" : ", so the program waits"));
-    // Ends the process without running destructors, because threads that still run would use the destroyed objects.
+    // The process ends without running destructors, because threads that still run would use the destroyed objects.
     if (given_.may_exit) ::_exit(static_cast<int>(failure.code));
     changed_.wait(lock, all_ended);
   }
 
-  // Returns the exception of the first rank that failed by itself, not because another rank was gone.
+  // Returns the exception of the first rank that failed by itself, and not because another rank had ended.
   std::exception_ptr first_failure() const {
     const auto by_itself = [](const std::exception_ptr& failure) { return failure_of(failure).code != ErrorCode::peer; };
     const auto first = std::ranges::find_if(failures_, by_itself);
@@ -97,7 +97,7 @@ class Group {
 
   const RankThreads& given_;
   Console& console_;
-  std::mutex mutex_;  // guards all members below
+  std::mutex mutex_;  // guards all members below it
   std::condition_variable changed_;
   std::vector<int> running_;
   std::vector<std::exception_ptr> failures_;  // in the order in which they happened
