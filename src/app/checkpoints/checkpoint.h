@@ -36,7 +36,7 @@ struct Progress {
   i64 tokens = 0;                              // tokens trained on so far, without padding, which older programs counted too
   i64 schedule_steps = 0;                      // steps that the learning-rate schedule spans; 0: unknown
   std::optional<optim::LossScale> loss_scale;  // loss scale of the next step; empty: the scale is 1 and never changes
-  std::string made_with;                       // instruction set or GPU that trained the run, on which the bits of its numbers depend
+  std::string made_with;                       // instruction set or GPU, and cuDNN engines, on which the bits of the numbers depend
   std::string data;                            // Loader::fingerprint of the training data; empty: unknown
   std::vector<Thaw> thawed = {};               // parameters that were frozen at first; not stored in a commit on nvme
   Standing standing;                           // results of the run's validations, and whether its last losses were finite

@@ -8,13 +8,13 @@
 
 namespace spillway::app {
 
-/// Runs `body` and returns its status. Only the first rank's console prints. An error on which all ranks agree (AgreedError) is thrown on
-/// the first rank only; the others return its exit status. Any other error of this rank is thrown with the rank's name, and makes the
-/// collectives of the other ranks fail with the same message.
+/// Runs `body` and returns its status. Only the first rank's console prints. An error on which all ranks agree
+/// (AgreedError) is thrown on the first rank only; all other ranks return the error's exit status. Any other error of
+/// this rank is thrown with the rank's name, and makes the collectives of the other ranks fail with the same message.
 int run_on_ranks(const Peers& peers, Console& console, const std::function<int(Console&)>& body);
 
-/// Makes the plans of all ranks. The first rank chooses a plan for the smallest budgets of all ranks, and the other ranks build their own
-/// plans from that choice. Throws AgreedError.
+/// Makes the plans of all ranks. The first rank chooses a plan that fits the smallest budget that any rank
+/// has for each tier, and the other ranks build their own plans from that choice. Throws AgreedError.
 void plan_on_ranks(const Peers& peers, Session& session, const PlacementSettings& wishes, const Workload& work);
 
 }  // namespace spillway::app

@@ -1,4 +1,4 @@
-// The `train` command: takes one rank from its configuration to its last step.
+// Implements the `train` command: takes one rank from its configuration to its last step.
 #pragma once
 #include "app/events/callbacks.h"
 #include "app/node/console.h"
@@ -7,11 +7,11 @@
 
 namespace spillway::app {
 
-/// Trains as one of several ranks; all ranks call it. Only the first rank prints. Returns the exit status of the command. An error common
-/// to all ranks is thrown by the first one only; the others return its exit status.
+/// Collective. Trains as one of several ranks. Only the first rank prints. Returns the exit status of the command.
+/// An error common to all ranks is thrown by the first rank only; the others return the error's exit status.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers);
-/// Does the same for a program that trains through the C++ or Python interface. `callbacks` tell the program about the run, and `own` holds
-/// the model and data that the program brings, if any.
+/// Trains as the function above does, for a program that uses the C++ or Python interface. `callbacks`
+/// tell the program about the run, and `own` holds the model and data that the program brings, if any.
 int run_train(const TrainConfig& config, Console& console, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own = {});
 
 }  // namespace spillway::app
