@@ -14,8 +14,8 @@
 namespace spillway::app {
 namespace {
 
-// Returns the PCI addresses of the GPUs that this node's ranks use, for binding each rank to the cores near its GPU. Empty if --bind does
-// not need them.
+// Returns the PCI addresses of the GPUs that this node's ranks use, for binding each
+// rank to the cores near its GPU. The result is empty if --bind does not need them.
 std::vector<std::string> gpus_for(const RanksConfig& config, int local_ranks) {
   if (config.device == "cpu" || config.bind == "none" || (local_ranks == 1 && config.bind != "numa")) return {};
   std::vector<std::string> all = gpu_places();
@@ -40,7 +40,7 @@ int on_ranks(const RanksConfig& given, Console& console, const Host& host, const
     });
   }
   keep_nccl_from_hanging(given, launcher, console);
-  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // before other threads start, which inherit it
+  bind_to_share(given.bind, launcher, host, gpus_for(given, launcher.local_ranks));  // other threads, started later, inherit the binding
   return work(console, Peers(join_ranks(launcher, timeout_s, given.rendezvous, host)));
 }
 

@@ -14,9 +14,9 @@ namespace spillway::app {
 using RankWork = std::function<int(Console& console, const Peers& peers)>;
 
 /// Runs `work` and returns the exit status. If a launcher started this process, or there is one rank only, `work` runs once, in this
-/// process. If `given` asks for several ranks without a launcher, --communicator local runs each rank as a thread of this process; with any
-/// other communicator `start` is called instead, which starts one process for each rank. `may_exit` is false if the process belongs to
-/// another program. Then it must not exit, so ranks that are threads are waited for however long they take (rank_threads.h).
+/// process. If `given` asks for several ranks without a launcher, --communicator local runs each rank as a thread of this process. With
+/// any other communicator `start` is called instead, which starts one process for each rank. `may_exit` is false if the process belongs
+/// to another program. It must then not exit, so ranks that are threads are waited for however long they take (rank_threads.h).
 int on_ranks(const RanksConfig& given, Console& console, const Host& host, const RankWork& work, const std::function<int()>& start,
              bool may_exit = true);
 

@@ -1,5 +1,5 @@
-// `spillway train` as a C++ class: a program trains with everything that the command has (memory budgets, tiers, checkpoints, resume,
-// metrics).
+// Training is `spillway train` as a C++ class: a program trains with everything
+// that the command has (memory budgets, tiers, checkpoints, resume, metrics).
 //   app::Training training({"--model", "gpt2-tiny", "--data", "kjv.txt", "--validation-fraction", "0.1", "--validate-every", "50"});
 //   training.callbacks.on_validate = [](const app::ValidationEvent& e) { … };
 //   training.callbacks.patience = 3;
@@ -17,13 +17,13 @@
 namespace spillway::app {
 
 struct TrainingResult {
-  bool finished = false;             // false: the run was stopped; run it again to continue
-  std::filesystem::path run;         // the run folder
-  std::filesystem::path checkpoint;  // the newest checkpoint; empty if none was saved
+  bool finished = false;             // false if the run was stopped; running it again continues it
+  std::filesystem::path run;         // path of the run folder
+  std::filesystem::path checkpoint;  // path of the newest checkpoint; empty if none was saved
 };
 
-/// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
-/// follows from them. Throws Error(usage).
+/// Checks settings that a program filled in itself: each value, and those that must fit together
+/// or fit the launcher. Fills in the settings that follow from others. Throws Error(usage).
 void check_training(TrainConfig& config);
 /// Trains with checked settings, as Training::run() does.
 TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, std::ostream& results,
@@ -31,8 +31,8 @@ TrainingResult train(const TrainConfig& config, const OwnParts& own, const Train
 
 class Training {
  public:
-  /// Takes the flags of `spillway train`. --out is required, because a program's run is found by its folder. Throws Error(usage) for flags
-  /// that are not valid.
+  /// Takes the flags of `spillway train`. --out is required, because a program finds its
+  /// run again by the run's folder. Throws Error(usage) for flags that are not valid.
   explicit Training(std::vector<std::string> flags);
 
   TrainCallbacks callbacks;

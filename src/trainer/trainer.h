@@ -21,10 +21,10 @@ namespace spillway {
 
 class Trainer {
  public:
-  /// `build` makes the model's blocks with weights of the given type, without memory (nn/module.h). Each rank of this process calls it,
-  /// some several times; it must always make the same blocks. A model reads tokens, or images if it sets Sequential::image_CHW, or the
-  /// tensors of Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that are not valid;
-  /// settings.out is required, since it is where an interrupted run is found again.
+  /// `build` makes the model's blocks with weights of the given type, without memory (nn/module.h). Each rank of this process calls
+  /// it, some several times; it must always make the same blocks. A model reads tokens, or images if it sets Sequential::image_CHW,
+  /// or the tensors of Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that
+  /// are not valid. settings.out is required, since an interrupted run is found again by its folder.
   Trainer(std::string name, std::function<nn::Sequential(DType)> build, const app::TrainConfig& settings);
   /// Trains a model that the program knows by name: a preset or a folder (settings.model).
   explicit Trainer(const app::TrainConfig& settings);
@@ -36,7 +36,7 @@ class Trainer {
   /// command's exit status. Several ranks need a launcher, or settings.communicator = "local", which runs them as threads of this process;
   /// only rank 0 calls the callbacks. Installs no signal handlers.
   app::TrainingResult fit(const app::OwnData& data, std::ostream& results, std::ostream& log);
-  /// Does the same, but writes no output.
+  /// Trains as the function above does, but writes no output.
   app::TrainingResult fit(const app::OwnData& data);
 
  private:

@@ -98,12 +98,12 @@ i64 newest_step(const std::filesystem::path& run);
 std::filesystem::path find_checkpoint(const std::filesystem::path& run, const std::string& which);
 /// Reads the Progress of a checkpoint. Throws Error(data) if the checkpoint is unreadable, damaged, or of a newer format.
 Progress read_progress(const std::filesystem::path& checkpoint);
-/// Returns the text of a key in a folder's manifest.json. Empty if the file or the key
-/// is missing or the value is not a text. Throws Error(data) for a damaged manifest.
+/// Returns the text of a key in a folder's manifest.json. The result is empty if the file or
+/// the key is missing or the value is not a text. Throws Error(data) for a damaged manifest.
 std::string manifest_text(const std::filesystem::path& folder, const char* key);
 /// Returns whether the checkpoint has checksums. Checkpoints of format 1 have none.
 bool has_checksums(const std::filesystem::path& checkpoint);
-/// Reads a whole checkpoint and returns a description of each damaged place. Empty if there is no damage.
+/// Reads a whole checkpoint and returns a description of each damaged place. The result is empty if there is no damage.
 std::vector<std::string> damage_of_checkpoint(const std::filesystem::path& checkpoint);
 /// Loads weights and optimizer state into `rank`. `source` is the model that the run trains; the base model of
 /// adapters is loaded from its own folder. Parameters that were frozen when the checkpoint was saved start with fresh

@@ -18,8 +18,8 @@ void keep_tied_head(const std::filesystem::path& checkpoint, const Progress& pro
 /// Returns the notes on the trained model that train prints. Each note is a sentence.
 std::vector<std::string> model_notes(const ModelSource& source, const nn::Sequential& model);
 
-/// Returns a sentence for each number that the coming steps compute by other rules
-/// than the steps before. Empty if the run was begun by this program's rules.
+/// Returns a sentence for each number that the coming steps compute by other rules than
+/// the steps before. The result is empty if the run was begun by this program's rules.
 std::vector<std::string> changed_rules(const Progress& progress, const ModelSource& source, const nn::Sequential& model);
 
 }  // namespace spillway::app

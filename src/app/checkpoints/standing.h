@@ -23,7 +23,7 @@ struct Standing {
   /// Records the loss of a validation after `step`. Returns whether this loss is the lowest so far. NaN and infinity never are.
   bool judge(i64 step, double loss);
   /// Forgets the results of validations on other data than `data` identifies.
-  /// Returns whether there were such results. To be called before validations.
+  /// Returns whether there were such results. Must be called before validations.
   bool validates_on(const std::string& data);
 };
 

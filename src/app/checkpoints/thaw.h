@@ -32,7 +32,7 @@ std::vector<Thaw> thawed_of(const nlohmann::json& json);
 
 /// Adds OwnRates for the thawed parameters to `update`. They have the rates of the parameter's --optimizer-group,
 /// and the number of updates that were applied before the parameter was trained. For a parameter that was thawed
-/// more than once, the last time counts. To be called after the rates of the groups have been set.
+/// more than once, the last time counts. Must be called after the rates of the groups have been set.
 void count_own_updates(parallel::Update& update, const std::vector<Thaw>& thawed, const nn::Sequential& model);
 
 }  // namespace spillway::app

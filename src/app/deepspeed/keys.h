@@ -25,7 +25,7 @@ struct DeepspeedKey {
 const DeepspeedKey* find_deepspeed_key(std::string_view path);
 /// Returns whether `path` is a section, that is, whether there are keys inside it.
 bool is_deepspeed_section(std::string_view path);
-/// Returns the known key whose spelling is nearest to `path`. Empty if no key is near.
+/// Returns the known key whose spelling is nearest to `path`. The result is empty if no key is near.
 std::string nearest_deepspeed_key(const std::string& path);
 
 }  // namespace spillway::app

@@ -14,7 +14,7 @@ struct DiskLimit {
 /// Returns the tightest limits that this process's control group or an ancestor sets for the disk "major:minor".
 DiskLimit cgroup_disk(const Host& host, const std::string& device);
 
-/// Returns the device number "major:minor" of the disk that holds `path`, such as "8:0". Empty if the number is unknown.
+/// Returns the device number "major:minor" of the disk that holds `path`, such as "8:0". The result is empty if the number is unknown.
 std::string disk_of(const std::filesystem::path& path);
 
 /// Returns `rates`, with every rate that exceeds its limit reduced to the limit.

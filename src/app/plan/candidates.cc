@@ -221,7 +221,7 @@ class Enumeration {
       return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
-    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // here several micro-batches may be live at a time
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule then decides how many micro-batches are live
     entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
       const std::vector<i64> bytes = parallel::spillable_bytes(r);
@@ -255,7 +255,7 @@ class Enumeration {
                 g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p, gradients);
     const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
-    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // if they travel once, nvme may store none
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // if gradients_once, nvme may hold none
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;

@@ -70,7 +70,7 @@ BlockFlops block_flops(const parallel::Layout& layout, const nn::Sequential& mod
 double work_flops(const parallel::Instruction& i, const BlockFlops& block);
 /// Returns the FLOPs of a training step of this rank that the model itself requires, without recomputation.
 double model_flops(const parallel::Plan& plan, const nn::Sequential& model);
-/// Returns the matmul rate that `spillway bench` measured on the plan's device. Empty if it was not measured.
+/// Returns the matmul rate that `spillway bench` measured on the plan's device. The result is empty if it was not measured.
 std::optional<double> measured_flops(const Calibration& calibration, const parallel::Plan& plan);
 
 /// StepCost is the predicted time of a step and what the time is spent on.

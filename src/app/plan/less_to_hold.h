@@ -15,8 +15,8 @@ struct LessToHold {
   std::optional<i64> nvme_bytes;  // set if a disk with so many free bytes is needed as well
 };
 
-/// Returns the single flags with which the plan fits. If there are none, returns several flags to be used
-/// together, or fewer positions with the disk space that they need. Empty without training, or if nothing helps.
+/// Returns the single flags with which the plan fits. If there are none, returns several flags to be used together,
+/// or fewer positions with the disk space that they need. The result is empty without training, or if nothing helps.
 std::vector<LessToHold> less_to_hold(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                      const Rates& rates);
 

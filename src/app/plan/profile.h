@@ -25,7 +25,7 @@ struct ProfileRow {
 
 class Profile {
  public:
-  /// Adds the times of one step. To be called after each step of the rank.
+  /// Adds the times of one step. Must be called after each step of the rank.
   void step(const parallel::Rank& rank, const nn::Sequential& model, double seconds);
   /// Returns the table in which the rank records the times of ops (StepSettings::op_times).
   parallel::OpTimesOf& op_times() { return ops_; }

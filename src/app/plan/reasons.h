@@ -9,8 +9,8 @@
 namespace spillway::app {
 
 std::vector<std::string> reasons(const parallel::Plan& plan);
-/// Returns the line about the logits, for a rank that holds the last block. Empty if the backward of that block never computes the logits
-/// again.
+/// Returns the line about the logits, for a rank that holds the last block. The
+/// result is empty if the backward of that block never computes the logits again.
 std::string logits_text(const parallel::Plan& plan);
 
 }  // namespace spillway::app

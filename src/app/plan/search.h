@@ -25,11 +25,11 @@ struct WayOut {
 std::vector<WayOut> ways_out(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                              const Rates& rates);
 
-/// Returns the plan that ways_out() gives for one tier. Empty if none was found.
+/// Returns the plan that ways_out() gives for one tier. The result is empty if none was found.
 std::optional<parallel::Plan> plan_with_plenty(parallel::Tier tier, const parallel::PlanRequest& base, const PlacementSettings& wishes,
                                                TierBudgets budgets, const Rates& rates);
-/// Returns the plan that needs the fewest device bytes if the disk and the device
-/// had very large budgets. Empty if that plan would fit on the present disk.
+/// Returns the plan that needs the fewest device bytes if the disk and the device had
+/// very large budgets. The result is empty if that plan would fit on the present disk.
 std::optional<parallel::Plan> plan_with_a_disk(const parallel::PlanRequest& base, const PlacementSettings& wishes,
                                                const TierBudgets& budgets, const Rates& rates);
 

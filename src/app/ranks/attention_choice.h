@@ -12,8 +12,9 @@
 
 namespace spillway::app {
 
-/// Checks that cuDNN can compute the attention of a run that asks for it. To be called after the device and the precision are resolved. If
-/// cuDNN cannot, throws Error(usage), in one line that says what to change. `dropout` is the dropout rate of the attention probabilities.
+/// Checks that cuDNN can compute the attention of a run that asks for it. Must be called after the device and the precision are resolved.
+/// If cuDNN cannot, throws Error(usage), in one line that says what to change. `dropout` is the dropout rate of the attention
+/// probabilities.
 void check_attention(const ResourceConfig& config, const kernels::AttentionShape& shape, double dropout);
 
 /// Returns `refused`, the error that no plan fits into memory, with

@@ -24,7 +24,7 @@ struct ChosenDevice {
   GpuMeeting meeting;             // how the GPUs of several ranks exchange data
 };
 
-/// Returns the index of the GPU in a --device value: 2 for "cuda:2". Empty if the value has no index, as in "cuda" or "cpu".
+/// Returns the index of the GPU in a --device value: 2 for "cuda:2". The result is empty if the value has no index, as in "cuda" or "cpu".
 std::optional<int> asked_gpu(const std::string& device);
 
 /// Opens the GPU that a rank would use and returns what is known about all GPUs. The GPU is the one that --device names; if it
@@ -35,7 +35,7 @@ GpuReport look_at_gpus(const ResourceConfig& config, int local_rank);
 /// on the device, and the tf32 settings, which the precision implies. Throws Error(usage) if tf32 is asked for but cannot be used.
 void resolve_device(ResourceConfig& config, const GpuReport& report);
 
-/// Returns the device of the rank at `place`. To be called after resolve_device(). Throws Error(usage) if
+/// Returns the device of the rank at `place`. Must be called after resolve_device(). Throws Error(usage) if
 /// the GPU does not exist or this build has no code for it, and Error(io) if the GPU cannot be used now. The
 /// message is one line that says what to do. With `planning` the function also works on a node without GPUs.
 ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report, const RankPlace& place, bool planning = false);

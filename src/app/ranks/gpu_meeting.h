@@ -46,9 +46,9 @@ GpuMeeting agree_on_meeting(const RanksConfig& config, const MeetingPoint& mine,
 /// ranks. Throws Error(usage) for --communicator nccl if the ranks do not compute on GPUs.
 GpuMeeting expected_meeting(const RanksConfig& config, const Device& device, const GpuReport& report);
 
-/// Sets environment variables that keep NCCL from deadlocks. To be called before anything else uses a GPU. On a node with
-/// several ranks, local rank 0 tests whether the GPUs reach each other's memory (probe_peers()). If they do not, NCCL is
-/// told not to try. Every rank that may use NCCL loads all its kernels at the start and asks for the most hardware
+/// Sets environment variables that keep NCCL from deadlocks. Must be called before anything else uses a GPU. On a node
+/// with several ranks, local rank 0 tests whether the GPUs reach each other's memory (probe_peers()). If they do not, NCCL
+/// is told not to try. Every rank that may use NCCL loads all its kernels at the start and asks for the most hardware
 /// queues, unless the environment says otherwise. Otherwise loading a kernel could wait for a collective that runs on the
 /// GPU, and streams that share a hardware queue could wait for each other. Throws Error(io) if the driver hangs.
 void keep_nccl_from_hanging(const RanksConfig& config, const Launcher& launcher, Console& console);

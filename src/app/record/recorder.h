@@ -16,7 +16,7 @@ class Recorder {
 
   /// Writes plan.json. Returns a warning if the file cannot be written, otherwise an empty text. step() returns the same for timeline.json.
   std::string plan(const RunPlan& plan) const;
-  /// To be called after each step. Writes timeline.json after the third step of
+  /// Must be called after each step. Writes timeline.json after the third step of
   /// this process, or after the last step of the run if there are fewer than three.
   std::string step(i64 step, const parallel::Rank& rank) const;
 

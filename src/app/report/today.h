@@ -1,4 +1,4 @@
-// The current date and time as text, for reports to say when they were made.
+// Returns the current date and time as text. Reports say with it when they were made.
 #pragma once
 #include <string>
 

@@ -34,7 +34,7 @@ std::set<std::string> scratch_paths(const Session& session, const TrainConfig& b
   return paths;
 }
 
-// Returns why this rank would not continue from its own files on the scratch path `path`. Empty if it would.
+// Returns why this rank would not continue from its own files on the scratch path `path`. The result is empty if it would.
 std::string unlike(const Session& session, const TrainConfig& config, const std::string& path, const offload::LeftStore& left) {
   const std::vector<ScratchPath>& used = session.nvme().paths;
   if (!session.chosen().recoverable()) return "with these flags not all weights and optimizer state are stored on nvme";

@@ -28,7 +28,7 @@ std::optional<data::ChatTemplate> chat_template_of(const std::optional<std::stri
 /// Returns the folder in which chat templates are looked up: the tokenizer's
 /// folder if source.tokenizer is set, otherwise the model's folder.
 std::optional<std::filesystem::path> chat_folder(const ModelSource& source);
-/// Returns the folder or file from which tokenizer_of() reads the tokenizer. Empty if the model reads bytes.
+/// Returns the folder or file from which tokenizer_of() reads the tokenizer. The result is empty if the model reads bytes.
 std::optional<std::filesystem::path> tokenizer_place(const ResourceConfig& config, const ModelSource& source);
 
 /// PreparationProgress says how far the tokenization of the data has come, as text for a progress line. Thread-safe.
@@ -62,7 +62,7 @@ struct TextWay {
 TextWay text_way(const ResourceConfig& config, const TextConfig& text, const ModelSource& source, const std::vector<std::string>& paths,
                  const std::string& cache, int threads, PreparationProgress* progress);
 
-/// Returns a line that names the special tokens which begin and end each text. Empty if there are no such tokens.
+/// Returns a line that names the special tokens which begin and end each text. The result is empty if there are no such tokens.
 std::string around_note(const data::DocumentMaker& maker);
 
 /// Returns one log line for each key of `unread`. `unread` has the keys of the JSON rows in
@@ -116,7 +116,7 @@ struct OwnData {
 /// OwnParts is the model and the data of a program that makes them itself, in place of a model's name and
 /// the paths of data files. For each empty member, TrainConfig says where to find the model or the data.
 struct OwnParts {
-  std::function<nn::Sequential(DType)> model;  // builds the model with weights of the given type; TrainConfig::model is the model's name
+  std::function<nn::Sequential(DType)> model;  // builds the model with weights of the given type; TrainConfig::model names it
   OwnData data;
 };
 

@@ -26,7 +26,7 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Returns the configuration that the folder was made with. Empty if there is none yet.
+  /// Returns the configuration that the folder was made with. The result is empty if there is none yet.
   std::string config_text() const;
   void write_config(const std::string& json);
   /// Writes contents.json, which has checksums of the contents of the files that the run reads (RunContents).
@@ -35,7 +35,7 @@ class RunFolder {
   /// line.
   i64 open_metrics(i64 step);
   /// Opens the TensorBoard event file and metrics.csv if `wish` asks for them. From then on
-  /// lines, samples and histograms are written there too. To be called after open_metrics(),
+  /// lines, samples and histograms are written there too. Must be called after open_metrics(),
   /// whose result is `step`. Returns one warning for each file that cannot be written.
   std::vector<std::string> watch(WatchWish wish, i64 step, const std::string& config);
   /// Appends a line to metrics.jsonl. While the disk is full, lines wait in memory and are written once the disk has free
@@ -53,8 +53,8 @@ class RunFolder {
   void sync();
   /// Appends a line to log.txt, with date and time before the line.
   void log(std::string_view line);
-  /// Returns a warning if the folder's filesystem cannot lock files. The warning says what replaces the lock. Empty if the filesystem can
-  /// lock files.
+  /// Returns a warning if the folder's filesystem cannot lock files. The warning says
+  /// what replaces the lock. The result is empty if the filesystem can lock files.
   std::string lock_notice() const;
 
  private:
@@ -74,7 +74,7 @@ class RunFolder {
 /// (remove_rests). Does nothing if the run's folder is in use or cannot be written to.
 void tidy_finished(const std::filesystem::path& run);
 
-/// Returns who holds the lock of a run's folder ("host h, process p"). Empty if nobody does. Writes nothing.
+/// Returns who holds the lock of a run's folder ("host h, process p"). The result is empty if nobody does. Writes nothing.
 std::optional<std::string> run_owner(const std::filesystem::path& run);
 
 }  // namespace spillway::app

@@ -34,15 +34,15 @@ class Saves {
   void begin(const Progress& progress, double patience_s, bool must);
   /// Sets a function that is called for each durable checkpoint, on the trainer's thread of every rank.
   void on_saved(std::function<void(i64 step)> saved) { saved_ = std::move(saved); }
-  /// Protects the checkpoint of step `step` from being removed. To be called while no save is under way.
+  /// Protects the checkpoint of step `step` from being removed. Must be called while no save is under way.
   void keep_step(std::optional<i64> step) { kept_step_ = step; }
-  /// To be called after each step. `good` is the newest step whose weights gave a finite loss.
-  /// With `sound` false the current weights may be useless, and no checkpoint is removed.
+  /// Must be called after each step. `good` is the newest step whose weights gave a finite
+  /// loss. With `sound` false the current weights may be useless, and no checkpoint is removed.
   void judge(i64 good, bool sound);
-  /// Collective. Renames all checkpoints that are not known to be good (set_checkpoint_aside), so that the run
-  /// does not resume from them. To be called while no save is under way. Returns the new names on the first rank.
+  /// Collective. Renames all checkpoints that are not known to be good (set_checkpoint_aside), so that the run does
+  /// not resume from them. Must be called while no save is under way. Returns the new names on the first rank.
   std::vector<std::string> set_doubtful_aside();
-  /// To be called after each step, with the step's duration. Reports a save that has ended.
+  /// Must be called after each step, with the step's duration. Reports a save that has ended.
   void stepped(double seconds);
   /// Waits for the save under way, if any. If the save failed, throws its error with `must` true, and otherwise prints it as a warning.
   void finish(bool must);

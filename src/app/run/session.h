@@ -53,17 +53,17 @@ class Session {
   void open(offload::SystemCalls* system = nullptr, const parallel::MeshEnds* ends = nullptr);
   /// Says what open() and make_rank() are doing, for a progress line such as "page-locking host memory, 120 GiB of 480 GiB". Thread-safe.
   std::string taking() const;
-  /// Collective. Makes the rank. To be called after open(), since the ranks' GPUs may connect in this call.
+  /// Collective. Makes the rank. Must be called after open(), since the ranks' GPUs may connect in this call.
   void make_rank();
   /// Renames the files on nvme from which a state was recovered. They are kept, but the run does not resume from that state.
   void set_state_aside();
   /// Reopens the state on nvme as it was after the optimizer step that `generation` numbers. Used if this rank has a later generation that
   /// some other rank does not have.
   void go_back_to(u64 generation);
-  /// Returns a log line that names the nvme folders and the I/O engine. Empty if the plan does not use nvme.
+  /// Returns a log line that names the nvme folders and the I/O engine. The result is empty if the plan does not use nvme.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
-  /// Returns a warning if make_rank() could not page-lock some host memory for the GPU. The warning says what that costs. Empty if all is
-  /// page-locked.
+  /// Returns a warning if make_rank() could not page-lock some host memory for the
+  /// GPU. The warning says what that costs. The result is empty if all is page-locked.
   std::string pinning_notice() const;
   std::string nvme_lock_notice() const { return scratch_ ? scratch_->lock_notice() : ""; }
   /// Leaves the nvme files in place for a restart, if a restart could resume from them. If neither keep_scratch() nor give_up_scratch()

@@ -21,8 +21,8 @@ i64 keep_global_batch(TrainConfig& config);
 
 /// Start is the checkpoint from which a command resumes. All ranks find the same checkpoint.
 struct Start {
-  std::optional<std::filesystem::path> checkpoint;  // none: a new run, or one that resumes from the state on nvme
-  Progress progress;                                // progress of the run; all zeros for a new run
+  std::optional<std::filesystem::path> checkpoint;  // empty for a new run, or one that resumes from the state on nvme
+  Progress progress;                                // all members are zero for a new run
   /// `left` lists damaged checkpoints that --resume auto skipped in favour of an earlier one, each with one line about the damage.
   std::vector<std::pair<std::filesystem::path, std::string>> left;
 };
@@ -30,7 +30,7 @@ struct Start {
 /// started the run in --out from this checkpoint, changes --resume to auto. The repeated command then
 /// continues that run, whatever ended it, instead of starting over. `same` is passed on to number_changes().
 void settle_resume(TrainConfig& config, const std::vector<std::string>& same = {});
-/// Returns the folder of the run to which a checkpoint belongs. Empty if another program made the checkpoint.
+/// Returns the folder of the run to which a checkpoint belongs. The result is empty if another program made the checkpoint.
 std::filesystem::path run_of(const std::filesystem::path& checkpoint);
 /// Finds the checkpoint to resume from by reading only manifests. With --resume auto a checkpoint whose manifest is damaged
 /// is skipped, and the checkpoint before it is tried. With any other --resume a damaged manifest throws Error(data).

@@ -22,10 +22,10 @@ class StepAccounts {
   /// Returns the bytes moved by all steps so far.
   const parallel::TierBytes& moved() const { return moved_; }
   /// Returns by how many bytes the measured traffic differs from the planned traffic: the sum of the
-  /// absolute differences for each tier and direction. To be called only when no update is deferred.
+  /// absolute differences for each tier and direction. Must be called only when no update is deferred.
   i64 unplanned_bytes() const;
   const Audit& audit() const { return audit_; }
-  /// Returns the audit's table. Empty before the first step.
+  /// Returns the audit's table. The result is empty before the first step.
   std::vector<AuditRow> audit_rows() const;
 
  private:

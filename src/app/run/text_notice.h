@@ -6,8 +6,8 @@
 
 namespace spillway::app {
 
-/// Returns a warning about the first .txt file, given directly or in a given folder, of which more than 1
-/// % of the bytes read are control characters that text does not contain. Empty if there is no such file.
+/// Returns a warning about the first .txt file, given directly or in a given folder, of which more than 1 % of the
+/// bytes read are control characters that text does not contain. The result is empty if there is no such file.
 std::string text_notice(const std::vector<std::string>& paths);
 
 }  // namespace spillway::app

@@ -44,7 +44,7 @@ class Trace {
   Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch, const Peers& peers)
       : path_(std::move(path)), steps_(steps), watch_(watch), peers_(peers) {}
 
-  /// To be called on all ranks after each step. Throws AgreedError(io) if the file cannot be written.
+  /// Must be called on all ranks after each step. Throws AgreedError(io) if the file cannot be written.
   void step(i64 step, const parallel::Rank& rank);
 
  private:

@@ -139,7 +139,7 @@ class Trainer {
   const TrainConfig& config_;
   Session& session_;
   const RunData& data_;
-  std::optional<data::StepsAhead> steps_ahead_;  // loads the next steps' data for a GPU; null on a CPU
+  std::optional<data::StepsAhead> steps_ahead_;  // GPU: loads the next steps' data; CPU: empty, as memory is planned for one step
   RunFolder& folder_;
   Console& console_;
   const Peers& peers_;

@@ -37,7 +37,7 @@ class StopText {
   /// Appends a piece of text and returns the text that can be output now. Once a stop text has occurred, all results are empty.
   std::string put(const std::string& piece);
   bool stopped() const { return stopped_; }
-  /// Returns the text that was still kept back. To be called when no more text follows.
+  /// Returns the text that was still kept back. Must be called when no more text follows.
   std::string finish();
 
  private:
