@@ -3,9 +3,10 @@
 //   adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
 // - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the
 //   arrays of another rule, and "<name>.master" for bf16 and f16 weights.
-// - manifest.json, which holds the progress and checksums of all files. Every read is verified by these checksums
-// (data/folder_checksums.h). A checkpoint is written under a temporary name, fsynced and renamed, so a folder of the final name is always
-// complete. The state is read and written a few tiles at a time. Functions may run concurrently on checkpoints of different steps.
+// - manifest.json, which holds the progress and checksums of all files (data/folder_checksums.h).
+// Every read is verified by the checksums. A checkpoint is written under a temporary name, fsynced and renamed, so a folder of the final
+// name is always complete. Only a small part of the state is in memory at a time. Functions may run concurrently on checkpoints of
+// different steps.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -38,14 +39,14 @@ struct Progress {
   std::optional<optim::LossScale> loss_scale;  // loss scale of the next step; empty: the scale is 1 and never changes
   std::string made_with;                       // instruction set or GPU, and cuDNN engines, on which the bits of the numbers depend
   std::string data;                            // Loader::fingerprint of the training data; empty: unknown
-  std::vector<Thaw> thawed = {};               // parameters that were frozen at first; not stored in a commit on nvme
+  std::vector<Thaw> thawed = {};               // parameters that were frozen at first; not stored with the state on nvme
   Standing standing;                           // results of the run's validations, and whether its last losses were finite
   i64 rules = kNumberRules;                    // version of the number rules that the run has been trained by so far
   std::optional<data::MixtureStart> mixture;   // position in a data mixture; empty: no mixture, or saved by an older program
 };
 
-/// Returns the record: `progress` and a line of metrics.jsonl as one JSON text. A commit of a step on nvme stores the record beside the
-/// state.
+/// Returns the record: `progress` and a line of metrics.jsonl as one JSON text.
+/// Every step whose state is kept on nvme stores this record beside the state.
 std::string to_record(const Progress& progress, const std::string& numbers_hash, const std::string& metrics_line);
 struct Record {
   Progress progress;

@@ -12,7 +12,7 @@ namespace spillway::app {
 
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
 constexpr const char* kOwnModel = "own_model";  // key in manifest.json: the name of a model that a program built itself
-constexpr const char* kStanding = "standing";   // key of Standing in manifest.json and in the record of a commit
+constexpr const char* kStanding = "standing";   // key of Standing in manifest.json and in to_record()'s text
 
 struct StateTensor {
   std::string suffix;  // text after the parameter's name: ".exp_avg" and so on, the names of torch.optim

@@ -1,5 +1,5 @@
-// Converts the position in a data mixture (data/mixture.h) to JSON and back.
-// Checkpoints and the commits of steps on nvme store this JSON. The functions are pure.
+// Converts the position in a data mixture (data/mixture.h) to JSON and back. Checkpoints
+// store this JSON, and so do the states that are kept on nvme. The functions are pure.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

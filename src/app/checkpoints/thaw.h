@@ -16,8 +16,8 @@ struct Thaw {
   std::vector<std::string> parameters;
 };
 
-/// Names, in the model's order, the parameters whose optimizer state exists in a checkpoint but is not needed by the run, or is needed but
-/// does not exist.
+/// FreezeChange names, in the model's order, the parameters whose optimizer state a checkpoint
+/// has but the run does not need, and those whose state the run needs but the checkpoint lacks.
 struct FreezeChange {
   std::vector<std::string> thawed;  // trained by the run, but without state in the checkpoint
   std::vector<std::string> frozen;  // frozen in the run; their state in the checkpoint is not read

@@ -1,4 +1,5 @@
-// Describes what a model that trains on a file of rows (.jsonl) sees: the first rows, tokenized and packed as `train` does, and counts.
+// Describes what a model that trains on a file of rows (.jsonl) sees: the first rows, tokenized and packed as `train` does, and counts of
+// rows and tokens.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

@@ -17,8 +17,8 @@ class DeepspeedReader {
   /// Returns the value at a path such as "optimizer.params.lr". Returns null if there is no value, or if the value is null or "auto".
   const Json* find(const std::string& path) const;
   bool is_auto(const std::string& path) const;
-  /// Return the value at `path`, converted to the type. If find() returns null, the result is empty (or `otherwise`). Throw Error(usage) if
-  /// the value has another type.
+  /// Return the value at `path`, converted to the return type. If find() returns null, the
+  /// result is empty (or `otherwise`). Throw Error(usage) if the value has another type.
   std::optional<double> number(const std::string& path) const;
   std::optional<i64> integer(const std::string& path) const;
   std::optional<std::string> text(const std::string& path) const;

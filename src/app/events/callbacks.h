@@ -41,8 +41,8 @@ struct TrainCallbacks {
   /// Called during the preparations for the first step, which may take
   /// minutes. If it returns true, the run ends before anything is trained.
   std::function<bool()> gives_up;
-  /// `patience` asks for early stopping. If it is above 0, the run ends as after its last step once so many validations
-  /// in a row were not better than the best one. In a run that is continued, the validations of earlier starts count too.
+  /// `patience` asks for early stopping. If it is above 0, the run ends early once so many validations in a row were not better than
+  /// the best one, and finishes as after its last step. In a run that is continued, the validations of earlier starts count too.
   i64 patience = 0;
   /// If true, the checkpoint of the best validation is kept in addition to the newest ones that --keep asks for, and best.json
   /// in the run folder names it. A later start of the run keeps that checkpoint too, even if keep_best is then false.

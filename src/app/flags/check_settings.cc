@@ -81,8 +81,8 @@ void check_schedule(const TrainConfig& config) {
            std::to_string(*config.warmup_steps));
 }
 
-// Checks --allow-change. Users may write its names with dashes or underscores. They are stored with underscores, like the keys of the
-// configuration.
+// Checks the names of --allow-change. Users may write them with dashes or
+// underscores. They are stored with underscores, like the keys of the configuration.
 void check_allowed(TrainConfig& config) {
   for (std::string& key : config.allow_change) {
     std::string name = key;
@@ -170,7 +170,7 @@ void check_forward(RanksConfig& config, const Host& host) {
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.placement.activations);
-  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // forward passes need none
+  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // a forward pass needs neither of the two
   find_nvme(config, config.placement.parameters.uses(Tier::nvme), host);
 }
 

@@ -40,7 +40,7 @@ enum class OptimizerOverlap { automatic, none, backward, forward };
 struct PlacementWish {
   static constexpr i64 kRest = -1;
   bool automatic = true;
-  std::array<i64, offload::kTiers> bytes{};  // per tier; kRest for the tier that takes what the others do not hold
+  std::array<i64, offload::kTiers> bytes{};  // bytes per tier; kRest for the tier that takes what the others do not hold
 
   static PlacementWish whole(Tier tier);
   /// Returns the tier if a single tier takes everything, otherwise nothing.
@@ -109,7 +109,7 @@ struct CommonConfig {
 struct ResourceConfig : CommonConfig {
   std::string model;
   std::optional<std::string> adapter;       // PEFT folder of a trained LoRA adapter
-  std::optional<BaseWeights> base_weights;  // empty: the format used in training, else the precision's
+  std::optional<BaseWeights> base_weights;  // empty: the format from training, or the one of --precision
   std::string checkpoint = "last";          // for generate and evaluate: last, best or a step number
   std::optional<std::string> tokenizer;
   std::optional<Precision> precision;  // empty: bf16 on a GPU, fp32 on a CPU
@@ -169,7 +169,7 @@ struct TrainConfig : RanksConfig, TextConfig {
 
   std::string augment = "none", optimizer = "adamw";
   std::optional<double> learning_rate;         // empty: 3e-4, or 2e-5 with pretrained weights
-  std::optional<std::array<double, 2>> betas;  // from here to muon_scale, empty means the optimizer's default
+  std::optional<std::array<double, 2>> betas;  // empty: the optimizer's default, as for all members up to muon_scale
   std::optional<double> eps, weight_decay;
   std::optional<double> momentum, dampening, alpha;
   std::optional<bool> nesterov, centered;
@@ -233,8 +233,8 @@ struct TrainConfig : RanksConfig, TextConfig {
 };
 
 struct PlanConfig : TrainConfig {
-  bool program = false;                  // prints the plan's list of instructions
-  bool roofline = false;                 // prints the time that the kernels would take at a GPU's peak rates
+  bool program = false;                  // true: the plan's list of instructions is printed
+  bool roofline = false;                 // true: the time that the kernels would take at a GPU's peak rates is printed
   std::optional<std::string> cluster;    // other machines than this one to plan for (cluster.h)
   std::optional<std::string> html;       // file for the plan as an HTML page
   std::vector<std::string> train_words;  // the flags of train as the user gave them, as separate words, without --ranks
@@ -328,7 +328,7 @@ struct BenchConfig : NodeConfig {
 
 struct SelftestConfig : CommonConfig {
   std::optional<std::string> device;  // "cpu", "cuda", "cuda:2"; empty: the best device that is found
-  std::vector<ScratchPath> nvme;      // selftest works in the first path
+  std::vector<ScratchPath> nvme;      // selftest puts its files into the first path
 };
 
 struct SlurmConfig : TrainConfig {

@@ -71,11 +71,11 @@ struct Range {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;
   bool holds(double x) const;
-  std::string text() const;  // "at least 1", "in [0, 1)"
+  std::string text() const;  // returns text such as "at least 1" or "in [0, 1)"
 };
 
 struct Option {
-  std::string name;   // without dashes: "learning-rate"
+  std::string name;   // name without leading dashes, such as "learning-rate"
   std::string group;  // heading under which --help lists the option
   std::string help;
   Field field;                     // has no get and set if the program itself reads the option, as for --config

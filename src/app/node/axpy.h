@@ -5,7 +5,7 @@
 
 namespace spillway::app {
 
-/// Bytes of memory traffic per element of axpy(): two floats are read and one is written.
+/// kAxpyBytes is the memory traffic of axpy() per element: two floats are read and one is written.
 constexpr double kAxpyBytes = 12;
 void axpy(float* a, const float* b, i64 n, float s);
 /// Returns the sum of a[0] … a[n - 1], added in an unspecified order. Eight parts of the array are read side by side, because the processor

@@ -16,10 +16,10 @@ namespace spillway::app {
 
 constexpr int kBenchRanks = 2;  // number of ranks that `bench communicator` starts on this node
 
-/// The speeds of one scratch path, measured with sequential 1 MiB transfers at the I/O engine's queue depth. The defaults are those of an
-/// ordinary NVMe drive.
+/// DiskRates holds the speeds of one scratch path, measured with sequential 1 MiB transfers
+/// at the I/O engine's queue depth. The defaults are those of an ordinary NVMe drive.
 struct DiskRates {
-  std::string path;                   // absolute; empty: not measured
+  std::string path;                   // absolute path; empty if it was not measured
   double read_bytes_per_s = 1.5e9;    // rate when only reads run
   double write_bytes_per_s = 1.0e9;   // rate when only writes run
   double mixed_bytes_per_s = 1.25e9;  // total rate when as many reads as writes run at once
@@ -27,10 +27,11 @@ struct DiskRates {
   double duplex() const;
 };
 
-/// Returns whether matrix products with weights of this dtype run at the bf16 rate. A CPU widens fp16 to fp32 first, so fp16 does not.
+/// Returns whether matrix products with weights of this dtype run at the bf16 rate. On a CPU fp16 weights do not, because they are widened
+/// to fp32 first.
 constexpr bool multiplies_halves(DType weight, bool on_gpu) { return weight == DType::bf16 || (on_gpu && weight == DType::f16); }
 
-/// The speeds of a node. The defaults are those of two cores of an ordinary server with AVX2.
+/// Calibration holds the speeds of a node. The defaults are those of two cores of an ordinary server with AVX2.
 struct Calibration {
   double memory_bytes_per_s = 20e9;  // rate of a[i] += s * b[i] in place, at 12 bytes per element
   double copy_bytes_per_s = 15e9;    // rate of copies that bypass the caches; bytes read and bytes written both count
@@ -58,10 +59,10 @@ struct Calibration {
 
 /// BenchRow is one result of `spillway bench`.
 struct BenchRow {
-  std::string name;  // "memory.axpy", "disk.read"
+  std::string name;  // such as "memory.axpy" or "disk.read"
   std::string path;  // absolute path that was measured; empty except in rows of a disk
   double value = 0;
-  std::string unit;               // "bytes/s", "FLOP/s", "ns/parameter"
+  std::string unit;               // such as "bytes/s", "FLOP/s" or "ns/parameter"
   std::optional<double> ceiling;  // the best possible value, in the same unit
   int threads = 0;                // number of threads used; 0: it does not matter for this result
   double spread = 0;              // the median repetition's time / the best one's - 1; large if the node was busy
@@ -70,7 +71,7 @@ struct BenchRow {
 };
 
 std::filesystem::path calibration_file(const Host& host = {});
-/// Reads calibration_file(). No content of the file makes it throw.
+/// Reads calibration_file(). Never throws, whatever the file contains.
 Calibration load_calibration(const Host& host = {});
 /// Saves the rows in the calibration file, in place of stored rows with the same name and path, and keeps all other stored rows. Throws
 /// Error(io) if the file cannot be written.

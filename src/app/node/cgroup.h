@@ -1,5 +1,5 @@
-// Reads the limits of this process's control group (cgroup v1 or v2): the tightest memory limit and CPU quota of the group and its
-// ancestors. Only /proc/self/cgroup and /sys/fs/cgroup of the Host are read. Thread-safe.
+// Reads the limits of this process's control group (cgroup v1 or v2): the tightest memory limit and CPU quota of the
+// group and its ancestors. Only /proc/self/cgroup and /sys/fs/cgroup are read, through the parameter `host`. Thread-safe.
 #pragma once
 #include <optional>
 #include <string>

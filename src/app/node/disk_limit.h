@@ -1,5 +1,6 @@
 // Reads the limits that the control group (v1 blkio, v2 io) sets on a disk's speed. They are applied to measured speeds, because the limit
-// may have been a different one, or none, when `spillway bench` measured. All functions but disk_of() read only the Host. Thread-safe.
+// may have been a different one, or none, when `spillway bench` measured. All functions but disk_of() read the machine only through the
+// parameter `host`. Thread-safe.
 #pragma once
 #include <optional>
 

@@ -1,8 +1,8 @@
 // Computes how much of the node's memory and cores this process may use.
 // Memory: min(MemAvailable, cgroup v1 or v2 limit - use, Slurm's memory) / ranks on the node - 300 MiB.
 // Cores: min(affinity / ranks that share it, cgroup CPU quota / ranks on the node, SLURM_CPUS_PER_TASK).
-// A cgroup's use does not include file pages that the kernel can drop. The process's cgroup and all its ancestors are considered, and the
-// tightest decides. Only the Host is read. Thread-safe.
+// A cgroup's use does not include file pages that the kernel can drop. The process's cgroup and all its ancestors
+// are considered, and the tightest decides. The machine is read only through the parameter `host`. Thread-safe.
 #pragma once
 #include <optional>
 #include <string>

@@ -16,8 +16,8 @@ class Working {
  public:
   /// Shows progress lines until this object is destroyed. `what` describes the work, for instance "loading the weights".
   Working(Console& console, std::string what, std::chrono::milliseconds pause = std::chrono::seconds(5));
-  /// Does the same as the constructor above, but calls `what` for the text of every line, on the separate thread. An example of such a text
-  /// is "copying, 3 GiB of 40 GiB".
+  /// Shows progress lines until this object is destroyed, and calls `what` for the text of every
+  /// line, on the separate thread. An example of such a text is "copying, 3 GiB of 40 GiB".
   Working(Console& console, std::function<std::string()> what, std::chrono::milliseconds pause = std::chrono::seconds(5));
   ~Working();
   Working(const Working&) = delete;

@@ -28,13 +28,13 @@ struct BlockFlops {
   double forward = 0, weight_gradients = 0;
 };
 
-/// For a block that was not timed, the FLOP/s of large matrix products are multiplied by
-/// this assumed share. The rest is lost to norms, softmax and products with few rows.
+/// kBlockEfficiency is an assumed share: for a block that was not timed, the FLOP/s of large matrix
+/// products are multiplied by it. The rest is lost to norms, softmax and products with few rows.
 constexpr double kBlockEfficiency = 0.6;
 
-/// kWritePrice makes plans that write much less attractive, because writes wear a drive out. When plans are compared, this share of the
-/// time that the drive takes to write a step's bytes is added to the step's seconds. The price never rejects a plan that is more than 2 %
-/// faster (alternatives.h).
+/// kWritePrice sets a price on writes to nvme, because writes wear a drive out. When plans are
+/// compared, this share of the time that the drive takes to write a step's bytes is added to the
+/// step's seconds. The price never rejects a plan that is more than 2 % faster (alternatives.h).
 constexpr double kWritePrice = 0.1;
 
 struct Rates {
@@ -44,7 +44,7 @@ struct Rates {
   /// The unit times are seconds per element or byte. The defaults are those of two cores of an ordinary server with AVX2.
   UnitSeconds unit{.tile_s = 1e-9, .checksum_s = 1e-10, .copy_s = 1e-10, .update_s = 1.4e-9, .norm_s = 4e-10, .sweep_s = 5e-11};
   double disk_read_bytes_per_s = 1.5e9, disk_write_bytes_per_s = 1e9;
-  /// These are the bytes that all ranks of a node together read and write per second in the two collectives (calibration.h).
+  /// Both rates count the bytes that all ranks of a node together read and write per second in the collective (calibration.h).
   double reduce_scatter_bytes_per_s = 6e9, all_gather_bytes_per_s = 6e9;
   double threads = 1;         // host threads that update parameters while a GPU computes
   parallel::Machine machine;  // for a GPU, has one core per executing thread, so that no thread waits for another
@@ -88,9 +88,9 @@ struct StepCost {
   double share(double part_s) const { return seconds > 0 ? part_s / seconds : 0; }
 };
 
-/// Names the two instruction lists that make up a step. `when_clipping` says which of the plan's two training
-/// Programs holds the lists; without training the forward Program holds them. `head` depends on what the previous
-/// step left to do, `tail` on how the step ends. Every stage of a pipeline runs lists of the same names.
+/// StepLists names the two instruction lists that make up a step. A plan has two training Programs; `when_clipping` selects the
+/// one for the time when gradients are often clipped. Without training the lists are those of the forward Program. `head` depends
+/// on what the previous step left to do, `tail` on how the step ends. Every stage of a pipeline runs lists of the same names.
 struct StepLists {
   bool when_clipping = false;
   parallel::List parallel::Program::*head = &parallel::Program::head;

@@ -28,8 +28,8 @@ std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host
                                     "; give --nvme a folder that this user may write to, or PATH:SIZE to plan for another machine");
 }
 
-// Returns what inspect_scratch() returns, but creates no test file. The answers come
-// from the system, for the folder `given` or, if it does not exist, for its parent.
+// Returns what inspect_scratch() returns, but creates no test file. Asks the
+// system about the folder `given` or, if it does not exist, about its parent.
 offload::ScratchInfo look_without_writing(const std::string& given) {
   offload::ScratchInfo info;
   info.path = fs::absolute(given).lexically_normal();

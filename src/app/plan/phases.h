@@ -22,9 +22,9 @@ const char* phase_of(parallel::Op op);
 /// weights' gradients separately), reduce, exchange (with other ranks, including waits), fetch, evict,
 /// data and optimizer. Also adds the time of the whole instruction list under the name `whole`.
 void add_phases(Phases& phases, const parallel::List& list, std::span<const parallel::Timing> timings, const char* whole);
-/// Adds three families of phases. lane_compute and its like say how long each executing thread (lane) was busy. wait_load and its like say
-/// how long the computing lane waited for each other lane. bound_compute and its like say how the step's critical path divides among the
-/// resources.
+/// Adds three families of phases. Names that begin with lane_ say how long each executing thread
+/// (lane) was busy. Names that begin with wait_ say how long the computing lane waited for each other
+/// lane. Names that begin with bound_ say how the step's critical path divides among the resources.
 void add_lanes(Phases& phases, const parallel::Account& account);
 /// Adds the phases disk, disk_read and disk_write, which say how long any transfer, a read, or a write was under way.
 void add_disk(Phases& phases, const DiskUse& use);

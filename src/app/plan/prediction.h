@@ -15,7 +15,7 @@ class Prediction {
   /// Returns the cost of a training step that runs the lists `head` and `tail` of `program`, which belongs to the plan. In a pipeline the
   /// cost includes the time in which ranks wait for each other.
   const StepCost& step(const parallel::Program& program, const parallel::List& head, const parallel::List& tail);
-  /// Returns the cost of a usual step, one in which gradients were not clipped and which follows such a step.
+  /// Returns the cost of a step without gradient clipping that follows a step without gradient clipping.
   const StepCost& step(const parallel::Program& program) { return step(program, program.head, program.commit); }
   /// Returns the peak memory of the whole process in bytes.
   i64 process_bytes() const;

@@ -51,7 +51,7 @@ struct Ceilings {
 
 Ceilings ceilings_of(const Calibration& c, bool on_gpu, bool halves) {
   if (!on_gpu) return {c.copy_bytes_per_s, c.memory_bytes_per_s, halves ? c.matmul_flops_bf16 : c.matmul_flops_f32, "copy"};
-  // A copy over the link counts its bytes twice: where they are read and where they are written.
+  // A copy over the link between host and GPU counts its bytes twice: where they are read and where they are written.
   return {c.to_gpu_bytes_per_s + c.from_gpu_bytes_per_s, c.gpu_copy_bytes_per_s, halves ? c.gpu_matmul_flops_bf16 : c.gpu_matmul_flops_f32,
           "link"};
 }

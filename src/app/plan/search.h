@@ -1,5 +1,6 @@
-// Finds the candidates that fit. Candidates are sized exactly in the order of their estimated times, and the first few that fit
-// are compared by simulation. If none fits, the search finds larger budgets with which a plan would fit. All functions are pure.
+// Finds the plans that fit the budgets, among the candidates (candidates.h). Candidates are sized exactly in the order of their estimated
+// times, and the first few that fit are compared by simulation. If none fits, the search finds larger budgets with which a plan would fit.
+// All functions are pure.
 #pragma once
 #include "app/plan/candidates.h"
 
@@ -47,8 +48,8 @@ struct Found {
   std::optional<parallel::Plan> closest;
 };
 
-/// Searches at the ZeRO stage of `base`. The plans keep the logits if `base` does. With `quick`
-/// the first plan that fits is the result. Throws Error(refused) if no tier has a budget.
+/// Searches for the best plan at the ZeRO stage of `base`. The plans keep the logits if `base` does.
+/// With `quick` the first plan that fits is the result. Throws Error(refused) if no tier has a budget.
 Found search(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates,
              bool quick = false);
 

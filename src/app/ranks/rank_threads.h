@@ -18,8 +18,8 @@ struct RankThreads {
   bool may_exit = true;   // true: the process runs only this command, so it may end if ranks take longer than grace_s
 };
 
-/// The work of one rank; it returns the rank's exit status. `end` is the rank's communicator for the group of all ranks, or null if there
-/// is only one rank.
+/// RankBody is the work of one rank; it returns the rank's exit status. `end` is the
+/// rank's communicator for the group of all ranks, or null if there is only one rank.
 using RankBody = std::function<int(int rank, std::unique_ptr<parallel::Communicator> end)>;
 
 /// Runs `body` for each rank on a thread of its own and waits until all have ended. Returns the largest of their exit statuses. Throws

@@ -1,7 +1,7 @@
-// Starts several ranks on this node without a launcher. The ranks are child processes of this program with the same arguments; they find
-// each other through environment variables (launcher.h, join.h). To its own parent all this is one process: it forwards signals to the
-// ranks and reports a failure of any rank as one error. A rank that dies, is stopped or hangs ends all ranks, and no rank outlives this
-// process.
+// Starts several ranks on this node without a launcher. The ranks are child processes of this program with
+// the same arguments; they find each other through environment variables (launcher.h, join.h). The
+// supervising process stands for all of them: it forwards signals to the ranks and reports a failure of any
+// rank as one error. A rank that dies, is stopped or hangs ends all ranks, and no rank outlives this process.
 #pragma once
 #include <string>
 #include <vector>

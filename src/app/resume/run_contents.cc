@@ -49,8 +49,8 @@ std::string ends_of(const fs::path& path) {
   return fmt::format("{}:{:08x}", file.size_bytes(), crc32c(std::as_bytes(std::span(text))));
 }
 
-// Returns a checksum of a model folder, or of the parameters of a program's own model. The result is empty for a preset, because its name
-// identifies it.
+// Returns a checksum of a model folder, or of the parameters of a program's own model.
+// The result is empty for a preset, because the preset's name identifies the model.
 std::string model_text(const TrainConfig& config, const ModelSource& source) {
   if (source.own) {
     std::string shapes;

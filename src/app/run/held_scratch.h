@@ -41,8 +41,8 @@ class HeldScratch {
   DiskUse use() { return meter_->use(); }
   /// Returns a log line that names the folders of the nvme tier and the I/O engine.
   std::string text() const;
-  /// Returns a warning if the filesystem of a scratch path cannot lock files. The warning says what replaces the lock. The result is empty
-  /// if all can.
+  /// Returns a warning if the filesystem of a scratch path cannot lock files. The
+  /// warning says what replaces the lock. The result is empty if all filesystems can.
   std::string lock_notice() const;
 
  private:

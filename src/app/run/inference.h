@@ -21,8 +21,8 @@ class Inference {
   /// Returns the mesh of data-parallel ranks and pipeline stages that --ranks and --pipeline-stages describe.
   const parallel::Mesh& mesh() const { return mesh_; }
 
-  /// Collective. Makes the plan, allocates the memory and loads the weights. `settings` are the
-  /// command's options. The settings and the facts must be equal on all ranks, which is checked.
+  /// Collective. Makes the plan, allocates the memory and loads the weights. `settings` are the command's
+  /// options. The settings and `facts` (same_flags.h) must be equal on all ranks, which is checked.
   void open(const Settings& settings, Facts facts, const Workload& work, Console& console);
   parallel::Rank& rank() { return session_->rank(); }
 

@@ -23,9 +23,9 @@ std::string epoch_note(const TrainConfig& config, const data::Loader& loader, bo
 /// version. In older versions a step could cross the end of an epoch. Returns an empty text if nothing differs.
 std::string older_epochs_note(const Progress& progress, const data::Loader& loader);
 /// Decides at which row each source of a weighted mixture resumes. Passes the decision to the loader and stores it in
-/// `progress`, so that later checkpoints save it. `weights_before` are the mixture weights with which the run to resume
-/// was started, because older programs did not record them in checkpoints. They are empty if the run's data was no
-/// mixture. `data_now` is the Loader::fingerprint() of the current data. Returns a note for the log, or an empty text.
+/// `progress`, so that later checkpoints save it. `weights_before` are the mixture weights with which the run to resume was
+/// started; they are needed because older programs did not record them in checkpoints. They are empty if the run's data was
+/// no mixture. `data_now` is the Loader::fingerprint() of the current data. Returns a note for the log, or an empty text.
 std::string settle_mixture(Progress& progress, const std::vector<double>& weights_before, const std::string& data_now,
                            data::Loader& loader);
 

@@ -57,8 +57,8 @@ class Session {
   void make_rank();
   /// Renames the files on nvme from which a state was recovered. They are kept, but the run does not resume from that state.
   void set_state_aside();
-  /// Reopens the state on nvme as it was after the optimizer step that `generation` numbers. Used if this rank has a later generation that
-  /// some other rank does not have.
+  /// Reopens the state on nvme as it was after the optimizer step that `generation`
+  /// numbers. Used if this rank has a later state that some other rank does not have.
   void go_back_to(u64 generation);
   /// Returns a log line that names the nvme folders and the I/O engine. The result is empty if the plan does not use nvme.
   std::string nvme_line() const { return scratch_ ? scratch_->text() : ""; }
