@@ -36,7 +36,7 @@ class Trainer {
   /// command's exit status. Several ranks need a launcher, or settings.communicator = "local", which runs them as threads of this process;
   /// only rank 0 calls the callbacks. Installs no signal handlers.
   app::TrainingResult fit(const app::OwnData& data, std::ostream& results, std::ostream& log);
-  /// Trains as the function above does, but writes no output.
+  /// Trains as fit(data, results, log) does, but writes no output.
   app::TrainingResult fit(const app::OwnData& data);
 
  private:

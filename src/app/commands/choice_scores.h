@@ -1,5 +1,5 @@
-// Computes how often a model gives the right choice after a prompt the highest likelihood of several. All functions
-// with a `rank` are collective. The result has the same bits on any number of ranks, wherever the weights are stored.
+// Computes how often a model gives the highest likelihood to the right one of several choices after a prompt.
+// score_choices() is collective. The result has the same bits on any number of ranks, wherever the weights are stored.
 #pragma once
 #include <functional>
 #include <string>

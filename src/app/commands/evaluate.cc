@@ -79,7 +79,7 @@ void check_loss_finite(const HeldOutLoss& loss, const EvaluateConfig& config) {
                           loss.mean(), loss.targets, config.model));
 }
 
-// Evaluates rows with choices: how often the model finds the right choice the most likely.
+// Evaluates rows with choices: how often the model gives the right choice the highest likelihood.
 int evaluate_choices(const EvaluateConfig& config, Console& console, const Peers& peers) {
   std::optional<Inference> model;
   ChoiceRows rows;

@@ -117,9 +117,9 @@ void warm_up(DeepspeedReader& file, const std::string& minimum) {
       "lowest");
 }
 
-// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of step s is (total - s) / (total - W).
-// Spillway's linear schedule gives the same rates if it spans total + 1 steps. DeepSpeed's cosine schedule reaches its end one step
-// earlier.
+// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of
+// step s is (total - s) / (total - W). Spillway's linear schedule gives the same rates if it spans
+// total + 1 steps. DeepSpeed's cosine schedule reaches its end one step earlier than its linear one.
 void fall(DeepspeedReader& file, const std::string& schedule, double least) {
   file.give("lr-schedule", schedule, "scheduler.type");
   file.give("min-lr-ratio", least, "scheduler.type");

@@ -268,7 +268,7 @@ struct EvaluateConfig : RanksConfig, TextConfig {
 };
 
 struct ClassifyConfig : RanksConfig {
-  std::vector<std::string> images;  // image files
+  std::vector<std::string> images;  // files of the images to classify
   i64 top = 5;                      // number of classes shown per image
 };
 

@@ -40,7 +40,7 @@ struct TimeAhead {
 /// assumed to write an equal part of `bytes` bytes at `bytes_per_s`. The result is at least 1.
 double expected_save_s(i64 bytes, i64 nodes, double bytes_per_s);
 
-/// TimeLimit is the time limit of a run, in seconds on the same clock as `now_s`. A run without a limit has none.
+/// TimeLimit is the time limit of a run, in seconds on the same clock as `now_s`. `limit_s` is empty if the run has no limit.
 class TimeLimit {
  public:
   explicit TimeLimit(std::optional<double> limit_s = {}) : limit_s_(limit_s) {}

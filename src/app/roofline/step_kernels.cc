@@ -75,7 +75,7 @@ class Table {
     return runs;
   }
 
-  // -- Kinds of kernels --------------------------------------------------------------------------------------------------------------
+  // The functions from here on, up to gpt2_layer(), each add or describe one kind of kernel.
 
   void add(Kernel kernel, double times) {
     kernel.times = times;
@@ -223,7 +223,7 @@ class Table {
 
   double width() const { return static_cast<double>(m_.width); }
 
-  // -- Blocks ------------------------------------------------------------------------------------------------------------------------
+  // The functions from here on, up to instruction(), each add the kernels of one kind of block.
 
   void gpt2_layer(const Runs& r) {
     const double c = width(), f = static_cast<double>(m_.mlp_width);
@@ -319,7 +319,7 @@ class Table {
     accumulate("head's gradients added", r, v * c + c);
   }
 
-  // -- Work outside of the blocks ----------------------------------------------------------------------------------------------------
+  // The functions from here on add the work outside of the blocks.
 
   void instruction(const Instruction& i) {
     const double elems = static_cast<double>(i.tiles.count() * parallel::kTileElems);

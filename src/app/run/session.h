@@ -126,7 +126,7 @@ class Session {
   std::unique_ptr<ThreadPool> pool_;
   i64 unlocked_bytes_ = 0;  // bytes of host memory that could not be page-locked
   std::string why_unlocked_;
-  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // page-locked by finished allocations; by the current one (0: none)
+  std::atomic<i64> pinned_bytes_ = 0, pinning_bytes_ = 0;  // bytes page-locked by finished allocations; by the current one (0: none)
   std::unique_ptr<MemoryPool> device_, host_;
   std::optional<HeldScratch> scratch_;  // set if the plan uses nvme
   parallel::Resources resources_;
