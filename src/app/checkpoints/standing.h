@@ -15,8 +15,8 @@ struct Standing {
   std::string validated_on;      // identifies the validation data; losses on different data cannot be compared
   bool owes_validation = false;  // true if the validation after the last step was not made or not finished
   i64 skipped_in_a_row = 0;      // number of consecutive steps, up to the last one, whose gradients were not finite
-  bool unsound = false;   // last loss or gradient norm was not finite, and not because fp16 searched for a loss scale
-  bool diverged = false;  // true if the run ended because its numbers were not finite; no run should resume from such a state
+  bool unsound = false;          // last loss or gradient norm was not finite, and not because fp16 searched for a loss scale
+  bool diverged = false;         // true if the run ended because its numbers were not finite; no run should resume from such a state
 
   bool operator==(const Standing&) const = default;
 

@@ -180,8 +180,8 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::optional<i64> warmup_steps;  // empty: the value of default_warmup_steps()
   bool keep_schedule = false;
   double min_lr_ratio = 0.1;
-  std::optional<i64> schedule_steps;                // steps that the learning-rate schedule spans; empty: all `steps`
-  std::optional<i64> lr_step_size, lr_decay_steps;  // lr_decay_steps is for schedule wsd, empty: 10 % of the steps
+  std::optional<i64> schedule_steps;                       // steps that the learning-rate schedule spans; empty: all `steps`
+  std::optional<i64> lr_step_size, lr_decay_steps;         // lr_decay_steps is for schedule wsd, empty: 10 % of the steps
   std::optional<double> lr_gamma, lr_power, lr_pct_start;  // for schedules step, polynomial, onecycle; empty: default of optim::Schedule
   double gradient_clipping = 1.0;                          // largest gradient norm; 0: gradients are not clipped
   std::optional<i64> loss_scale_window;                    // for fp16; empty: the value of optim::kLossScaleInterval

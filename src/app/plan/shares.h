@@ -26,7 +26,7 @@ std::vector<u32> weights_of(const std::vector<double>& bytes_per_s);
 /// the shares are equal; if the paths are then on several filesystems, this holds only until they are measured.
 Shares known_shares(const std::vector<ScratchPath>& paths, const std::string& run_id, const Calibration& calibration);
 
-/// Returns whether all paths are on one filesystem. For a path that does not exist yet, its parent counts.
+/// Returns whether all paths are on one filesystem. A path that does not exist yet counts as lying on the filesystem of its parent.
 bool on_one_filesystem(const std::vector<ScratchPath>& paths);
 
 /// Returns shares in proportion to each path's rate of mixed reads and
