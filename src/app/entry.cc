@@ -26,14 +26,14 @@
 namespace spillway::app {
 namespace {
 
-/// Runs the command whose settings it is called with, on the ranks that the command needs.
+/// Dispatch runs the command whose settings it is called with, on the ranks that the command needs.
 struct Dispatch {
   Console& console;
   const Host& host;
   const std::vector<std::string> words;  // command-line words: the command's name and its flags
 
-  /// If this process is one of the ranks, runs `body` as that rank. If several ranks are wanted and no launcher has started them, starts a
-  /// process for each.
+  /// Runs `body` as one rank, if this process is one of the ranks. If several ranks
+  /// are wanted and no launcher has started them, starts a process for each instead.
   template <class Config>
   int on_ranks(const Config& given, int (*body)(const Config&, Console&, const Peers&)) const {
     const auto start = [&] { return start_ranks(static_cast<int>(given.ranks), static_cast<double>(given.timeout_s)); };
@@ -84,12 +84,12 @@ struct Dispatch {
   }
 };
 
-// On a terminal the text goes through a pager, one screen at a time.
+// Prints a help text. On a terminal it goes through a pager, one screen at a time.
 void show_help(const Streams& streams, const std::string& text) {
   if (!streams.out_terminal || !show_in_pager(text)) streams.out << text << std::flush;
 }
 
-// Sets `json` if a flag or the configuration file asks for JSON.
+// Runs one command. Sets `json` if a flag or the configuration file asks for JSON.
 int run_command(Command command, const std::vector<std::string>& args, const Streams& streams, const Host& host, bool& json) {
   const bool all = std::ranges::find(args, "--help=all") != args.end();
   const GivenMap flags = all ? GivenMap() : parse_flags(command, args);
@@ -102,8 +102,8 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
   Settings settings = make_settings(command, given);
   if (auto* slurm = std::get_if<SlurmConfig>(&settings)) slurm->train_words = train_words(given);
   if (auto* train = std::get_if<TrainConfig>(&settings)) train->rehearsal_words = rehearsal_words(given);
-  // mpirun gives each rank a pseudo-terminal, even if mpirun's own output goes to a file. So stdout counts as a terminal only if this
-  // process was started without a launcher, or by spillway itself.
+  // mpirun gives each rank a pseudo-terminal, even if mpirun's own output goes to a file. Stdout therefore
+  // counts as a terminal only if this process was started without a launcher, or by spillway itself.
   const Launcher launcher = detect_launcher(host);
   const bool own_terminal = streams.out_terminal && (launcher.name.empty() || launcher.name == "spillway");
   Console console(streams.out, streams.err, streams.terminal, streams.colour && own_terminal, own_terminal);
@@ -116,7 +116,7 @@ int run_command(Command command, const std::vector<std::string>& args, const Str
       settings);
   for (const std::string& note : notes) {
     if (launcher.rank == 0 && launcher.name != "spillway")
-      console.log("--deepspeed: " + note);  // the process that started this rank has logged it
+      console.log("--deepspeed: " + note);  // the process that started this rank has logged the note
   }
   check_settings(settings, host);
   std::vector<std::string> words{std::string(info(command).name)};
@@ -140,7 +140,8 @@ int run_any(std::span<const std::string> args, const Streams& streams, const Hos
     streams.out << "spillway " << kVersion << "\n" << std::flush;
     return 0;
   }
-  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);  // an alias
+  // `data inspect` is an alias of `inspect`.
+  if (args[0] == "data" && args.size() > 1 && args[1] == "inspect") return run_any(args.subspan(1), streams, host, json);
   const std::pair<std::string_view, std::string (*)()> pages[] = {
       {"markdown", markdown_page}, {"man", man_page}, {"completion", bash_completion}};
   for (const auto& [name, page] : pages) {

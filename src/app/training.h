@@ -1,5 +1,5 @@
-// `spillway train` as a C++ class: a program trains with everything that the command has (memory budgets, tiers, checkpoints, resume,
-// metrics).
+// Training is `spillway train` as a C++ class: a program trains with everything
+// that the command has (memory budgets, tiers, checkpoints, resume, metrics).
 //   app::Training training({"--model", "gpt2-tiny", "--data", "kjv.txt", "--validation-fraction", "0.1", "--validate-every", "50"});
 //   training.callbacks.on_validate = [](const trainer::ValidationEvent& e) { … };
 //   training.callbacks.patience = 3;
@@ -18,8 +18,8 @@ namespace spillway::app {
 
 class Training {
  public:
-  /// Takes the flags of `spillway train`. --out is required, because a program's run is found by its folder. Throws Error(usage) for flags
-  /// that are not valid.
+  /// Takes the flags of `spillway train`. --out is required, because a program finds its
+  /// run again by the run's folder. Throws Error(usage) for flags that are not valid.
   explicit Training(std::vector<std::string> flags);
 
   TrainCallbacks callbacks;

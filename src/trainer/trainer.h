@@ -19,10 +19,10 @@ namespace spillway {
 
 class Trainer {
  public:
-  /// `build` makes the model's blocks with weights of the given type, without memory (nn/module.h). Each rank of this process calls it,
-  /// some several times; it must always make the same blocks. A model reads tokens, or images if it sets Sequential::image_CHW, or the
-  /// tensors of Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that are not valid;
-  /// settings.out is required, since it is where an interrupted run is found again.
+  /// `build` makes the model's blocks with weights of the given type, without memory (nn/module.h). Each rank of this process calls
+  /// it, some several times; it must always make the same blocks. A model reads tokens, or images if it sets Sequential::image_CHW,
+  /// or the tensors of Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that
+  /// are not valid. settings.out is required, since an interrupted run is found again by its folder.
   Trainer(std::string name, std::function<nn::Sequential(DType)> build, const trainer::TrainConfig& settings);
   /// Trains a model that the program knows by name: a preset or a folder (settings.model).
   explicit Trainer(const trainer::TrainConfig& settings);

@@ -1,5 +1,5 @@
-// spillway classify: predicts the classes of images with an image model, under the same budgets and placements as training. Data-parallel
-// ranks share the images.
+// Implements `spillway classify`, which predicts the classes of images with an image model,
+// under the same budgets and placements as training. Data-parallel ranks share the images.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@
 namespace spillway::app {
 namespace {
 
-// Image files whose class is unknown. The class 0 is returned for each, and means nothing.
+// Pictures reads image files whose class is unknown. The class 0 is returned for each, and means nothing.
 class Pictures final : public data::ImageSource {
  public:
   Pictures(std::vector<std::string> files, data::ImageFormat format) : files_(std::move(files)), format_(std::move(format)) {}

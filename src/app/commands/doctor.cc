@@ -9,7 +9,7 @@ namespace spillway::app {
 namespace {
 
 std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
-  const std::vector<Finding> peers = look_at_peers();  // must come before this process uses a GPU
+  const std::vector<Finding> peers = look_at_peers();  // must run before this process uses a GPU
   std::vector<Finding> all = look_at_host(host);
   all.push_back(look_at_io(config.io_engine));
   std::vector<ScratchPath> paths = config.nvme;
@@ -23,7 +23,7 @@ std::vector<Finding> examine(const DoctorConfig& config, const Host& host) {
     for (Finding& found : look_at_scratch(path, config.login, config.reclaim)) all.push_back(std::move(found));
   }
   all.push_back(look_at_calibration(host));
-  const bool hangs = peers.size() == 1 && peers[0].name == "GPU";  // true if a GPU did not answer; it is not asked again
+  const bool hangs = peers.size() == 1 && peers[0].name == "GPU";  // true if a GPU did not answer, in which case it is not asked again
   if (!hangs) all.push_back(look_at_gpu(host));
   all.insert(all.end(), peers.begin(), peers.end());
   for (Finding& found : look_at_cluster(host)) all.push_back(std::move(found));

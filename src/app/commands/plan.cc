@@ -1,4 +1,4 @@
-// spillway plan: shows what train would do, without weights or data and without writing anything.
+// Implements `spillway plan`, which shows what train would do, without weights or data and without writing anything.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,15 +30,16 @@ Pace pace_of(const PlanConfig& config, const Session& session, std::optional<i64
   return pace;
 }
 
-// Plans for the first rank, since no other rank's part is larger. All ranks are on this node, or with --cluster one per GPU of each node.
+// Returns the place of the first rank, for which the plan is made, since no other rank's part is larger. All ranks are on this node, or
+// with --cluster there is one rank per GPU of each node.
 RankPlace place_of(const PlanConfig& config) {
   const auto ranks = static_cast<int>(config.ranks);
   const int local = config.cluster ? static_cast<int>(parse_cluster(*config.cluster, "--cluster").gpus) : ranks;
   return {.ranks = ranks, .local_ranks = local, .core_sharers = local};
 }
 
-// With --cluster each rank has a GPU of another machine. The GPUs communicate over NCCL unless the flags say otherwise, and its buffers
-// take GPU memory.
+// Returns the device to plan for. With --cluster this is a GPU of another machine. The GPUs
+// communicate over NCCL unless the flags say otherwise, and NCCL's buffers take GPU memory.
 ChosenDevice device_of(PlanConfig& config, const GpuReport& gpus, const RankPlace& place) {
   ChosenDevice device = choose_device(config, gpus, place, true);
   if (!config.cluster) {
@@ -98,7 +99,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   check_stages(config);
   const RankPlace place = place_of(config);
   std::optional<i64> steps = config.steps;
-  if (!config.data.empty() && !needs_preparation(config, source)) {  // preparing data would write files
+  if (!config.data.empty() && !needs_preparation(config, source)) {  // data that must be tokenized is not read, since that writes files
     TrainConfig train = config;
     resolve_steps(train, *RunData(config, 0, 1, source).training);
     steps = train.steps;

@@ -64,7 +64,8 @@ std::string moved_text(const PlanReport& report) {
   return text;
 }
 
-// Returns the seconds that the planner adds to the time of a step for the bytes that this rank writes to nvme, to spare the drive.
+// Returns the seconds that the planner adds to the time of a step when it compares plans, for the bytes that this rank writes to nvme. The
+// addition favours plans that wear the drive less.
 double write_price_s(const PlanReport& report) {
   return report.rates.write_price_s(static_cast<double>(report.session.chosen().moved_per_step().written[2]));
 }
@@ -85,7 +86,7 @@ std::string pace_text(const PlanReport& report) {
   return text;
 }
 
-// Returns the busy share of each lane in the step; idle lanes are left out.
+// Returns the share of the step for which each lane (executing thread) is busy. Idle lanes are not listed.
 std::string lanes_text(const StepCost& cost) {
   std::string text;
   for (size_t l = 0; l < parallel::kLanes; ++l) {
@@ -115,7 +116,7 @@ std::string alternatives_text(const std::vector<Alternative>& alternatives) {
   return text;
 }
 
-// Describes the cluster and the rates that its times are predicted with. These are the same for all GPUs: the GPU's name has no influence.
+// Describes the cluster and the rates with which its times are predicted. The rates are equal for all GPUs, whatever the GPU's name.
 std::string cluster_text(const Cluster& c, const Rates& rates) {
   std::string text = fmt::format("for {} node{}, each with {} x {} of {} GPU memory, {} of host memory", c.nodes, c.nodes == 1 ? "" : "s",
                                  c.gpus, c.gpu, format_bytes(c.gpu_bytes), format_bytes(c.host_bytes));

@@ -1,4 +1,4 @@
-// Formats what `plan` shows of a plan that fits, as text and as JSON. Functions without state.
+// Formats what `spillway plan` shows of a plan that fits, as text and as JSON. The functions have no state.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace spillway::app {
 
-/// The predicted pace of a run.
+/// Pace is the predicted pace of a run.
 struct Pace {
   i64 tokens_per_step = 0;
   double step_s = 0;
@@ -26,17 +26,17 @@ struct PlanReport {
   const StepCost& cost;
   Pace pace;
   std::vector<Alternative> alternatives;
-  std::string command;               // from train_command()
-  std::optional<Roofline> roofline;  // set with --roofline
+  std::string command;               // result of train_command()
+  std::optional<Roofline> roofline;  // set only with --roofline
 };
 
 std::string plan_json(const PlanReport& report);
 std::string plan_text(const PlanReport& report);
-/// Returns lines that say what a step is and how long all steps take.
+/// Returns lines that say what a step consists of and how long all steps take.
 std::vector<std::string> pace_lines(const PlanReport& report);
 
-/// Returns a shell command for the planned training: train's flags as they were given, without those of plan's output. PATH stands for
-/// missing paths. `on_nvme` says whether the plan uses nvme.
+/// Returns a shell command for the planned training. It has train's flags as they were given, without
+/// those of plan's output. PATH stands for missing paths. `on_nvme` says whether the plan uses nvme.
 std::string train_command(const PlanConfig& given, bool on_nvme);
 
 }  // namespace spillway::app

@@ -18,7 +18,7 @@ size_t terminal_width(int descriptor) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-// Returns the number of bytes that the first `columns` UTF-8 characters of the line take.
+// Returns the number of bytes in the first `columns` UTF-8 characters of the line.
 size_t bytes_of(std::string_view line, size_t columns) {
   size_t at = 0;
   for (size_t column = 0; at < line.size(); ++at) {
@@ -28,8 +28,8 @@ size_t bytes_of(std::string_view line, size_t columns) {
   return at;
 }
 
-// Cuts a progress line so that it does not wrap, because a wrapped line cannot be replaced. The line's parts are separated by two spaces,
-// and it is cut between parts.
+// Returns a progress line cut to `columns`, because a line that wraps cannot be replaced by the next
+// one. The parts of a progress line are separated by two spaces, and the line is cut between parts.
 std::string_view cut(std::string_view line, size_t columns) {
   const size_t fits = bytes_of(line, columns);
   if (fits == line.size()) return line;
@@ -37,8 +37,8 @@ std::string_view cut(std::string_view line, size_t columns) {
   return line.substr(0, gap == line.npos || gap == 0 ? fits : gap);
 }
 
-// Returns whether the line is a command that users may paste. Such a line is not wrapped here, so that the terminal copies it as one line.
-// "spillway train: …" is a message and not a command.
+// Returns whether the line is a command that users may paste. wrapped_line() does not wrap such a line,
+// so that the terminal copies it as one line. "spillway train: …" is a message and not a command.
 bool is_command(std::string_view line) {
   std::string_view words = line.substr(std::min(line.find_first_not_of(' '), line.size()));
   if (words.starts_with("python")) return true;
@@ -48,7 +48,7 @@ bool is_command(std::string_view line) {
   return !words.substr(0, words.find(' ')).ends_with(':');
 }
 
-// Wraps a line between words. The continuation lines are indented further.
+// Wraps a line between words. The continuation lines are indented further than the first.
 std::string wrapped_line(std::string_view line, size_t columns) {
   const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + 4, ' ');
   std::string out, rest(line);

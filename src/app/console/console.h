@@ -1,8 +1,8 @@
-// The program's output: results go to `out`, progress and log to `err`. On a terminal, lines wrap between words and the progress is one
-// line that is refreshed. If `err` is piped, progress consists of plain lines, of which passing() writes only some. Results, log lines and
-// warnings are also passed to the function of record(), if there is one. --quiet silences progress and log, but not warnings and results.
-// Control characters are made visible (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must
-// outlive the Console.
+// Console writes the program's output: results go to `out`, progress and log to `err`. On a terminal, lines wrap
+// between words, and the progress is one line that is refreshed. If `err` is piped, progress consists of plain lines,
+// and passing() writes at most one every five seconds. Results, log lines and warnings also go to the function that
+// record() sets. --quiet silences progress and log, but not warnings and results. Control characters are made visible
+// (base/printable.h), because much of the text is of unknown origin. Thread-safe. The streams must outlive the Console.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -35,7 +35,7 @@ class Console final : public Messages {
   bool out_terminal() const { return out_terminal_; }
   /// Returns the columns and rows of stdout's terminal, or 80 and 24 if they are unknown.
   std::pair<size_t, size_t> size() const;
-  /// Returns the first `columns` UTF-8 characters of the line.
+  /// Returns the first `columns` UTF-8 characters of `line`.
   static std::string cut_to(std::string_view line, size_t columns);
 
   /// Writes one line or several to stdout.
@@ -43,9 +43,11 @@ class Console final : public Messages {
   /// Writes a result to stdout: text(), or json() with --json. With --json, text() also goes to the stream of set_text(), if there is one.
   void result(const std::function<std::string()>& json, const std::function<std::string()>& text);
   void set_text(std::ostream* text) { text_ = text; }
-  /// Writes streaming text to stdout and flushes. If stdout is not a terminal, the text is not altered, because a program may read it.
+  /// Writes a piece of streaming text to stdout and flushes. If stdout is not a terminal, the text is not altered, because a program may
+  /// read it.
   void stream(std::string_view text);
-  /// Writes text with control sequences to stdout and flushes. The text must come from this program itself, because nothing is escaped.
+  /// Writes text with terminal control sequences to stdout and flushes. The text must come from this program itself, because nothing is
+  /// escaped.
   void draw(std::string_view text);
   /// Writes a line to stderr.
   void log(std::string_view line) override;

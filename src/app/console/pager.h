@@ -4,8 +4,8 @@
 
 namespace spillway::app {
 
-/// Shows the text with $PAGER, else with less, which exits by itself if the text fits on one screen. Returns false if there is no pager or
-/// it could not be started; then nothing was shown. stdout must be a terminal.
+/// Shows the text with the program that the variable PAGER names. If the variable is not set, less shows the text, and exits by itself if
+/// the text fits on one screen. Returns false, and shows nothing, if no pager exists or it could not be started. stdout must be a terminal.
 bool show_in_pager(const std::string& text);
 
 }  // namespace spillway::app

@@ -22,12 +22,12 @@ constexpr const char* kZero = "zero_optimization";
 
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Checks every key of the file and treats it as the table in keys.cc says.
+// Keys checks every key of the DeepSpeed file and handles it as the table in keys.cc says.
 class Keys {
  public:
   Keys(DeepspeedReader& file) : file_(file) {}
 
-  // Treats all keys of an object. Keys that begin with an underscore are skipped: in public configuration files they are comments.
+  // Handles all keys of an object. Keys that begin with an underscore are skipped, because public configuration files use them as comments.
   void over(const Json& object, const std::string& prefix) {
     for (const auto& [key, value] : object.items()) {
       if (!key.starts_with("_")) one(prefix + key, value);
@@ -42,8 +42,8 @@ class Keys {
  private:
   static std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
-  // Returns whether a section is switched off: its key "enabled" is false, or DeepSpeed defines such a key for it and the section leaves it
-  // out.
+  // Returns whether a section is switched off. It is off if its key "enabled" is false,
+  // or if DeepSpeed defines such a key for the section and the file does not set it.
   static bool is_off(const Json& section, const std::string& path) {
     const std::string enabled = path + ".enabled";
     const DeepspeedKey* key = find_deepspeed_key(enabled);
@@ -79,7 +79,7 @@ class Keys {
     }
   }
 
-  // Counts the keys "enabled" inside an object, and those of them that are not false.
+  // Counts the keys "enabled" inside an object (`all`), and those of them that are not false (`on`).
   static void count_switches(const Json& object, int& all, int& on) {
     for (const auto& [key, value] : object.items()) {
       if (key == "enabled") ++all, on += value != false;
@@ -101,9 +101,9 @@ class Keys {
   std::map<std::string_view, std::vector<std::string>> noted_;
 };
 
-// DeepSpeed has three keys for the batch (global size, micro-batch size, accumulation steps) and wants two of them; the number of ranks
-// gives the third.
-constexpr i64 kMostRows = std::numeric_limits<i32>::max();  // so that the product of two fits into 64 bits
+// DeepSpeed has three keys for the batch (global size, micro-batch size,
+// accumulation steps) and needs two of them. The number of ranks gives the third.
+constexpr i64 kMostRows = std::numeric_limits<i32>::max();  // the product of two such numbers fits into 64 bits
 
 void take_batches(DeepspeedReader& file) {
   const std::string all = "train_batch_size", micro = "train_micro_batch_size_per_gpu", steps = "gradient_accumulation_steps";

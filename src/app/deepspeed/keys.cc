@@ -192,7 +192,7 @@ constexpr DeepspeedKey kKeys[] = {
     {"weight_quantization.*", refused, "leave this key out; --base-weights 8bit or nf4 is for LoRA", ""},
 };
 
-// Returns "x." for an entry "x.*", which stands for all keys inside x; empty for an entry that is a single key.
+// Returns "x." for an entry "x.*", which stands for all keys inside x. Returns an empty text for an entry that is a single key.
 std::string_view folder_of(const DeepspeedKey& key) {
   return key.path.ends_with(".*") ? key.path.substr(0, key.path.size() - 1) : std::string_view();
 }

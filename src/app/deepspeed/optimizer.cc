@@ -1,5 +1,5 @@
-// Translates DeepSpeed's optimizers and learning-rate schedules into Spillway's flags. Keys that are left out have the defaults of
-// DeepSpeed's own Adam, Adagrad, Lion and Muon, and for other optimizers those of torch.optim.
+// Translates DeepSpeed's optimizers and learning-rate schedules into Spillway's flags. Keys that the file does not set
+// have the defaults of DeepSpeed's own Adam, Adagrad, Lion and Muon, and for other optimizers those of torch.optim.
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
@@ -60,8 +60,8 @@ const Rule& rule_named(const DeepspeedReader& file, const std::string& type) {
                         (unbuilt == std::end(kUnbuilt) ? "" : " (instead of this one: " + std::string(unbuilt->instead) + ")"));
 }
 
-// Throws if an optimizer has a parameter that it does not know. Known parameters that change nothing here ("fused", "foreach") are
-// accepted; turning the bias correction off is not.
+// Throws if the file gives an optimizer a parameter that the optimizer does not have. Known parameters that
+// change nothing in Spillway ("fused", "foreach") are accepted. Turning the bias correction off is refused.
 void check_params(const DeepspeedReader& file, const Rule& rule) {
   const DeepspeedReader::Json* params = file.find("optimizer.params");
   if (params == nullptr) return;
@@ -102,8 +102,8 @@ std::string ours_of(const DeepspeedReader& file, const Rule& rule) {
   return "amsgrad";
 }
 
-// Translates the warm-up of the learning rate, and notes how it differs from DeepSpeed's. `minimum` is the key of the learning rate at
-// which DeepSpeed's warm-up begins.
+// Translates the warm-up of the learning rate, and notes how it differs from DeepSpeed's.
+// `minimum` is the key of the learning rate at which DeepSpeed's warm-up begins.
 void warm_up(DeepspeedReader& file, const std::string& minimum) {
   const std::string params = "scheduler.params.";
   const i64 steps = std::max<i64>(2, file.integer(params + "warmup_num_steps").value_or(1000));  // 2 is DeepSpeed's minimum
@@ -117,9 +117,9 @@ void warm_up(DeepspeedReader& file, const std::string& minimum) {
       "lowest");
 }
 
-// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of step s is (total - s) / (total - W).
-// Spillway's linear schedule gives the same rates if it spans total + 1 steps. DeepSpeed's cosine schedule reaches its end one step
-// earlier.
+// Translates the decay of the learning rate. After a warm-up of W steps, DeepSpeed's linear rate of
+// step s is (total - s) / (total - W). Spillway's linear schedule gives the same rates if it spans
+// total + 1 steps. DeepSpeed's cosine schedule reaches its end one step earlier than its linear one.
 void fall(DeepspeedReader& file, const std::string& schedule, double least) {
   file.give("lr-schedule", schedule, "scheduler.type");
   file.give("min-lr-ratio", least, "scheduler.type");

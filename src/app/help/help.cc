@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kIndent = 6, kWidth = 80;
 
-// The flags of train and plan that a first command needs.
+// kFirst lists the flags of train and plan that a user needs for a first command. The short help shows only these.
 constexpr std::string_view kFirst[] = {"model",
                                        "from-scratch",
                                        "data",

@@ -1,4 +1,4 @@
-// Builds the texts of --help from the option table. Pure functions, thus thread-safe.
+// Builds the texts of --help from the option table. All functions are pure, thus thread-safe.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace spillway::app {
 
-/// Returns the help of the program as a whole: its commands, one line each, and its exit statuses.
+/// Returns the help of the whole program: its commands, one line each, and its exit statuses.
 std::string program_help();
 /// Returns a command's flags by group, each with its default and unit, in 80 columns. If
 /// `everything` is false, the help of train and plan lists only the flags that a first command needs.

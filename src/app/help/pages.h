@@ -1,4 +1,5 @@
-// Builds documents from the option table: the documentation page that lists all flags, a manual page and bash completions. Pure functions.
+// Builds documents from the option table: the documentation page that lists all flags, a manual page and bash completions. All functions
+// are pure.
 #pragma once
 #include <string>
 
@@ -8,7 +9,8 @@ namespace spillway::app {
 std::string markdown_page();
 /// Returns a manual page for section 1, in groff's man macros (man(7)).
 std::string man_page();
-/// Returns a script for bash to source. After a flag with fixed choices it completes those choices, otherwise file names.
+/// Returns a script for bash to source. After a flag with fixed choices the script completes those choices, after any other flag file
+/// names.
 std::string bash_completion();
 
 }  // namespace spillway::app

@@ -55,8 +55,8 @@ void check_targets(const ModelSource& source) {
   }
 }
 
-// Returns whether all weights of the folder are bf16. Such a base can be stored in bf16, in half the bytes of fp32 and with the same
-// values.
+// Returns whether all weights of the folder are bf16. Such base weights
+// can be stored in bf16 without loss, in half the bytes of fp32.
 bool is_all_bf16(const fs::path& folder) {
   const data::WeightFolder tensors(folder);
   return std::ranges::all_of(tensors.names(), [&](const std::string& name) {

@@ -25,9 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using optim::StatePart;
 
-constexpr const char* kRemoved = ".removed";  // suffix of a checkpoint that is being removed, so that it does not look complete
+constexpr const char* kRemoved = ".removed";  // suffix of a checkpoint that is being removed, with which it no longer looks complete
 
-// Reads optimizer.safetensors. The constructor checks all tensors before any is read.
+// StateReader reads optimizer.safetensors. Its constructor checks all tensors before any is read.
 class StateReader {
  public:
   StateReader(const fs::path& checkpoint, const nn::Sequential& model, const optim::StateFormat& format)
@@ -42,7 +42,7 @@ class StateReader {
       }
       for (const StateTensor& t : state_tensors(*p, format)) {
         const data::TensorInfo* info = file_.find(p->name + t.suffix);
-        if (!info && t.part == StatePart::average) continue;  // the run kept no average of the weights when it was saved
+        if (!info && t.part == StatePart::average) continue;  // the run kept no average of the weights when the checkpoint was saved
         if (!info || !(info->shape == t.shape) || info->dtype != dtype_) {
           throw Error(ErrorCode::data, fmt::format("[checkpoint] {}: expected {} of shape {} in {}, which is missing or different",
                                                    file_.path().string(), p->name + t.suffix, to_string(t.shape), to_string(dtype_)));
@@ -88,13 +88,13 @@ nlohmann::json read_manifest(const fs::path& checkpoint) {
   return manifest;
 }
 
-// Returns the string stored under `key`, or an empty one if there is none.
+// Returns the string that the manifest stores under `key`, or an empty one if there is none.
 std::string text_of(const nlohmann::json& manifest, const char* key) {
   const auto found = manifest.find(key);
   return found != manifest.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Returns the stored loss scale; nothing if it is constant, missing or invalid.
+// Returns the loss scale stored in a checkpoint. Returns nothing if it is constant, missing or invalid.
 std::optional<optim::LossScale> loss_scale_of(const nlohmann::json& json) {
   const auto scale = json.find("loss_scale"), steps = json.find("finite_steps");
   if (scale == json.end() || steps == json.end() || !scale->is_number() || !steps->is_number_integer()) return {};
@@ -138,7 +138,7 @@ std::optional<Record> parse_record(const std::string& text) try {
                                     {"cursor", &Progress::cursor},
                                     {"tokens", &Progress::tokens},
                                     {"schedule_steps", &Progress::schedule_steps}}) {
-    if (key == std::string_view("schedule_steps") && !json.contains(key)) continue;  // older programs did not write it
+    if (key == std::string_view("schedule_steps") && !json.contains(key)) continue;  // older programs did not write schedule_steps
     if (!json.contains(key) || !json[key].is_number_integer() || json[key].get<i64>() < 0) return {};
     record.progress.*member = json[key].get<i64>();
   }
@@ -152,7 +152,7 @@ std::optional<Record> parse_record(const std::string& text) try {
   record.metrics_line = text_of(json, "metrics");
   return record;
 } catch (const Error&) {
-  return {};  // the mixture is invalid
+  return {};  // reached if the stored data mixture is invalid
 }
 
 std::vector<fs::path> checkpoints(const fs::path& run) {

@@ -32,8 +32,8 @@ data::TensorInfo describe(const Shape& shape, std::string name, DType dtype) {
   return info;
 }
 
-// The number of bytes that one rank, or all ranks together, wrote to the weights file and the optimizer file, and the ChecksumSums of both
-// files.
+// Written counts the bytes that one rank, or all ranks together, wrote to the
+// weights file and the optimizer file. It also holds the ChecksumSums of both files.
 struct Written {
   i64 bytes = 0;
   std::vector<u32> weights, state;
@@ -91,7 +91,7 @@ bool any_not_finite(std::span<const std::byte> weights, DType dtype) {
   }
 }
 
-// Writes tiles to the weights file and to the optimizer file, in the order in which they arrive.
+// Writer writes tiles (pieces of 16,384 elements) to the weights file and the optimizer file, in the order in which they arrive.
 class Writer {
  public:
   using Mode = data::SafetensorsWriter::Mode;
@@ -103,8 +103,8 @@ class Writer {
         weights_(folder / weights_name_, weight_tensors(model), {{"format", "pt"}}, mode),
         state_(folder / kStateName, moment_tensors(model), {}, mode) {}
 
-  // Writes the tiles of `range` that this rank has to save. If every rank holds the whole group, each rank saves only its shard. A weight
-  // that several pipeline stages share is saved by the ranks of the first of these stages.
+  // Writes the tiles of `range` that this rank has to save. If every rank holds the whole parameter group, each rank
+  // saves only its shard. A weight that several pipeline stages share is saved by the ranks of the first of these stages.
   void write(u16 group, TileRange range, std::span<const std::byte> weights, std::span<const std::byte> state) {
     const TileRange own = parallel::intersection(range, scheduling_.sharding.own(layout_.groups[group]));
     const optim::StateFormat format = scheduling_.format_of(layout_.groups[group]);
@@ -146,11 +146,11 @@ class Writer {
   }
 
  private:
-  // A range of one parameter's elements in adjacent tiles.
+  // Run is a range of one parameter's elements in adjacent tiles.
   struct Run {
     const optim::StateFormat& format;
-    const std::byte *weights, *state;  // the bytes from the beginning of the first tile on
-    i64 begin, end;                    // element range, counted from the beginning of the first tile
+    const std::byte *weights, *state;  // bytes of the tiles, from the beginning of the first tile on
+    i64 begin, end;                    // range of elements, counted from the beginning of the first tile
     i64 at;                            // index of element `begin` in the parameter
   };
 
@@ -161,7 +161,7 @@ class Writer {
                 fmt::format("[checkpoint] expected finite weights, got some of {} that are infinite or NaN", trained_[parameter]));
   }
 
-  // Lists the tensors of the weights file. Of a model with adapters only the adapters are saved.
+  // Lists the tensors of the weights file. For a model with adapters only the adapters are listed, because the base weights are not saved.
   std::vector<data::TensorInfo> weight_tensors(const nn::Sequential& model) {
     std::vector<data::TensorInfo> tensors;
     const bool adapters = models::has_adapters(model);
@@ -198,8 +198,8 @@ class Writer {
     }
   }
 
-  // Writes Adafactor's row or column factors of a parameter. The tensor holds the parameter's factors from index `first` on. Of these, the
-  // factors that are stored in the tiles of `run` are written.
+  // Writes Adafactor's row or column factors of a parameter. `tensor` holds the parameter's
+  // factors from index `first` on. Only the factors that lie in the tiles of `run` are written.
   void write_factors(const data::TensorInfo& tensor, i64 first, const Run& run) {
     const i64 each = run.format.factors, last = first + tensor.shape.elems();
     for (i64 tile = run.begin / kTileElems; tile * kTileElems < run.end; ++tile) {
@@ -228,14 +228,14 @@ class Writer {
   data::SafetensorsWriter weights_, state_;
 };
 
-// Writes the loss scale. A run without dynamic loss scaling has a constant scale of 1.
+// Writes the loss scale. For a run without dynamic loss scaling this is 1.
 void put_loss_scale(nlohmann::json& to, const Progress& p) {
   to["loss_scale"] = p.loss_scale ? p.loss_scale->scale : 1.0;
   if (p.loss_scale) to["finite_steps"] = p.loss_scale->finite_steps;
 }
 
-// Gives a checkpoint the permissions of its run folder, so that whoever may read the run may read its checkpoints, and nobody else. Errors
-// are ignored, because some filesystems have no permissions.
+// Gives a checkpoint the permissions of its run folder, so that exactly the users who may read the
+// run may read its checkpoints. Errors are ignored, because some filesystems have no permissions.
 void take_permissions(const fs::path& folder, const fs::path& run) {
   using fs::perms;
   constexpr perms kReading = perms::owner_read | perms::group_read | perms::others_read,
@@ -252,7 +252,7 @@ void take_permissions(const fs::path& folder, const fs::path& run) {
 fs::path checkpoint_path(const fs::path& run, i64 step) { return run / "checkpoints" / fmt::format("step-{:08}", step); }
 
 struct CheckpointWriter::State {
-  std::optional<data::AtomicFolder> whole;  // the first rank's handle, which commits the folder; empty on other ranks
+  std::optional<data::AtomicFolder> whole;  // handle of the folder, with which the first rank commits it; empty on other ranks
   fs::path folder;
   fs::path run;  // the run folder; set on the first rank only
   std::string manifest;

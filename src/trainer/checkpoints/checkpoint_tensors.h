@@ -1,5 +1,5 @@
-// Lists the tensors that a checkpoint's optimizer.safetensors holds for each parameter, including a master copy of bf16 and f16 weights.
-// The code that writes checkpoints and the code that reads them share this list.
+// Lists the tensors that a checkpoint's optimizer.safetensors holds for each parameter, including a master copy
+// of bf16 and f16 weights. Both the code that writes checkpoints and the code that reads them use this list.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,10 +12,10 @@ namespace spillway::trainer {
 
 constexpr const char *kWeightsName = "model.safetensors", *kStateName = "optimizer.safetensors", *kConfigName = "config.json";
 constexpr const char* kOwnModel = "own_model";  // key in manifest.json: the name of a model that a program built itself
-constexpr const char* kStanding = "standing";   // key of Standing in manifest.json and in the record of a commit
+constexpr const char* kStanding = "standing";   // key of Standing in manifest.json and in to_record()'s text
 
 struct StateTensor {
-  std::string suffix;  // what follows the parameter's name: ".exp_avg" and so on, the names of torch.optim
+  std::string suffix;  // text after the parameter's name: ".exp_avg" and so on, the names of torch.optim
   optim::StatePart part;
   Shape shape;
 };

@@ -19,16 +19,16 @@ using data::TensorInfo;
 using data::ZeroCheckpoint;
 using optim::StatePart;
 
-// Converts DeepSpeed's loss scale to Spillway's. With a window of W steps, DeepSpeed doubles its scale first after W + 1 finite steps in a
-// row and then after every W. Spillway doubles it after every W, so its count of finite steps is one less.
+// Converts DeepSpeed's loss scale to Spillway's. With a window of W steps, DeepSpeed doubles its scale first after W + 1 finite
+// steps in a row, and from then on after every W. Spillway always doubles after W, so its count of finite steps is one less.
 std::optional<optim::LossScale> loss_scale_of(const std::optional<ZeroCheckpoint::Scale>& scale) {
   if (!scale) return {};
   const optim::LossScale ours{scale->scale, std::max<i64>(scale->steps_since_overflow - 1, 0) % optim::kLossScaleInterval};
   return ours.is_valid() ? std::optional(ours) : std::nullopt;
 }
 
-// Returns the name of the adapter, which is "default" in "lora_A.default.weight". PEFT's tensors in memory have such names, but its
-// save_pretrained leaves the adapter's name out. Returns an empty text if the tensors' names have no such part.
+// Returns the name of the adapter, such as "default" in "lora_A.default.weight". PEFT's tensors in memory have such names,
+// but its save_pretrained omits the adapter's name. Returns an empty text if the tensors' names contain no adapter name.
 constexpr std::string_view kAdapterPart = ".lora_A.", kWeight = ".weight";
 std::string adapter_of(const ZeroCheckpoint& checkpoint) {
   for (const TensorInfo& tensor : checkpoint.tensors()) {
@@ -40,8 +40,8 @@ std::string adapter_of(const ZeroCheckpoint& checkpoint) {
   return "";
 }
 
-// Maps each parameter to its tensors in the checkpoint. The constructor checks all of them before any is read. For a model with adapters
-// only the adapters are mapped, because the base comes from its own folder.
+// State maps each parameter to its tensors in the DeepSpeed checkpoint. The constructor checks all tensors before any
+// is read. For a model with adapters only the adapters are mapped, because the base weights come from their own folder.
 class State {
  public:
   State(const fs::path& folder, const ModelSource& source, const nn::Sequential& model, const optim::StateFormat& format)
@@ -76,7 +76,7 @@ class State {
   void read(const nn::Parameter& p, StatePart part, i64 begin, std::span<double> out) const {
     if (const auto array = arrays_.find({p.id, part}); array != arrays_.end())
       return checkpoint_.read_array(*by_id_.at(p.id), array->second, begin, out);
-    if (!p.frozen) read_weight(p, begin, out);  // the master weights, and the initial value of the moving average
+    if (!p.frozen) read_weight(p, begin, out);  // reads the master weights, and the initial value of the moving average
   }
 
  private:

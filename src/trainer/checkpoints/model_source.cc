@@ -33,8 +33,8 @@ fs::path hugging_face_cache() {
   return environment_path("HOME").value_or(".") / ".cache" / "huggingface" / "hub";
 }
 
-// Returns the folder models--org--name/snapshots/<commit> in the Hugging Face cache. The documentation of huggingface_hub describes the
-// cache's layout. The file refs/<revision> names the commit; without such a file the revision is itself the commit.
+// Returns the folder models--org--name/snapshots/<commit> in the Hugging Face cache. The documentation of huggingface_hub describes
+// the cache's layout. The file refs/<revision> names the commit. If there is no such file, the revision is itself the commit.
 std::optional<fs::path> cached_snapshot(const std::string& model, const std::string& revision = "main") {
   const size_t slash = model.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == model.size() || model.find('/', slash + 1) != std::string::npos) return {};
@@ -57,14 +57,15 @@ std::optional<fs::path> cached_snapshot(const std::string& model, const std::str
                           (folder / "snapshots").string(), snapshots.size(), model));
 }
 
-// Refuses a checkpoint without a manifest. Every read of a checkpoint is verified by its manifest, so a missing one means damage.
+// Refuses a checkpoint without a manifest. Every read of a checkpoint is verified by the manifest's checksums, so a missing manifest means
+// damage.
 void check_manifest(const fs::path& folder) {
   if (!fs::exists(folder / kStateName) || fs::exists(folder / data::kManifestName)) return;
   throw data::Damaged(
       folder, fmt::format("{} is a checkpoint without {}, which holds the checksums of its files", folder.string(), data::kManifestName));
 }
 
-// Refuses a checkpoint of a model that a program built itself, because only that program knows its blocks.
+// Refuses a checkpoint of a model that a program built itself, because only that program can build the model's blocks.
 void refuse_own_model(const fs::path& folder) {
   if (!fs::exists(folder / kStateName)) return;
   const std::string name = manifest_text(folder, kOwnModel);
@@ -119,7 +120,7 @@ ModelSource find_model(const std::string& model, const std::string& revision) {
     source.reference = model;
     return source;
   }
-  if (model.find('/') == std::string::npos) models::preset(model);  // throws an error that names the known presets and the nearest one
+  if (model.find('/') == std::string::npos) models::preset(model);  // preset() throws an error that names the known presets
   throw Error(ErrorCode::usage, fmt::format("[model] expected a preset, a folder with config.json, or org/name in {}, got `{}`{}, for "
                                             "which there is no folder: download the model first",
                                             hugging_face_cache().string(), model, revision == "main" ? "" : " of revision " + revision));

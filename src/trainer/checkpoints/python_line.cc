@@ -9,7 +9,7 @@ namespace spillway::trainer {
 namespace {
 
 std::string in_python(const std::filesystem::path& path) {
-  const nlohmann::json text = std::filesystem::absolute(path).string();  // a JSON string is also a Python string
+  const nlohmann::json text = std::filesystem::absolute(path).string();  // a JSON string is also a valid Python string
   return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

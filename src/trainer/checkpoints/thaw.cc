@@ -47,7 +47,7 @@ void count_own_updates(parallel::Update& update, const std::vector<Thaw>& thawed
   }
   if (before.empty()) return;
   update.own_rates_of.resize(model.parameters.size(), 0);
-  std::map<std::pair<u16, i64>, u16> made;  // number of the OwnRates; key: group, updates before
+  std::map<std::pair<u16, i64>, u16> made;  // index of the OwnRates; key: optimizer group, updates before the thaw
   for (size_t p = 0; p < model.parameters.size(); ++p) {
     const auto found = before.find(model.parameters[p]->name);
     if (found == before.end()) continue;

@@ -42,9 +42,9 @@ void add_named_templates(const fs::path& folder, NamedTexts& files) {
   files.insert(files.end(), found.begin(), found.end());
 }
 
-// Stores the text as chat_template.jinja and removes the files that would take precedence. In transformers a processor reads
-// chat_template.json first, and a tokenizer prefers additional_chat_templates/default.jinja, and tool_use.jinja for conversations with
-// tools.
+// Stores the text as chat_template.jinja and removes the files that transformers would prefer
+// to it. A processor of transformers reads chat_template.json first. A tokenizer prefers
+// additional_chat_templates/default.jinja, and for conversations with tools tool_use.jinja.
 void put_chat_template(NamedTexts& files, const std::string& text) {
   std::erase_if(files, [](const auto& file) {
     return file.first == "chat_template.json" || file.first == fmt::format("{}/default.jinja", kTemplates) ||

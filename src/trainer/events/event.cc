@@ -32,7 +32,7 @@ std::string real64(int field, double value) { return key(field, Wire::bits64) + 
 std::string real32(int field, float value) { return key(field, Wire::bits32) + little_endian(std::bit_cast<u32>(value)); }
 std::string bytes(int field, std::string_view value) { return key(field, Wire::bytes) + varint(value.size()) + std::string(value); }
 
-// Fields of the message Event: 1 wall_time, 2 step, 3 file_version, 5 summary, 7 session_log.
+// The fields of the protobuf message Event are: 1 wall_time, 2 step, 3 file_version, 5 summary, 7 session_log.
 std::string event(double wall_time, i64 step, const std::string& what) { return framed(real64(1, wall_time) + whole(2, step) + what); }
 
 std::string packed(int field, std::span<const double> values) {
@@ -41,10 +41,10 @@ std::string packed(int field, std::span<const double> values) {
   return bytes(field, all);
 }
 
-// Fields of the message Summary.Value: 1 tag, 2 simple_value, 5 histo, 8 tensor, 9 metadata.
+// The fields of the protobuf message Summary.Value are: 1 tag, 2 simple_value, 5 histo, 8 tensor, 9 metadata.
 std::string value(std::string_view tag, const std::string& what) { return bytes(1, bytes(1, tag) + what); }
 
-// Replaces bytes that are no valid UTF-8. For this the text is written as JSON and read back, since the JSON writer replaces such bytes.
+// Replaces bytes that are not valid UTF-8. The text is written as JSON and read back, because the JSON writer replaces such bytes.
 std::string as_utf8(std::string_view text) {
   using Json = nlohmann::json;
   return parse_json(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
@@ -72,7 +72,7 @@ std::string framed(std::string_view bytes) {
 std::string first_event(double wall_time) { return framed(real64(1, wall_time) + bytes(3, "brain.Event:2")); }
 
 std::string start_event(double wall_time, i64 step) {
-  constexpr i64 kStart = 1;  // value of SessionLog's field 1, status
+  constexpr i64 kStart = 1;  // START, a value of SessionLog's field 1, status
   return event(wall_time, step, bytes(7, whole(1, kStart)));
 }
 
@@ -82,8 +82,8 @@ std::string scalars_event(double wall_time, i64 step, std::span<const Scalar> sc
   return event(wall_time, step, bytes(5, values));
 }
 
-// Fields of SummaryMetadata: 1 plugin_data, whose field 1 is plugin_name; 4 data_class. Fields of TensorProto: 1 dtype, 2 tensor_shape, 8
-// string_val.
+// The fields of the protobuf message SummaryMetadata are: 1 plugin_data, whose field 1 is
+// plugin_name; 4 data_class. Those of TensorProto are: 1 dtype, 2 tensor_shape, 8 string_val.
 std::string text_event(double wall_time, i64 step, std::string_view tag, std::string_view text) {
   constexpr i64 kTensor = 2, kString = 7;
   const std::string metadata = bytes(1, bytes(1, "text")) + whole(4, kTensor);
@@ -91,8 +91,8 @@ std::string text_event(double wall_time, i64 step, std::string_view tag, std::st
   return event(wall_time, step, bytes(5, value(tag, bytes(8, tensor) + bytes(9, metadata))));
 }
 
-// Fields of HistogramProto (tensorflow/core/framework/histogram.proto): 1 min, 2 max, 3 num, 4 sum, 5 sum_squares, 6 bucket_limit, 7
-// bucket.
+// The fields of HistogramProto (tensorflow/core/framework/histogram.proto)
+// are: 1 min, 2 max, 3 num, 4 sum, 5 sum_squares, 6 bucket_limit, 7 bucket.
 std::string histogram_event(double wall_time, i64 step, std::string_view tag, const Histogram& histogram) {
   const Histogram::Buckets buckets = histogram.buckets();
   const std::string numbers = real64(1, histogram.min()) + real64(2, histogram.max()) + real64(3, static_cast<double>(histogram.count())) +

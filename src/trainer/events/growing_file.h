@@ -1,6 +1,6 @@
-// A file that is appended to piece by piece and survives a full disk. A piece that cannot be written waits in memory; the next append tries
-// to write the waiting pieces again, in order. The file always holds a prefix of what was appended: a piece of which only a part was
-// written is written again from its beginning. Not thread-safe, except for sync().
+// GrowingFile is a file that is appended to piece by piece and survives a full disk. A piece that cannot be written waits in
+// memory, and the next append tries to write the waiting pieces again, in order. The file always holds a prefix of what was
+// appended: a piece of which only a part was written is written again from its beginning. Not thread-safe, except for sync().
 #pragma once
 #include <limits>
 #include <string>
@@ -13,21 +13,21 @@ namespace spillway::trainer {
 
 class GrowingFile {
  public:
-  /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait in memory; a piece that would exceed this limit is
-  /// dropped, and lost() counts it.
+  /// Appends to `file` after its first `bytes` bytes. At most `most_waiting` bytes wait
+  /// in memory. A piece that would exceed this limit is dropped, and lost() counts it.
   GrowingFile(data::File file, i64 bytes, size_t most_waiting = std::numeric_limits<size_t>::max());
-  /// Tries a last time to write the pieces that wait.
+  /// Tries a last time to write the waiting pieces.
   ~GrowingFile();
   GrowingFile(GrowingFile&&) = default;
   GrowingFile& operator=(GrowingFile&&) = delete;
 
   void append(std::string_view piece);
   bool waits() const { return !waiting_.empty(); }
-  /// The error of the last write; meaningful while waits() is true.
+  /// Returns the error of the last write. It is meaningful while waits() is true.
   const std::string& why() const { return why_; }
   i64 lost() const { return lost_; }
   std::string name() const { return file_.path().filename().string(); }
-  /// Flushes everything that was written, but not what waits, to stable storage. Throws Error(io).
+  /// Flushes everything that was written to stable storage. Pieces that wait in memory are not included. Throws Error(io).
   void sync() { file_.sync(); }
 
  private:

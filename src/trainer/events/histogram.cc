@@ -9,21 +9,21 @@
 namespace spillway::trainer {
 namespace {
 
-// A finite float is an integer below 2^24 times 2^(exponent - 150), where exponent is its biased exponent, and 1 for a subnormal number.
+// A finite float is an integer below 2^24 times 2^(exponent - 150). `exponent` is the float's biased exponent, or 1 for a subnormal number.
 constexpr size_t kExponents = 255;
 constexpr u32 kFraction = (u32{1} << 23) - 1;
-constexpr unsigned kHalf = 24;  // number of bits in the lower half of a square
+constexpr unsigned kHalf = 24;  // number of bits in the lower half of an integer's square
 
 int power_of(size_t exponent) { return std::max(static_cast<int>(exponent), 1) - 150; }
 
-// Layout of sums_. First the number of values that are not finite. Then for each exponent the sum of the values' integers (see above), for
-// each exponent the sum of the lower halves of the squares of these integers, and for each exponent the sum of the upper halves. Last the
-// counts of the buckets.
+// Place is the layout of sums_. The number of values that are not finite comes first. Next come, for
+// each exponent, the sum of the values' integers (power_of() gives their scale), the sum of the lower
+// halves of the integers' squares, and the sum of the upper halves. The counts of the buckets come last.
 enum Place : size_t { kNotFinite, kValues, kLower = kValues + kExponents, kUpper = kLower + kExponents, kBuckets = kUpper + kExponents };
-// Layout of largest_: the highest value, and the negated lowest value.
+// The members of largest_ are the highest value and the negated lowest value.
 enum : size_t { kHighest, kLowest };
 
-// Maps a float to an integer, such that the integers have the order of the floats. value_of() is the inverse.
+// Maps a float to an integer such that the integers have the order of the floats. value_of() is the inverse function.
 i64 order_of(float value) {
   const i64 size = std::bit_cast<u32>(value) & 0x7fffffffu;
   return std::signbit(value) ? -size : size;
@@ -48,12 +48,12 @@ u16 bucket_among(const std::vector<double>& limits, float value) {
   return static_cast<u16>(std::ranges::upper_bound(limits, double{value}) - limits.begin());
 }
 
-// A lookup table speeds up counting. Floats with the same sign, exponent and upper four fraction bits form a cell. Floats of one cell
-// differ by at most a sixteenth, and neighbouring limits by a tenth, so a cell contains at most one limit.
+// A lookup table speeds up counting. Floats with the same sign, exponent and upper four fraction bits form a cell of the table. Floats
+// of one cell differ by at most a sixteenth and neighbouring bucket limits by a tenth, so a cell contains at most one bucket limit.
 constexpr unsigned kCellShift = 19;
 using FirstBuckets = std::array<u16, (1 << (32 - kCellShift))>;
 
-// Returns for each cell the bucket of its lowest value.
+// Returns for each cell the index of the bucket that contains the cell's lowest value.
 FirstBuckets make_first_buckets() {
   FirstBuckets first{};
   for (u32 cell = 0; cell < first.size(); ++cell) {

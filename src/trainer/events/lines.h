@@ -1,5 +1,5 @@
-// Reads the lines of a text file, from its beginning to the end that it had when it was opened; lines that are appended later are not seen.
-// Holds one line in memory at a time. Not thread-safe.
+// Lines reads the lines of a text file, from its beginning to the end that the file had when it was opened.
+// Lines that are appended later are not read. Only one line is in memory at a time. Not thread-safe.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -13,16 +13,16 @@ class Lines {
  public:
   static constexpr size_t kLongest = 1 << 20;
 
-  /// Throws Error(data) if `file` cannot be opened or is not a file.
+  /// Opens `file`. Throws Error(data) if `file` cannot be opened or is not a regular file.
   explicit Lines(const std::filesystem::path& file);
 
   struct Line {
     i64 number = 0;  // line number, from 1
     std::string text;
-    bool ends = true;       // the line ends with a line feed, which the last line may lack
-    bool too_long = false;  // the line has more than kLongest bytes, and `text` is empty
+    bool ends = true;       // true if the line ends with a line feed, which the last line may lack
+    bool too_long = false;  // true if the line has more than kLongest bytes; `text` is then empty
   };
-  /// Reads the next line. Returns false if there is none left. Throws Error(io).
+  /// Reads the next line. Returns false if there are no more lines. Throws Error(io) if the file cannot be read.
   bool next(Line& line);
   void rewind();
 

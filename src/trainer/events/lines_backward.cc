@@ -13,7 +13,7 @@ constexpr i64 kPieceBytes = 64 * kKiB;
 bool LinesBackward::next(Line& line) {
   if (end_ == 0) return false;
   line = {.begin = end_, .end = end_};
-  bool first = true;  // the byte before end_ has not been examined yet; it may be the line feed that ends this line
+  bool first = true;  // true until the byte before end_ was examined, which may be this line's line feed
   for (bool found = false; !found && line.begin > 0;) {
     if (piece_.empty() || line.begin <= begin_ || line.begin > begin_ + std::ssize(piece_)) {
       begin_ = std::max<i64>(0, line.begin - kPieceBytes);

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr u64 kMostStep = 9'000'000'000'000'000;
 
 struct Named {
-  std::vector<std::string> path;  // keys that lead to the number in the line's JSON
+  std::vector<std::string> path;  // keys in the line's JSON that lead to the number, outermost first
   std::string tag;
 };
 
@@ -70,15 +70,15 @@ const std::vector<Named>& named() {
 const Json* find(const Json& line, const std::vector<std::string>& path) {
   const Json* at = &line;
   for (const std::string& key : path) {
-    const auto found = at->find(key);  // end() if `at` is not a JSON object
+    const auto found = at->find(key);  // find() gives end() if `at` is not a JSON object
     if (found == at->end()) return nullptr;
     at = &*found;
   }
   return at;
 }
 
-// Returns the number `one` of the line; nothing if the line does not have it. A null stands for a number that is not finite; the line's key
-// "nonfinite" says which. matmul_share is always finite: its null means that it is not known.
+// Returns the number that `one` names in the line, or nothing if the line does not have it. A null stands for a number that is not
+// finite, and the line's key "nonfinite" says which kind. matmul_share is always finite, so its null means that it is not known.
 std::optional<double> number_of(const Json& line, const Named& one) {
   const Json* value = find(line, one.path);
   if (value == nullptr) return {};

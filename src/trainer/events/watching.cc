@@ -27,7 +27,7 @@ constexpr size_t kMostWaiting = 16 * kMiB;
 
 double wall_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// Returns the seconds since 1970 in the name of an event file; -1 if it is no such name.
+// Returns the seconds since 1970 in the name of an event file. Returns -1 for any other name.
 i64 seconds_of(const std::string& name) {
   if (!name.starts_with(kBegin)) return -1;
   const std::string digits = name.substr(std::string_view(kBegin).size(), kDigits);
@@ -42,7 +42,7 @@ GrowingFile open_events(const fs::path& run, i64 step, const std::string& config
   return events;
 }
 
-// Writes metrics.csv from all lines of metrics.jsonl.
+// Writes metrics.csv anew from all lines of metrics.jsonl.
 void make_csv(const fs::path& run) {
   constexpr size_t kWrittenAtOnce = 1 * kMiB;
   data::AtomicFile csv(run / "metrics.csv", data::Existing::overwrite);
@@ -62,8 +62,8 @@ void make_csv(const fs::path& run) {
   csv.commit();
 }
 
-// Opens metrics.csv and removes the rows after that of `step`, the last step in metrics.jsonl; if `step` is 0, it removes all rows. If the
-// file has other columns or no row of `step`, it is first made again from metrics.jsonl.
+// Opens metrics.csv and removes the rows after that of `step`, the last step in metrics.jsonl. If `step` is 0, all
+// rows are removed. If the file has other columns or no row of `step`, it is first made again from metrics.jsonl.
 GrowingFile open_csv(const fs::path& run, i64 step) {
   const fs::path path = run / "metrics.csv";
   std::error_code unseen;
@@ -120,14 +120,14 @@ void Watching::validation(const std::string& added, const std::string& line) {
   const StepScalars step = scalars_of(added);
   if (events_ && step.step > 0) events_->append(scalars_event(wall_time(), step.step, step.scalars));
   if (!csv_) return;
-  if (csv_->waits()) return;  // rows still wait for room on the disk, and this row would be written over them
+  if (csv_->waits()) return;  // rows still wait for disk space, and this row would be written over them
   const StepScalars whole = scalars_of(line);
   try {
     data::File csv = data::File::open_to_write(run_ / "metrics.csv");
     const LastLine row = last_line_of(csv, whole.step, step_of_row);
     csv_.emplace(std::move(csv), row.step == whole.step ? row.begin : row.end);
   } catch (const std::exception&) {
-    return;  // metrics.csv was removed or replaced: rows go on into the file that is open
+    return;  // metrics.csv was removed or replaced; later rows go into the file that is still open
   }
   csv_->append(csv_row(whole));
 }

@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 constexpr std::uintmax_t kMostCalibrationBytes = kMiB;
 
-// The names, units and plausible limits of the stored values. A value outside its limits cannot be a measurement.
+// Known describes one value that the calibration file may hold: its name, unit and plausible limits. A value outside its limits cannot be a
+// measurement.
 struct Known {
   const char* name;
   const char* unit;
@@ -69,7 +70,8 @@ double number_at(const Json& row, const char* key) {
   return found != row.end() && found->is_number() ? found->get<double>() : std::nan("");
 }
 
-// Returns the rows of the file, or null and a `reason` if the file is not a valid calibration file. A missing file gives an empty list.
+// Returns the rows of the calibration file `file`. Returns null and sets `reason` if the file is not valid. A missing file gives an empty
+// list.
 Json read_rows(const fs::path& file, std::string& reason) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(file, error);
@@ -93,7 +95,8 @@ const Known* known(const std::string& name) {
   return found == std::end(kKnown) ? nullptr : found;
 }
 
-// Returns what is wrong with a row, or an empty string if it is valid. Rows with names that this version does not know count as valid.
+// Returns what is wrong with a row of the calibration file, or an empty string if the row is valid. A row whose name this version does not
+// know counts as valid.
 std::string fault_of(const Json& row) {
   if (!row.is_object()) return "a row is not a JSON object";
   const Known* k = known(text_at(row, "name"));
@@ -145,8 +148,8 @@ std::string whole_text(const Json& rows) {
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Returns whether `other` replaces `row`: the name and path are the same, or the row's path no longer exists and lay in the same folder.
-// Every batch job has a scratch path of its own, and the file must not grow with each of them.
+// Returns whether the new row `other` replaces the stored `row`. It does if both have the same name and path, or if the stored path no
+// longer exists and lay in the same folder: every batch job has a scratch path of its own, and the file must not grow with each job.
 bool same_figure(const Json& row, const BenchRow& other) {
   if (!row.is_object() || text_at(row, "name") != other.name) return false;
   const fs::path path = text_at(row, "path");
@@ -171,7 +174,7 @@ void save_text(const fs::path& file, const std::string& text) {
 }
 
 std::optional<dev_t> filesystem_of(const fs::path& path) {
-  // If the path does not exist yet, or was a batch job's and is gone, the filesystem of its parent is used.
+  // If `path` does not exist, as before its first use or after the batch job that owned it, the filesystem of its parent is used.
   struct stat info {};
   const bool known = ::stat(path.c_str(), &info) == 0 || ::stat(path.parent_path().c_str(), &info) == 0;
   return known ? std::optional(info.st_dev) : std::nullopt;

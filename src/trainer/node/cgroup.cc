@@ -9,7 +9,7 @@
 namespace spillway::trainer {
 namespace {
 
-// cgroup v1 writes "no limit" as the largest number of whole pages, so limits from this value on mean none.
+// cgroup v1 writes "no limit" as the largest number of whole pages, so every limit from kNoLimit on means that there is none.
 constexpr i64 kNoLimit = i64{1} << 60;
 
 std::optional<i64> number(const std::optional<std::string>& text) {
@@ -29,8 +29,8 @@ i64 entry(const std::optional<std::string>& text, const std::string& key) {
   return 0;
 }
 
-// Returns this process's path in the controller's hierarchy, from /proc/self/cgroup. An empty `controller` means v2, whose line is
-// "0::path".
+// Returns this process's path in the hierarchy of the cgroup controller, from /proc/self/cgroup.
+// An empty `controller` stands for cgroup v2, whose line in that file begins with "0::".
 std::optional<std::string> path_of(const Host& host, const std::string& controller) {
   std::istringstream lines(host.read("/proc/self/cgroup").value_or(""));
   for (std::string line; std::getline(lines, line);) {
@@ -42,8 +42,8 @@ std::optional<std::string> path_of(const Host& host, const std::string& controll
   return std::nullopt;
 }
 
-// Returns the group's folder under `mount` and the folders above it. In a cgroup namespace the path may not exist below the mount, or may
-// contain "..". Then the mount itself is our group.
+// Returns the folder of this process's cgroup under `mount`, and the folders above it. In a cgroup namespace the
+// path may not exist below the mount, or may contain "..". The mount itself then stands for the process's own group.
 std::vector<std::string> levels(const std::string& mount, std::string path) {
   std::vector<std::string> all;
   if (path.find("..") != path.npos) path.clear();
@@ -55,8 +55,9 @@ std::vector<std::string> levels(const std::string& mount, std::string path) {
   return all;
 }
 
-// Returns the bytes of cached file pages in a group's memory.stat. The kernel drops such pages when memory is needed. In v1 the names begin
-// with "total_". Active pages count too, because a file that is read twice, such as a model by two starts, is in the active list.
+// Returns the bytes of cached file pages in a group's memory.stat, which the kernel drops when memory is needed. cgroup v1 puts "total_"
+// before the names. Active pages count too: a file that is read twice, such as the model of a run that was started twice, is in the active
+// list.
 i64 droppable_bytes(const std::optional<std::string>& stat, const std::string& total) {
   return entry(stat, total + "inactive_file") + entry(stat, total + "active_file");
 }
@@ -83,7 +84,7 @@ std::optional<CgroupMemory> memory_v2(const Host& host, const std::string& path)
     if (!use) continue;
     const i64 droppable = droppable_bytes(host.read(folder + "/memory.stat"), "");
     for (const char* file : {"/memory.max", "/memory.high"}) {
-      const auto limit = number(host.read(folder + file));  // empty for "max", which means no limit
+      const auto limit = number(host.read(folder + file));  // number() returns nothing for "max", which means no limit
       if (limit) best = tighter(best, {*limit, std::max<i64>(*use - droppable, 0)});
     }
   }

@@ -24,7 +24,7 @@ void bind_to(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);  // a failure is ignored: an unbound rank is only slower
+  sched_setaffinity(0, sizeof set, &set);  // the result is ignored, because a rank that is not bound is only slower
 }
 
 std::vector<int> list_in(const Host& host, const std::string& file) { return parse_core_list(host.read(file).value_or("")); }
@@ -37,7 +37,7 @@ std::vector<int> both(const std::vector<int>& some, const std::vector<int>& othe
   return common;
 }
 
-// Divides `cores` by NUMA node. If /sys does not say of every core to which node it belongs, the result is one node with all cores.
+// Divides `cores` by NUMA node. If /sys does not give the NUMA node of every core, the result is one node with all cores.
 std::vector<std::vector<int>> numa_nodes(const Host& host, const std::vector<int>& cores) {
   std::vector<std::vector<int>> nodes;
   size_t placed = 0;
@@ -50,9 +50,9 @@ std::vector<std::vector<int>> numa_nodes(const Host& host, const std::vector<int
   return nodes;
 }
 
-// Groups `cores` by physical core, in the order of the sockets. Each group holds the hyperthreads of one physical core.
+// Groups `cores` by physical core, sorted by socket. Each group holds the hyperthreads of one physical core.
 std::vector<std::vector<int>> physical_cores(const Host& host, const std::vector<int>& cores) {
-  std::map<std::pair<int, int>, std::vector<int>> all;  // by socket and first hyperthread
+  std::map<std::pair<int, int>, std::vector<int>> all;  // hyperthreads of a physical core, by socket and first hyperthread
   for (const int core : cores) {
     const std::string topology = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", core);
     const std::vector<int> socket = list_in(host, topology + "physical_package_id");
@@ -64,7 +64,8 @@ std::vector<std::vector<int>> physical_cores(const Host& host, const std::vector
   return in_order;
 }
 
-// Returns the range [begin, end) of `all` items that the rank gets: at least one, so ranges overlap if there are more ranks than items.
+// Returns the range [begin, end) of `all` items that rank `rank` gets. It is never empty, so ranges overlap if there are more ranks than
+// items.
 std::pair<i64, i64> share(i64 all, int rank, int ranks) {
   const i64 begin = all * rank / ranks;
   return {begin, std::max(begin + 1, all * (rank + 1) / ranks)};
@@ -74,8 +75,8 @@ const std::string& gpu_of(const std::vector<std::string>& gpus, int local_rank) 
   return gpus[static_cast<size_t>(local_rank) % gpus.size()];
 }
 
-// Among the local ranks whose GPUs are near the same cores `near`, returns this rank's index and the number of these ranks. All ranks must
-// see the same list `gpus`. If each rank sees only one GPU, this cannot be known, because each may see a different one.
+// Returns this rank's index among the local ranks whose GPUs are near the cores `near`, and the number of these ranks. All ranks
+// must see the same list `gpus`. If each rank sees only one GPU, the answer is unknown, because each rank may see a different GPU.
 std::pair<int, int> among_neighbours(const Host& host, const Launcher& launcher, const std::vector<std::string>& gpus,
                                      const std::vector<int>& near) {
   std::pair<int, int> mine{0, 0};

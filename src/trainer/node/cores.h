@@ -13,9 +13,9 @@ namespace spillway::trainer {
 /// Parses a list of cores as the kernel writes it: "0-3,8,10-11" is 0, 1, 2, 3, 8, 10, 11. Returns an empty list for other text.
 std::vector<int> parse_core_list(const std::string& text);
 
-/// Returns the share of `cores` that local rank `local_rank` of `local_ranks` gets: whole physical cores with all their hyperthreads,
-/// adjacent in the order of NUMA nodes and sockets. If there are fewer physical cores than ranks, hyperthreads are divided instead. If
-/// there are fewer of those too, each rank gets one, which it shares with others. `cores` must be in ascending order.
+/// Returns the share of `cores` for local rank `local_rank` of `local_ranks`: whole physical cores with all their hyperthreads,
+/// adjacent in the order of NUMA nodes and sockets. With fewer physical cores than ranks, hyperthreads are divided instead. With fewer
+/// hyperthreads than ranks, each rank gets one hyperthread, which it shares with other ranks. `cores` must be in ascending order.
 std::vector<int> share_of_cores(const Host& host, const std::vector<int>& cores, int local_rank, int local_ranks);
 
 /// Returns the cores of the NUMA node to which a PCI device is attached; empty if that is unknown. The device is named as in
@@ -33,7 +33,8 @@ std::vector<int> cores_near(const Host& host, const std::string& pci_device);
 std::vector<int> cores_of_rank(const Host& host, const std::string& bind, const Launcher& launcher, const std::vector<int>& allowed,
                                const std::vector<std::string>& gpus);
 
-/// Binds this thread to cores_of_rank(). The number of threads of a rank is derived later from the cores it may run on (grant.h).
+/// Binds this thread to the result of cores_of_rank(). The number of threads of a rank is derived later from the cores that it may run on
+/// (grant.h).
 void bind_to_share(const std::string& bind, const Launcher& launcher, const Host& host, const std::vector<std::string>& gpus);
 
 }  // namespace spillway::trainer

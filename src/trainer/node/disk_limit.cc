@@ -16,7 +16,7 @@ void tighten(std::optional<double>& limit, double bytes_per_s) {
   if (bytes_per_s > 0) limit = std::min(limit.value_or(bytes_per_s), bytes_per_s);
 }
 
-// Applies the limit of a v1 file, whose lines read "8:0 209715200".
+// Lowers `limit` to the limit in a file of cgroup v1, whose lines read "8:0 209715200" (device, bytes per second).
 void take_v1(std::optional<double>& limit, const std::optional<std::string>& text, const std::string& device) {
   std::istringstream lines(text.value_or(""));
   std::string name;
@@ -25,7 +25,7 @@ void take_v1(std::optional<double>& limit, const std::optional<std::string>& tex
   }
 }
 
-// Applies the limits of a v2 file, whose lines read "8:0 rbps=209715200 wbps=max riops=max wiops=max".
+// Lowers `limit` to the limits in a file of cgroup v2, whose lines read "8:0 rbps=209715200 wbps=max riops=max wiops=max".
 void take_v2(DiskLimit& limit, const std::optional<std::string>& text, const std::string& device) {
   std::istringstream lines(text.value_or(""));
   for (std::string line; std::getline(lines, line);) {
@@ -51,8 +51,8 @@ DiskLimit cgroup_disk(const Host& host, const std::string& device) {
   return limit;
 }
 
-// Limits are set on whole disks, but a filesystem may be on a partition. If the path does not exist yet, its nearest existing parent is
-// used.
+// Control groups limit whole disks, so for a filesystem on a partition the partition's
+// disk is returned. If `path` does not exist, its nearest existing parent is used.
 std::string disk_of(const std::filesystem::path& path) {
   std::error_code ignored;
   std::filesystem::path at = std::filesystem::absolute(path, ignored);

@@ -30,13 +30,13 @@ DiskLoad::DiskLoad(const offload::ScratchFile& file, offload::IoEngine& engine, 
       buffer_(memory.allocate(in_flight * kPieceBytes, "disk measurement: I/O buffer")),
       pending_(static_cast<size_t>(in_flight), Event::done()) {
   auto* words = reinterpret_cast<u64*>(buffer_.data());
-  u64 noise = 1;  // the buffers hold noise, so that a drive that compresses gains nothing
+  u64 noise = 1;  // state of the noise generator; the buffers hold noise, so that a drive that compresses data gains nothing
   for (i64 i = 0; i < buffer_.bytes() / 8; ++i) words[i] = noise = noise * 6364136223846793005u + 1442695040888963407u;
 }
 
 DiskLoad::~DiskLoad() { drain(); }
 
-// Starts the transfer of one piece, after waiting until the earlier piece in the same slot of the buffer has finished.
+// Starts the transfer of one piece into or out of the buffer's next slot. First waits until the earlier transfer of that slot has finished.
 void DiskLoad::submit(bool write, i64 piece) {
   Event& place = pending_[static_cast<size_t>(next_)];
   place.wait();
@@ -52,7 +52,7 @@ void DiskLoad::wait() const {
   for (const Event& one : pending_) one.wait();
 }
 
-// Waits for all transfers under way, because they use the buffer, even if some of them failed.
+// Waits for all transfers under way, even if some of them failed, because they use the buffer.
 void DiskLoad::drain() noexcept {
   for (const Event& one : pending_) {
     try {
@@ -99,8 +99,8 @@ double DiskLoad::sustained(Mix mix, i64 pieces, i64 most_pieces, double most_s) 
   return static_cast<double>((few ? done : kParts * kPart) * kPieceBytes) / (few ? seconds_since(begin) : seconds_of_last(0));
 }
 
-// Starts transfer `number`. After the last of `pieces` pieces comes the first again. With Mix::both every second transfer writes; the
-// written piece is `pieces` / 2 away from the piece that is read.
+// Starts transfer `number`. After the last of `pieces` pieces the first follows again. With Mix::both
+// every second transfer writes, to a piece that is `pieces` / 2 away from the piece being read.
 void DiskLoad::submit(Mix mix, i64 number, i64 pieces) {
   if (mix != Mix::both) return submit(mix == Mix::write, number % pieces);
   const bool write = number % 2 == 1;

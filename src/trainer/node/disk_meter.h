@@ -1,5 +1,6 @@
-// Measures how busy the disk is: bytes read and written, and the time during which at least one read, one write, or either was under way in
-// the kernel. Every run measures this; it costs a lock and a clock reading per MiB. The I/O engine's threads call it. Thread-safe.
+// DiskMeter measures how busy the disk is: bytes read and written, and the time during which at least one read, one write, or either was
+// under way in the kernel. Every run measures its disk, at the cost of a lock and a clock reading per MiB. The I/O engine's threads call
+// the meter. Thread-safe.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -18,7 +19,7 @@ struct DiskUse {
 
 class DiskMeter final : public offload::SystemCalls {
  public:
-  /// Stands between the I/O engine and `next`, to which it passes all calls. `next` must outlive it.
+  /// The meter sits between the I/O engine and `next`, to which it passes all calls. `next` must outlive it.
   explicit DiskMeter(offload::SystemCalls& next) : next_(next) {}
 
   int refuse_io_uring() override { return next_.refuse_io_uring(); }
@@ -26,12 +27,12 @@ class DiskMeter final : public offload::SystemCalls {
   i64 completed(const offload::Transfer& transfer, i64 result) override;
   i64 flushed(int descriptor, i64 result) override { return next_.flushed(descriptor, result); }
 
-  /// Returns the use since this meter was constructed.
+  /// Returns the disk use since this meter was constructed.
   DiskUse use();
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Adds the time since the last call to the sums of all kinds of transfer that are under way.
+  /// Adds the time since the last call of pass() to the sums of all kinds of transfer that are under way.
   void pass();
 
   offload::SystemCalls& next_;

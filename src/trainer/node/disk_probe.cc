@@ -20,7 +20,7 @@ constexpr i64 kLeastFileBytes = 64 * kMiB, kMostFileBytes = 512 * kMiB;
 constexpr i64 kLeastPieces = 16, kInFlight = 24;
 constexpr double kMostFillSeconds = 0.5, kMostMixedSeconds = 1, kMostAloneSeconds = 0.25;
 
-// Keeps threads busy with multiplications and additions as long as the object lives.
+// Computing keeps threads busy with multiplications and additions as long as the object lives.
 class Computing {
  public:
   explicit Computing(int threads) {
@@ -39,7 +39,7 @@ class Computing {
     std::vector<float> values(4096, 1.0f);
     while (!stop_) {
       for (float& value : values) value = value * 0.999f + 0.001f;
-      sum_.store(values.front(), std::memory_order_relaxed);  // so that the compiler does not remove the loop
+      sum_.store(values.front(), std::memory_order_relaxed);  // storing the value keeps the compiler from removing the loop
     }
   }
   std::atomic<bool> stop_ = false;

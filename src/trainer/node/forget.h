@@ -1,4 +1,4 @@
-// Evicts bytes from the processor's caches, so that a short timed loop reads them from memory as a long one would. Thread-safe.
+// Evicts bytes from the processor's caches. A short timed loop then reads them from memory, as a long loop would. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <span>

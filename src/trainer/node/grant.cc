@@ -20,7 +20,7 @@ std::optional<i64> whole(const std::optional<std::string>& text) {
   return r.ec == std::errc() && value > 0 ? std::optional(value) : std::nullopt;  // Slurm writes 0 for "all", which is no limit
 }
 
-// Returns the bytes of a line of /proc/meminfo such as "MemAvailable:   123 kB".
+// Returns the bytes that a line of /proc/meminfo such as "MemAvailable:   123 kB" gives for `key`.
 i64 meminfo_bytes(const Host& host, const std::string& key) {
   std::istringstream lines(host.read("/proc/meminfo").value_or(""));
   for (std::string line; std::getline(lines, line);) {
@@ -99,7 +99,7 @@ OnAllCores::OnAllCores(const Host& host)
 
 Budgets split_grant(const MemoryGrant& grant, std::optional<i64> device_bytes, std::optional<i64> host_bytes) {
   const i64 device = device_bytes.value_or(0), host = host_bytes.value_or(0);
-  // Two comparisons are needed, because the sum of two absurdly large budgets could overflow.
+  // Two comparisons are made instead of one, because the sum of two absurdly large budgets could overflow.
   if (device > grant.bytes || host > grant.bytes - device) {
     throw Error(ErrorCode::refused, "[budgets] expected --device-memory " + format_bytes(device) + " and --host-memory " +
                                         format_bytes(host) + " to fit the memory granted to this process, got a grant of " +

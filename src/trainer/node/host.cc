@@ -26,7 +26,7 @@ bool is_opened_for_us(const std::filesystem::path& path) {
   return folder == "/dev/fd" || folder == "/proc/self/fd" || path == "/dev/stdin";
 }
 
-// Reads the last `last_bytes` of a file, or all of it if that is 0.
+// Reads the last `last_bytes` of a file. A `last_bytes` of 0 means the whole file.
 std::optional<std::string> read_from(const std::filesystem::path& path, i64 last_bytes) {
   constexpr size_t kMostBytes = size_t{1} << 30, kPieceBytes = 64 * 1024;
   const bool ours = is_opened_for_us(path);
@@ -38,7 +38,7 @@ std::optional<std::string> read_from(const std::filesystem::path& path, i64 last
   std::string text;
   for (ssize_t read = 1; whole && read > 0;) {
     const size_t had = text.size();
-    text.resize(had + kPieceBytes);  // the size is found by reading, because files in /proc report a size of 0
+    text.resize(had + kPieceBytes);  // the loop reads until the end, because files in /proc report a size of 0
     do read = ::read(descriptor, text.data() + had, kPieceBytes);
     while (read < 0 && errno == EINTR);
     text.resize(had + static_cast<size_t>(std::max<ssize_t>(read, 0)));

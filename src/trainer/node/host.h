@@ -1,5 +1,5 @@
-// The program's view of the machine: files under /proc and /sys, and environment variables. Host is a value, so tests can substitute their
-// own.
+// Host is the program's view of the machine: files under /proc and /sys, and
+// environment variables. It is a value, so tests can substitute their own.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -15,7 +15,7 @@ namespace spillway::trainer {
 /// end.
 std::optional<std::string> read_whole(const std::filesystem::path& path);
 
-/// Returns the last `bytes` of a file, or all of a shorter one. Empty in the cases in which read_whole() returns nothing.
+/// Returns the last `bytes` of a file, or all of a shorter one. Returns an empty string in the cases in which read_whole() returns nothing.
 std::string read_tail(const std::filesystem::path& path, i64 bytes);
 
 struct Host {
@@ -29,7 +29,7 @@ struct Host {
   std::optional<std::string> read(const std::string& absolute) const;
 };
 
-/// Returns the folder for data that is kept between runs of one user: $XDG_CACHE_HOME/spillway, else ~/.cache/spillway.
+/// Returns the folder for data that is kept between runs of one user: $XDG_CACHE_HOME/spillway, or ~/.cache/spillway without that variable.
 std::filesystem::path cache_folder(const Host& host);
 
 }  // namespace spillway::trainer

@@ -17,8 +17,9 @@ struct Variables {
   const char *name, *ranks, *rank, *local_ranks, *local_rank;
 };
 
-// The launchers in the order in which they are tried. spillway is first, because mpirun may have started the spillway that started us. Open
-// MPI comes before srun, because mpirun inside an allocation sets the variables of both, and Open MPI's ranks are those of this program.
+// kLaunchers lists the launchers in the order in which detect_launcher() tries them. spillway is first, because mpirun may have started the
+// spillway process that started this one. Open MPI precedes srun, because mpirun inside a Slurm allocation sets the variables of both, and
+// the ranks are then Open MPI's.
 constexpr Variables kLaunchers[] = {
     {"spillway", "SPILLWAY_RANKS", "SPILLWAY_RANK", "SPILLWAY_LOCAL_RANKS", "SPILLWAY_LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -43,7 +44,7 @@ Launcher detect_launcher(const Host& host) {
   for (const Variables& v : kLaunchers) {
     if (has(host, v)) return by(host, v);
   }
-  // WORLD_SIZE and RANK alone do not prove torchrun, because scripts often export them.
+  // WORLD_SIZE and RANK alone do not prove that torchrun started this process, because scripts often export them.
   const bool meant = host.env("TORCHELASTIC_RUN_ID") || host.env("MASTER_ADDR") || host.env("LOCAL_RANK");
   if (meant && has(host, kTorchrun)) return by(host, kTorchrun);
   Launcher none;

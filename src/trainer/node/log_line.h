@@ -1,4 +1,4 @@
-// Formats the lines of a run's log.txt, so that all writers use the same form.
+// Formats the lines of a run's log.txt. All code that writes to the file uses log_line(), so that all lines have the same form.
 #pragma once
 #include <string>
 #include <string_view>

@@ -21,7 +21,7 @@ extern char** environ;
 namespace spillway::trainer {
 namespace {
 
-// Prefixes of the environment variables by which launchers tell a process that it is a rank.
+// kMarksOfRanks lists prefixes of the environment variables by which launchers tell a process that it is a rank.
 constexpr const char* kMarksOfRanks[] = {
     "OMPI_", "PMIX_", "PMI_", "SLURM_STEP_", "SLURM_PROCID=", "SLURM_NTASKS=", "RANK=", "WORLD_SIZE=", "TORCHELASTIC_"};
 
@@ -36,14 +36,15 @@ std::vector<char*> environment_of_our_own() {
   return kept;
 }
 
-// Everything that the child process needs. It is prepared before fork, because no memory may be allocated between fork and exec.
+// ToStart holds everything that the child process needs. It is filled before fork, because no memory may be allocated between fork and
+// exec.
 struct ToStart {
   const char* program;
   char* const* argv;
   char* const* environment;
   const char *output, *errors;
   pid_t parent;
-  int trouble;  // pipe to which the child writes errno if it cannot start; exec closes it
+  int trouble;  // pipe to which the child writes errno if it cannot start the program; exec closes it
 };
 
 bool direct(int descriptor, const char* file) {
@@ -51,7 +52,8 @@ bool direct(int descriptor, const char* file) {
   return opened >= 0 && ::dup2(opened, descriptor) == descriptor;
 }
 
-// Runs in the child process and executes the program. The child is to die with its parent, so it exits if the parent has died already.
+// Runs in the child process and executes the program. The child must not outlive its parent: prctl() has the kernel kill it with the
+// parent, and it exits by itself if the parent has died already.
 [[noreturn]] void become(const ToStart& start) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != start.parent) ::_exit(1);
@@ -64,7 +66,7 @@ bool direct(int descriptor, const char* file) {
   ::_exit(127);
 }
 
-// Returns 0 once the child runs the program, else the errno of the failure.
+// Waits for the child to start. Returns 0 once the child runs the program, or the errno of the failure.
 int errno_of_start(pid_t process, int pipe_end) {
   int error = process < 0 ? errno : 0;
   while (process >= 0 && ::read(pipe_end, &error, sizeof error) < 0 && errno == EINTR) {
@@ -103,7 +105,7 @@ std::string own_command_line() {
 }
 
 OwnProcess::OwnProcess(const std::vector<std::string>& arguments, const std::string& output, const std::string& errors) {
-  ::signal(SIGCHLD, SIG_DFL);  // we may have inherited SIG_IGN, under which children cannot be waited for
+  ::signal(SIGCHLD, SIG_DFL);  // the parent of this process may have set SIG_IGN, with which children cannot be waited for
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string program = own_program();
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
@@ -129,7 +131,8 @@ OwnProcess::~OwnProcess() {
   if (!status_) kill();
 }
 
-// This process is a subreaper, so the child's own children become ours when it dies, and the loop waits for them too.
+// This process is a subreaper. The child's own children therefore become children of this process when the child dies, and the loop waits
+// for them too.
 int OwnProcess::kill() {
   send(SIGKILL);
   const int status = wait();

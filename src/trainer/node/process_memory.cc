@@ -9,7 +9,8 @@
 
 namespace spillway::trainer {
 
-// /proc is read instead of calling getrusage, whose peak is inherited from the process that started us.
+// process_memory() reads /proc and does not call getrusage(), because the peak that getrusage() reports is inherited from the parent
+// process.
 ProcessMemory process_memory(const Host& host) {
   ProcessMemory memory;
   std::istringstream lines(host.read("/proc/self/status").value_or(""));
@@ -24,8 +25,8 @@ ProcessMemory process_memory(const Host& host) {
   return memory;
 }
 
-// The start time is field 22 of /proc/self/stat (proc(5)), in clock ticks since boot. Fields are counted after the last parenthesis,
-// because the command's name in parentheses may contain anything.
+// The start time is field 22 of /proc/self/stat (proc(5)), in clock ticks since boot. Fields are counted from the
+// last parenthesis on, because the command's name stands in parentheses and may contain spaces or parentheses itself.
 double process_age_s(const Host& host) {
   const std::string stat = host.read("/proc/self/stat").value_or("");
   const size_t name_end = stat.rfind(')');

@@ -1,4 +1,4 @@
-// The version of this program.
+// Defines the version of this program.
 #pragma once
 
 namespace spillway::trainer {

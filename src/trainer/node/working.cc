@@ -24,7 +24,7 @@ Working::~Working() {
 }
 
 void Working::run() {
-  sigset_t all;  // all signals are blocked here, so that the working threads get them
+  sigset_t all;  // all signals are blocked in this thread, so that the threads that do the work receive them
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock(mutex_);

@@ -1,5 +1,5 @@
-// Shows a sign of life during work that may take long: after five seconds, and then every five seconds, a progress line says what the work
-// is and how long it has taken so far. A separate thread does this, so the work itself needs no changes.
+// Working shows a sign of life during work that may take long. After five seconds, and then every five seconds, a progress line says
+// what the work is and how long it has taken so far. A separate thread writes the line, so the code that does the work needs no changes.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -16,7 +16,8 @@ class Working {
  public:
   /// Shows progress lines until this object is destroyed. `what` describes the work, for instance "loading the weights".
   Working(Messages& messages, std::string what, std::chrono::milliseconds pause = std::chrono::seconds(5));
-  /// Does the same, but calls `what` for every line, on the separate thread, for instance for "copying, 3 GiB of 40 GiB".
+  /// Shows progress lines until this object is destroyed, and calls `what` for the text of every
+  /// line, on the separate thread. An example of such a text is "copying, 3 GiB of 40 GiB".
   Working(Messages& messages, std::function<std::string()> what, std::chrono::milliseconds pause = std::chrono::seconds(5));
   ~Working();
   Working(const Working&) = delete;

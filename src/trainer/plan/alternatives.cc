@@ -20,7 +20,7 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// The user's options and budgets with one flag added.
+// Variation holds the user's options and budgets with one flag added.
 struct Variation {
   std::string flag;
   PlacementSettings wishes;
@@ -76,8 +76,8 @@ class Varying {
   }
 
   void vary_moves() {
-    // One variation is not tried: all Steps inside the backward, even if clipping is frequent. The adaptive plan already gains all that
-    // this one could gain.
+    // vary_moves() does not try to run all optimizer updates inside the backward even if gradients
+    // are often clipped. The adaptive plan already gains all that this variation could gain.
     if (wishes_.overlap == OptimizerOverlap::automatic) {
       for (const auto& [word, overlap] : {std::pair("none", OptimizerOverlap::none), {"forward", OptimizerOverlap::forward}}) {
         add(fmt::format("--optimizer-overlap {}", word), &PlacementSettings::overlap, overlap);
@@ -119,7 +119,7 @@ class Varying {
   std::vector<Variation> all_;
 };
 
-// The plan that one more flag leads to, and the line in which the user sees it.
+// Made holds the plan that one more flag leads to, and its summary for the user.
 struct Made {
   ChosenPlan chosen;
   Alternative told;
@@ -151,8 +151,8 @@ bool alike(const Alternative& one, const Alternative& other) {
   return one.total == other.total && std::abs(one.seconds - other.seconds) <= 1e-6 * other.seconds;
 }
 
-// Plan A is clearly faster than plan B if it takes less than kClearlyFaster times the time of B. It takes as long as B if it takes at most
-// kAsLong times the time of B.
+// Plan A is clearly faster than plan B if it takes less than kClearlyFaster times the time
+// of B. Plan A is about as fast as plan B if it takes at most kAsLong times the time of B.
 constexpr double kClearlyFaster = 0.98, kAsLong = 1.005;
 
 bool beats(const Alternative& one, const Alternative& other) {
@@ -160,9 +160,9 @@ bool beats(const Alternative& one, const Alternative& other) {
          (one.seconds <= kAsLong * other.seconds && one.nvme_written_bytes < other.nvme_written_bytes);
 }
 
-// Returns the index of the plan to take. The first plan is taken unless another one beats it. A restart, which measures the machine anew,
-// then usually comes to the same plan. If the first plan is beaten, the plan of least cost is taken, but not one that is clearly slower
-// than the fastest plan.
+// Returns the index of the plan to use. That is the first plan unless another plan beats it, so that a
+// restart, which measures the machine again, usually uses the same plan as before. If the first plan is
+// beaten, the plan of least cost is used, but never one that is clearly slower than the fastest plan.
 size_t best_of(const std::vector<Alternative>& all, const Rates& rates) {
   if (std::ranges::none_of(all, [&](const Alternative& one) { return beats(one, all.front()); })) return 0;
   const double fastest_s = std::ranges::min_element(all, {}, &Alternative::seconds)->seconds;
@@ -173,7 +173,7 @@ size_t best_of(const std::vector<Alternative>& all, const Rates& rates) {
   return static_cast<size_t>(std::ranges::min_element(all, {}, cost_s) - all.begin());
 }
 
-// Sorts the alternatives, fastest first. Leaves out plans equal to the chosen one, and all but one of equal plans.
+// Sorts the alternatives, fastest first. Removes plans equal to the chosen one, and all but one of plans that equal each other.
 std::vector<Alternative> different(std::vector<Alternative> all, const Alternative& chosen) {
   std::ranges::stable_sort(all, {}, &Alternative::seconds);
   std::vector<Alternative> others;
@@ -192,8 +192,8 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings
   std::vector<Variation> variations = {{"", wishes, budgets}};
   std::vector<Alternative> all = {first.told};
   for (Variation& variation : Varying(first.chosen.plan, wishes, budgets).all()) {
-    // The ZeRO stage is fixed, because trying every stage with every flag would take several times as long: most of a minute for hundreds
-    // of ranks.
+    // The ZeRO stage is fixed, because trying every stage with every flag would
+    // take several times as long, most of a minute for hundreds of ranks.
     if (!variation.wishes.zero_stage) variation.wishes.zero_stage = first.chosen.plan.scheduling.sharding.stage;
     const std::optional<Made> one = made_if_it_fits(base, variation, rates);
     if (!one) continue;
@@ -201,7 +201,7 @@ Choice choose_with_alternatives(const PlanRequest& base, const PlacementSettings
     variations.push_back(std::move(variation));
   }
   const size_t best = best_of(all, rates);
-  if (best > 0) first = made(base, variations[best], rates);  // make this plan again, since keeping all plans would take much memory
+  if (best > 0) first = made(base, variations[best], rates);  // make the chosen plan again, since keeping all plans would take much memory
   return {std::move(first.chosen), different(std::move(all), first.told)};
 }
 

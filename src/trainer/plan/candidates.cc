@@ -20,7 +20,8 @@ constexpr Tier kAllTiers[] = {Tier::device, Tier::host, Tier::nvme};
 size_t index(Tier tier) { return static_cast<size_t>(tier); }
 bool any_on(const std::vector<Tier>& tiers, Tier tier) { return std::find(tiers.begin(), tiers.end(), tier) != tiers.end(); }
 
-// Returns the bytes of each group's tiles. `held` maps a group to the range of its tiles that counts.
+// Returns the bytes of each parameter group's tiles (pieces of 16,384 elements). held(group) returns the range of the group's tiles that
+// counts.
 template <class Held>
 std::vector<i64> bytes_of_groups(const parallel::Layout& layout, i64 tile_bytes, const Held& held) {
   std::vector<i64> bytes;
@@ -34,8 +35,8 @@ Bytes by_tier(const std::vector<Tier>& tiers, const std::vector<i64>& bytes) {
   return sum;
 }
 
-// Bytes of the activations under one policy, found by dry runs: the bytes on the device, the bytes that one micro-batch spills to another
-// tier, and the bytes of the key/value cache.
+// ActivationBytes holds the bytes of the activations under one policy, found by dry runs: the bytes on the
+// device, the bytes that one micro-batch spills to another tier, and the bytes of the key/value cache.
 struct ActivationBytes {
   i64 device = 0, spilled = 0, cache = 0;
 };
@@ -48,8 +49,8 @@ class Enumeration {
  public:
   Enumeration(const PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates)
       : base_(base), layout_(held_here(base)), wishes_(wishes), budgets_(budgets), rates_(rates) {
-    // A placement option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of groups are counted as such an
-    // option counts them: only this rank's shard if the ZeRO stage shards this kind of state, else the whole group.
+    // A placement option may give bytes per tier (--place-optimizer device=2GiB,host=rest). The sizes of parameter groups are computed here
+    // as such an option counts them. If the ZeRO stage shards this kind of state, only this rank's shard counts, otherwise the whole group.
     const parallel::Sharding& sharding = base.scheduling.sharding;
     const auto from_stage = [&](int stage) {
       return [&, stage](const parallel::Group& g) { return sharding.stage >= stage ? sharding.own(g) : parallel::whole(g); };
@@ -125,32 +126,32 @@ class Enumeration {
     return all;
   }
 
-  // Returns the tiers to try for the key/value cache. The keys and values of long texts may be larger than the weights, so the cache may be
-  // placed in host memory.
+  // Returns the tiers to try for the key/value cache. The keys and values of
+  // long texts may be larger than the weights, so host memory is tried too.
   std::vector<Tier> caches() const {
     if (base_.cache_positions == 0 || budgets_.bytes[index(Tier::host)] == 0) return {Tier::device};
     return {Tier::device, Tier::host};
   }
 
-  // Returns the orders to try. Vertical order computes all micro-batches of a transformer block (or other block of the model) before the
-  // next block. It saves traffic, but needs memory for the activations of all micro-batches.
+  // Returns the orders of micro-batches to try. Vertical order computes all micro-batches of one block
+  // before the next block. It saves traffic, but needs memory for the activations of all micro-batches.
   std::vector<Order> orders(const Placement& p) const {
     if (wishes_.order) return {*wishes_.order};
     const bool moves = any_on(p.parameters, Tier::host) || any_on(p.parameters, Tier::nvme) || any_on(p.gradients, Tier::host) ||
                        any_on(p.gradients, Tier::nvme);
-    const bool meets = base_.scheduling.sharding.ranks > 1;  // ranks sum the gradients of one block while the next one computes
+    const bool meets = base_.scheduling.sharding.ranks > 1;  // ranks sum the gradients of one block while the next block computes
     if (training() && micro_batches() > 1 && (moves || meets)) return {Order::vertical, Order::micro_batch};
     return {Order::micro_batch};
   }
 
-  // Returns whether a step gets faster if Steps (updates by the optimizer) run at the same time as forward and backward. On a GPU it does
-  // if the CPU updates any group. On a CPU it does only if Steps wait for the disk; otherwise the optimizer and the blocks compete for the
-  // same cores.
+  // Returns whether a step gets faster if the optimizer's updates run at the same time as forward and
+  // backward. On a GPU this is so if the CPU updates any parameter group. On a CPU it is so only if the
+  // updates wait for the disk, because otherwise the optimizer and the blocks compete for the same cores.
   bool steps_beside_computing(const Placement& p) const {
     if (!on_gpu()) return any_on(p.optimizer, Tier::nvme) || any_on(p.parameters, Tier::nvme);
     return std::ranges::any_of(layout_.groups, [&](const parallel::Group& g) { return stepped_by_cpu(p, g); });
   }
-  // Returns whether, on a GPU, the CPU's threads update this group.
+  // Returns whether the CPU's threads update this parameter group although the blocks are computed on a GPU.
   bool stepped_by_cpu(const Placement& p, const parallel::Group& g) const {
     return !g.frozen && layout_.owns(g) && (g.by_parameter || !p.steps_on_device(g.id, false));
   }
@@ -163,8 +164,8 @@ class Enumeration {
     return {{Overlap::backward, true}, {Overlap::forward, false}};
   }
 
-  // Returns whether anything can be fetched ahead of its use on a lane of its own: on a CPU from nvme, on a GPU also from host memory and
-  // from other ranks.
+  // Returns whether anything can be fetched ahead of its use by a thread of its own. A
+  // CPU fetches ahead only from nvme, a GPU also from host memory and from other ranks.
   bool fetches_beside(const Placement& p, const ActivationPolicy& policy, Order order) const {
     const auto on = [&](const std::vector<Tier>& tiers) { return any_on(tiers, Tier::nvme) || (on_gpu() && any_on(tiers, Tier::host)); };
     const bool again = order == Order::micro_batch || (on_gpu() && base_.scheduling.sums_each());
@@ -197,8 +198,9 @@ class Enumeration {
     }
   }
 
-  // Returns the bytes of the activations, found by dry runs. For K micro-batches, vertical order needs the bytes of two micro-batches plus
-  // K - 2 times what a third one adds. The other order needs at most the bytes of two micro-batches.
+  // Returns the bytes of the activations, found by dry runs. In vertical order (all micro-batches of a block before the next block), K
+  // micro-batches need the bytes of two micro-batches plus K - 2 times what a third one adds. In the other order the bytes of two
+  // micro-batches are an upper bound.
   const ActivationBytes& activation_bytes(const PlanRequest& request) {
     const ActivationPolicy policy = request.placement.activations.front();
     const bool vertical = request.scheduling.order == Order::vertical;
@@ -219,7 +221,7 @@ class Enumeration {
       return parallel::work_bytes(r).activations;
     };
     const i64 k = micro_batches();
-    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule decides how many micro-batches are live at a time
+    const bool in_pipeline = base_.scheduling.pipeline.ranks > 1;  // the schedule then decides how many micro-batches are live
     entry->second.device = in_pipeline || k <= 3 || !training() ? of(k) : vertical ? of(2) + (k - 2) * (of(3) - of(2)) : of(2);
     if (policy.tier != Tier::device) {
       const std::vector<i64> bytes = parallel::spillable_bytes(r);
@@ -228,8 +230,8 @@ class Enumeration {
     return entry->second;
   }
 
-  // Returns a lower bound of the gradients (bytes by tier) that stay in their slot from their last use to the Step, so that they are
-  // neither written to their tier nor read back.
+  // Returns the gradients, in bytes by tier, that certainly stay in a device buffer from their
+  // last use to the optimizer's update. They are neither written to their tier nor read back.
   Bytes staying_gradients(const Placement& p, const std::vector<i64>& gradients) const {
     Bytes staying{};
     for (const parallel::Group& g : layout_.groups) {
@@ -253,7 +255,7 @@ class Enumeration {
                 g = by_tier(p.gradients, gradients), s = by_tier(p.optimizer, state_);
     const Bytes staying = staying_gradients(p, gradients);
     const bool once = live == micro_batches(), gradients_once = scheduling.gradients_travel_once();
-    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // else they may never be stored on nvme
+    const auto rests = [&](size_t t) { return t != index(Tier::nvme) || !gradients_once; };  // if gradients_once, nvme may hold none
     for (size_t t = 0; t < c.bytes.size(); ++t) c.bytes[t] = slots(t) * w[t] + (training() ? (rests(t) ? g[t] : 0) + slots(t) * s[t] : 0);
     c.bytes[index(Tier::device)] += activations.device;
     const Tier spill = p.activations.front().tier;
@@ -276,21 +278,21 @@ class Enumeration {
     if (p.cache == Tier::host) moved.cache = static_cast<double>(activations.cache);
     if (c.request.adaptive_overlap) c.request.scheduling.deferred_sixteenths = sixteenths_to_defer(c.request, moved);
     c.seconds = on_gpu() ? seconds_beside_gpu(c.request, moved) : seconds_on_cpu(c.request, moved);
-    // If candidates are estimated to take equally long, this prefers the one that prefetches more blocks, and the one with an adaptive
-    // overlap.
+    // If candidates are estimated to take equally long, this factor prefers the
+    // one that prefetches more blocks, and the one with an adaptive overlap.
     c.seconds *= 1 - 1e-4 * scheduling.prefetch - (c.request.adaptive_overlap ? 1e-5 : 0);
   }
 
-  // Bytes that a step moves.
+  // Moved holds the bytes that a step moves.
   struct Moved {
-    std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written in head and tail, by tier; the device's are 0
-    double in = 0, out = 0;                              // bytes of `head` that are copied to and from the device while it computes
+    std::array<double, offload::kTiers> head{}, tail{};  // bytes read and written by each instruction list, by tier; 0 for the device
+    double in = 0, out = 0;                              // bytes of `head` that are copied to and from the device during computing
     double spilled = 0;                                  // bytes of activations that are spilled and fetched again
-    double cache = 0;                                    // bytes of keys and values copied to the device, an upper bound
+    double cache = 0;                                    // upper bound of the bytes of keys and values copied to the device
   };
 
-  // Returns the share of the Steps, in sixteenths, that has to be deferred because the backward has no time for it: the drive is busy with
-  // other transfers for a part of the backward.
+  // Returns the share of the optimizer's updates, in sixteenths, that must be deferred to the next forward
+  // because the backward has no time for them: the drive is busy with other transfers for a part of the backward.
   int sixteenths_to_defer(const PlanRequest& r, const Moved& moved) const {
     const double backward_s = backward_s_ + (recomputes(r) ? forward_s_ : 0), fetched_s = disk_s(moved.head) / 2;
     const double steps_s = std::max(on_gpu() ? steps_of(r.placement).cpu_s : 0, disk_s(moved.tail));
@@ -311,7 +313,7 @@ class Enumeration {
     const double head_disk_s = disk_s(moved.head), tail_disk_s = disk_s(moved.tail);
     const double head_s = fetches_in_time(r) ? std::max(compute_s, head_disk_s) : compute_s + head_disk_s,
                  tail_s = std::max(adam_s, tail_disk_s);
-    // Updates and checksums that run at the same time as computing still take a share of the cores.
+    // Optimizer updates and checksums that run at the same time as computing still take a share of the cores.
     const double tiles_s = training() ? static_cast<double>(stepped_elems_) * rates_.unit.tile_s : 0;
     const double beside_s = (tiles_s + (moved.head[2] + moved.tail[2]) * rates_.unit.checksum_s) / rates_.machine.cores;
     const double together_s = std::max(compute_s + beside_s, head_disk_s + tail_disk_s);
@@ -320,9 +322,10 @@ class Enumeration {
 
   double disk_s(const std::array<double, offload::kTiers>& bytes) const { return rates_.disk_s(bytes[2] / 2, bytes[2] / 2); }
 
-  // Estimates a step on a GPU. Copies in both directions, the disk, the CPU's Steps and computing overlap. Two things do not overlap:
-  // transfers that are not prefetched, and activations, which the computing lane spills itself. Steps hide behind the backward or the
-  // forward in which they run. If micro-batches run one after the other, that is the backward or forward of a single micro-batch.
+  // Estimates the time of a step on a GPU. Copies in both directions, the disk, the CPU's optimizer updates and computing overlap. Two
+  // things do not overlap: transfers that are not prefetched, and activations, which the computing thread spills itself. Optimizer updates
+  // hide behind the backward or forward in which they run. If micro-batches run one after the other, they hide behind that of a single
+  // micro-batch.
   double seconds_beside_gpu(const PlanRequest& r, const Moved& moved) const {
     const auto& scheduling = r.scheduling;
     const auto k = static_cast<double>(scheduling.live_micro_batches() == micro_batches() ? 1 : micro_batches());
@@ -347,8 +350,8 @@ class Enumeration {
   struct StepsBesideGpu {
     double gpu_s = 0, cpu_s = 0;
   };
-  // Returns the time of the Steps on the GPU and on the CPU. The CPU updates each group that is not entirely on the GPU. The part of such a
-  // group that is on the GPU is copied to host memory and back.
+  // Returns the time of the optimizer's updates on the GPU and on the CPU. The CPU updates each parameter group
+  // that is not entirely on the GPU. The part of such a group that is on the GPU is copied to host memory and back.
   StepsBesideGpu steps_of(const Placement& p) const {
     const optim::StateFormat& format = base_.scheduling.format;
     double gpu_elems = 0, cpu_elems = 0, to_gpu = 0, from_gpu = 0;
@@ -371,14 +374,14 @@ class Enumeration {
   }
 
   const PlanRequest& base_;
-  const parallel::Layout layout_;  // the blocks and groups of this pipeline rank
+  const parallel::Layout layout_;  // the blocks and parameter groups of this pipeline rank
   const PlacementSettings& wishes_;
   const TierBudgets& budgets_;
   const Rates& rates_;
   std::vector<i64> weights_, gradients_, state_;
   i64 stepped_elems_ = 0;                                                      // elements that this rank updates
-  double forward_s_ = 0, backward_s_ = 0;                                      // compute time per step
-  std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical, tier of the cache
+  double forward_s_ = 0, backward_s_ = 0;                                      // compute time per step, in seconds
+  std::map<std::tuple<bool, bool, bool, Tier>, ActivationBytes> activations_;  // key: recompute, spilled, vertical order, cache tier
   std::vector<Candidate> found_;
 };
 

@@ -1,5 +1,6 @@
-// Enumerates the plans worth trying, cheapest first by a closed-form estimate of their bytes and time, without making their Programs (the
-// lists of instructions of a step). The planner then sizes them exactly, one after the other, until one fits. Pure functions.
+// Lists the plans worth trying in ascending order of a closed-form estimate of their step time. The estimate of bytes and time needs no
+// Programs, the lists of instructions of a step. The planner then sizes the candidates exactly, one after the other, until one fits. All
+// functions are pure.
 #pragma once
 #include <vector>
 
@@ -10,12 +11,12 @@ namespace spillway::trainer {
 
 struct Candidate {
   parallel::PlanRequest request;
-  double seconds = 0;                        // estimated, per step
-  std::array<i64, offload::kTiers> bytes{};  // a lower bound of the bytes needed
+  double seconds = 0;                        // estimated seconds of a step
+  std::array<i64, offload::kTiers> bytes{};  // lower bound of the bytes needed, by tier
 };
 
-/// Returns the candidates in ascending order of seconds. An option that the user gave has the same value in all candidates. For each option
-/// that was left open there are candidates with all values that may help.
+/// Returns the candidates in ascending order of seconds. An option that the user gave has the same value in all
+/// candidates. For each option that the user left open there are candidates with every value that may help.
 std::vector<Candidate> candidates(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets,
                                   const Rates& rates);
 

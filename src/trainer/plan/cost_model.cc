@@ -21,7 +21,8 @@ double tokens_of(const parallel::Plan& plan) { return static_cast<double>(plan.m
 
 class Costing {
  public:
-  /// `beside` means that Steps run at the same time as computing: the optimizer then has one thread, and all other threads compute.
+  /// `beside` means that the optimizer's updates run at the same time as computing. The optimizer then has one thread, and all other
+  /// threads compute.
   Costing(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates, bool beside)
       : plan_(plan), rates_(rates), beside_(beside) {
     for (u16 b = 0; b < plan.layout.blocks.size(); ++b)
@@ -67,12 +68,13 @@ class Costing {
     if (i.op == Op::BackwardInput) return again_s + block.backward_input;
     return again_s + (i.op == Op::BackwardWeight ? std::max(0.0, whole_s - block.backward_input) : whole_s);
   }
-  // Returns whether the backward computes the logits again. That costs about as much as a forward of the last block, nearly all of which is
-  // the product that makes the logits.
+  // Returns whether the backward computes the logits again. Doing so costs about as much as a
+  // forward of the last block, nearly all of which is the matrix product that makes the logits.
   bool makes_logits_again(const Instruction& i) const {
     return plan_.logits_bytes > 0 && i.block + 1u == plan_.layout.blocks.size() && !i.keep_logits;
   }
-  // Returns the elements of the tiles that the instruction names; with several ranks these are this rank's part.
+  // Returns the number of elements in the tiles (pieces of a parameter group) that the instruction names. With several ranks these tiles
+  // are this rank's part.
   static double elems(const Instruction& i) { return static_cast<double>(i.tiles.count() * parallel::kTileElems); }
   double gradient_bytes(const Instruction& i) const { return elems(i) * static_cast<double>(size_of(plan_.scheduling.format.gradient)); }
   double copy_s(const Instruction& i) const {
@@ -85,12 +87,13 @@ class Costing {
   static double whole(const Instruction& i) { return static_cast<double>(i.exchanged_bytes); }
   double gather_s(const Instruction& i) const { return ranks() * whole(i) / rates_.all_gather_bytes_per_s; }
   double sum_s(const Instruction& i) const { return (ranks() + 1) * whole(i) / rates_.reduce_scatter_bytes_per_s; }
-  // A message is written by one rank and read by another. Its bytes therefore count twice, at the rate of an all-gather.
+  // Returns the time of a message. One rank writes a message and another reads it, so its bytes count twice, at the rate of an all-gather.
   double message_s(const Instruction& i) const { return 2 * static_cast<double>(i.sent_bytes) / rates_.all_gather_bytes_per_s; }
   double read_s(const Instruction& i) const { return at(i.read_bytes, Tier::nvme) / rates_.disk_read_bytes_per_s; }
   double write_s(const Instruction& i) const { return at(i.written_bytes, Tier::nvme) / rates_.disk_write_bytes_per_s; }
 
-  // State on nvme streams through the staging ring and is updated in the CPU's cache. State in memory is updated at the memory's speed.
+  // Returns the work of an optimizer update. State on nvme streams through small host buffers and is updated in the CPU's cache. State in
+  // memory is updated at the memory's speed.
   parallel::Work step(const Instruction& i) const {
     if (plan_.on_gpu()) return step_beside_gpu(i);
     const double cores = beside_ ? 1 : rates_.machine.cores;
@@ -100,7 +103,7 @@ class Costing {
     return {.cpu_s = std::max(alone_s, memory_s), .cores = cores, .read_s = read_s(i), .write_s = write_s(i)};
   }
 
-  // Returns the time to orthogonalize a matrix that Muon updates as a whole, on all cores or on the GPU; 0 for other parameters.
+  // Returns the time to orthogonalize a matrix that Muon updates as a whole, on all cores or on the GPU. Returns 0 for other parameters.
   double direction_s(const Instruction& i) const {
     const parallel::Group& group = plan_.layout.groups[i.group];
     if (!group.by_parameter || !is_of_matrices(plan_.scheduling.format.rule)) return 0;
@@ -108,7 +111,8 @@ class Costing {
     return optim::orthogonalize_flops(matrix.rows, matrix.columns) / rates_.wide_flops;
   }
 
-  // The GPU updates a group that is entirely in its memory. Otherwise the host's threads update it, which have nothing else to do.
+  // Returns the work of an optimizer update when a GPU computes. The GPU updates a parameter group that is entirely in its memory. All
+  // other groups are updated by the host's threads, which have nothing else to do.
   parallel::Work step_beside_gpu(const Instruction& i) const {
     if (plan_.steps_on_gpu(i.group, i.in.bytes > 0)) return {.cpu_s = elems(i) * rates_.unit.gpu_update_s};
     const bool on_disk = plan_.placement.optimizer[i.group] == Tier::nvme;
@@ -119,19 +123,19 @@ class Costing {
                   static_cast<double>(link.to_gpu), static_cast<double>(link.from_gpu));
   }
 
-  // Adds to `work` the time to copy bytes over the link to and from a GPU. Copy engines move these bytes while the GPU computes.
+  // Adds to `work` the time to copy bytes between host memory and a GPU. Copy engines move these bytes while the GPU computes.
   parallel::Work copied(parallel::Work work, double in_bytes, double out_bytes) const {
     work.to_gpu_s = in_bytes * rates_.unit.copy_s, work.from_gpu_s = out_bytes * rates_.unit.copy_s;
     return work;
   }
-  // Adds to `work` the copies of bytes that are exchanged with other ranks. These bytes pass through host memory, unless the GPUs
-  // communicate directly.
+  // Adds to `work` the copies between host memory and a GPU of bytes that are exchanged with other ranks.
+  // If the GPUs communicate directly, the bytes do not pass through host memory and nothing is added.
   parallel::Work passing(parallel::Work work, double in_bytes, double out_bytes) const {
     return plan_.on_gpu() && !plan_.gpu_to_gpu ? copied(work, in_bytes, out_bytes) : work;
   }
 
-  // Returns the work of a transfer on a GPU. For nvme transfers the disk, the checksum and the link work at the same time. Activations on
-  // other tiers are in host memory already, so moving them needs no copy over the link.
+  // Returns the work of a transfer on a GPU. For nvme transfers the disk, the checksum and the link work at the same time. Spilled
+  // activations lie in host memory already when they are moved to or from nvme, so moving them needs no copy over the link.
   parallel::Work moved_beside_gpu(const Instruction& i) const {
     const parallel::Work work{.cpu_s = checksum_s(i) + message_s(i), .read_s = read_s(i), .write_s = write_s(i)};
     const double received = i.op == Op::ReceiveActivation || i.op == Op::ReceiveGradient ? static_cast<double>(i.out.bytes) : 0;
@@ -178,14 +182,15 @@ double computing_s(const parallel::Plan& plan, const parallel::List& list, std::
   return sum_us / 1e6;
 }
 
-// Returns the seconds in which the drive is busy, if a read and a write overlap as long as there are bytes left of both.
+// Returns the seconds in which the drive is busy, assuming that a read and a write overlap as long as bytes of both remain.
 double least_disk_s(const parallel::Program& program, const StepLists& lists, const Rates& rates) {
   parallel::TierBytes moved = moved_bytes(program.*lists.head);
   moved += moved_bytes(program.*lists.tail);
   return rates.disk_s(at(moved.read, Tier::nvme), at(moved.written, Tier::nvme));
 }
 
-// Predicts a step of the plan with index `mine`. `simulation` returns the times of that plan's instructions, given the lists of all plans.
+// Predicts a step of the plan with index `mine`. `simulation` returns the times of that plan's instructions, given the instruction lists of
+// all plans.
 StepCost predicted(std::span<const parallel::Plan* const> plans, size_t mine, const StepLists& lists, const nn::Sequential& model,
                    const Rates& rates, const Simulation& simulation) {
   StepCost cost;
@@ -244,7 +249,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
     rates.flops = kBlockEfficiency * (halves ? kGpuFlopsBf16 : kGpuFlopsF32);
     rates.wide_flops = kBlockEfficiency * kGpuFlopsF32;
     rates.unit.copy_s = 1 / kLinkBytesPerS;
-    const double state_bytes = 28;  // bytes of one element's gradient, weight and moments, read and written
+    const double state_bytes = 28;  // bytes of an element's gradient, weight and moments, read and written
     rates.unit.gpu_sweep_s = 1 / kGpuMemoryBytesPerS;
     rates.unit.gpu_norm_s = 4 * rates.unit.gpu_sweep_s, rates.unit.gpu_update_s = state_bytes * rates.unit.gpu_sweep_s;
     rates.machine.cores = parallel::kLanes;
@@ -262,7 +267,7 @@ Rates make_rates(const Calibration& c, Device::Kind device, DType weight, const 
 BlockFlops block_flops(const parallel::Layout& layout, const nn::Sequential& model, u16 block, double tokens) {
   BlockFlops all;
   for (const parallel::GroupUse& use : layout.blocks[block]) {
-    if (block == 0 && model.reads_tokens()) continue;  // an embedding lookup, no product
+    if (block == 0 && model.reads_tokens()) continue;  // the first block of a language model is an embedding lookup, without a product
     for (const parallel::Segment& s : layout.groups[use.group].segments) {
       const nn::Parameter& p = *model.parameters[s.parameter];
       if (p.shape.rank() < 2) continue;
@@ -323,7 +328,7 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    const bool by_tokens = computes_block(i.op);  // the bytes of these instructions are activations, which grow with the tokens
+    const bool by_tokens = computes_block(i.op);  // these instructions move activations, whose bytes grow with the tokens
     if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);

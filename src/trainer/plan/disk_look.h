@@ -1,7 +1,7 @@
-// Finds the current rates of the scratch paths, from which a plan's times follow. Each path is probed for a moment; the probe writes and
-// removes a nameless file (disk_probe.h). If the control group limits the disk, the limit is taken instead, since a short probe would see
-// only a burst. If the path is only planned with and will not be used, the figures of `spillway bench` are taken, or constants. One thread
-// calls.
+// Finds the current rates of the scratch paths, from which a plan's times follow. Each path is probed for a
+// moment; the probe writes and removes an unnamed file (disk_probe.h). If the control group limits the disk,
+// the limit is used instead, since a short probe would see only a burst. For a path that is only planned
+// with and will not be used, the figures of `spillway bench` or constants are used. For use by one thread.
 #pragma once
 #include "trainer/node/calibration.h"
 #include "trainer/node/disk_probe.h"
@@ -10,11 +10,11 @@
 namespace spillway::trainer {
 
 struct DiskLook {
-  std::vector<DiskRates> disks;  // one per path; DiskRates::path is empty if the rates are constants
-  std::string doubts;            // text "; …" for each path whose disk is limited, and for each path whose rates are constants
+  std::vector<DiskRates> disks;  // one per path; DiskRates::path is empty if the rates are assumed constants
+  std::string doubts;            // a text "; …" for each path whose disk is limited or whose rates are constants
 };
 
-/// Throws Error(io) if the requested I/O engine is refused.
+/// Returns the rates of all `paths`. Throws Error(io) if the system refuses the requested I/O engine.
 DiskLook look_at_disks(const std::vector<ScratchPath>& paths, offload::IoEngineKind kind, const Calibration& calibration,
                        const Host& host = {}, const ProbeSize& size = {});
 

@@ -7,11 +7,11 @@
 
 namespace spillway::trainer {
 
-/// Marks the parameters that a pattern names as frozen. A pattern is a whole name ("transformer.wte.weight"), a module ("transformer.h.0")
-/// or a shell glob over the whole name ("*.attn.*"). Throws Error(usage) if a pattern matches no parameter, or if nothing is left to train.
+/// Freezes the parameters that a pattern names. A pattern is a whole name ("transformer.wte.weight"), a module ("transformer.h.0") or a
+/// shell glob over the whole name ("*.attn.*"). Throws Error(usage) if a pattern matches no parameter, or if all parameters are frozen.
 void freeze_parameters(nn::Sequential& model, const std::vector<std::string>& patterns);
 
-/// Returns the elements of the frozen parameters, counted as in Sequential::parameter_elems().
+/// Returns the number of elements of the frozen parameters, counted as in Sequential::parameter_elems().
 i64 frozen_elems(const nn::Sequential& model);
 
 }  // namespace spillway::trainer

@@ -18,13 +18,13 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A kind of bytes that `auto` places: weights, gradients or optimizer state.
+// Kind is a kind of data that `auto` places: weights, gradients or optimizer state.
 struct Kind {
   const char* name;
   const PlacementWish& wish;
   std::vector<Tier>& tiers;
   i64 tile_bytes;
-  bool slots;  // the tier may store two copies, so that a step does not overwrite bytes that are still read
+  bool slots;  // the tier may store two copies, so that a step overwrites no bytes that are still read
   parallel::TileRange (*held)(const parallel::Placement&, const parallel::Scheduling&, const parallel::Group&);
 };
 
@@ -32,7 +32,7 @@ parallel::TileRange stepped(const parallel::Placement&, const parallel::Scheduli
   return scheduling.sharding.stepped(group);
 }
 
-// Returns the bytes of this kind that `group` takes in the tier in which `kind.tiers` places it.
+// Returns the bytes of this kind of data that the parameter group `group` takes in the tier in which `kind.tiers` places it.
 i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& request, const Plan& plan) {
   const Tier tier = kind.tiers[group.id];
   const bool rests_once = tier != Tier::device && plan.scheduling.gradients_travel_once();
@@ -43,8 +43,8 @@ i64 bytes_of(const Kind& kind, const parallel::Group& group, const PlanRequest& 
   return tiles * tile_bytes * (plan.training ? copies : 1);
 }
 
-// Returns the kinds in the order of their traffic per byte. Forward and backward each read the weights, and the update reads and writes
-// them: four times their bytes in all. Gradients and state are each written once and read once.
+// Returns the kinds of data in the order of their traffic per byte. Weights are first: forward and backward each read them, and the
+// update reads and writes them, four times their bytes in all. Gradients and optimizer state are each written once and read once.
 std::vector<Kind> kinds(PlanRequest& request, const PlacementSettings& wishes) {
   const optim::StateFormat& format = request.scheduling.format;
   parallel::Placement& p = request.placement;
@@ -68,15 +68,15 @@ std::string moved_up(PlanRequest before, PlanRequest after, const PlacementSetti
   return moved;
 }
 
-// Returns the unused bytes of the device tier and the host tier. If no flag divided the memory between them, all unused bytes count as the
-// device's.
+// Returns the unused bytes of the device tier and the host tier. If no flag
+// divides the memory between the two, all unused bytes count as the device's.
 std::array<i64, offload::kTiers> left_of(const Plan& plan, const TierBudgets& b) {
   const i64 on_tmpfs = b.nvme_is_memory ? plan.total[2] : 0;
   if (b.host_from_device) return {b.bytes[0] - plan.total[0] - plan.total[1] - on_tmpfs, 0, 0};
   return {b.bytes[0] - plan.total[0], b.bytes[1] - plan.total[1] - on_tmpfs, 0};
 }
 
-// Reverses the bits of `number`. Sorting 0, 1, 2, … by the result gives an order in which every prefix is spread evenly.
+// Reverses the bits of `number`. Sorting 0, 1, 2, … by the result gives an order in which the members of every prefix are spread evenly.
 u16 reversed_bits(u16 number) {
   u16 reversed = 0;
   for (int bit = 0; bit < 16; ++bit) reversed = static_cast<u16>(reversed << 1 | (number >> bit & 1));
@@ -88,9 +88,10 @@ class Filling {
   Filling(PlanRequest request, const Plan& plan, const PlacementSettings& wishes)
       : request_(std::move(request)), plan_(plan), wishes_(wishes) {}
 
-  /// Moves groups to faster tiers, into `share` of the unused memory `left`. Large groups go first: groups that stay in a slower tier pass
-  /// through slots, and a slot is as large as the largest of them. Among groups of equal size it takes ones that are far apart. The groups
-  /// that still pass through slots are then evenly spaced, and their transfers hide behind the computing of the others.
+  /// Moves parameter groups to faster tiers, into `share` of the unused memory `left`. Large groups move first: a group in a slower tier
+  /// passes through a device buffer, which must be as large as the largest such group. Among groups of equal size, groups that are far
+  /// apart in the model move first. The groups that remain in the slower tier are then evenly spaced, and their transfers hide behind
+  /// computing.
   i64 fill(std::array<i64, offload::kTiers> left, double share) {
     i64 moved = 0;
     for (const Tier tier : {Tier::device, Tier::host}) {
@@ -100,7 +101,7 @@ class Filling {
     }
     return moved;
   }
-  /// Of the groups whose weights are in a slower tier, moves the largest to the device, whether or not there is room.
+  /// Moves to the device the largest of the parameter groups whose weights are in a slower tier, whether or not the budget has room for it.
   i64 take_largest() {
     Kind weights = kinds(request_, wishes_).front();
     i64 room = std::numeric_limits<i64>::max();
@@ -114,7 +115,7 @@ class Filling {
     std::vector<std::pair<i64, const parallel::Group*>> below;
     for (const parallel::Group& g : plan_.layout.groups) {
       if (g.frozen && &kind.tiers != &request_.placement.parameters) continue;                    // a frozen group has only weights
-      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // its gradient stays in a slot
+      if (&kind.tiers == &request_.placement.gradients && !plan_.gradient_rests(g, 0)) continue;  // this group's gradient is never stored
       if (kind.tiers[g.id] > tier) below.emplace_back(bytes_on(kind, g, tier), &g);
     }
     std::ranges::sort(below, std::less(), [](const auto& group) { return std::pair(-group.first, reversed_bits(group.second->id)); });
@@ -144,7 +145,7 @@ bool fits(const Plan& plan, const TierBudgets& budgets) { return total_excess(pl
 
 double cost_of(const PlanRequest& request, const Plan& plan, const Rates& rates) { return step_cost_s(plan, *request.model, rates); }
 
-// A smaller gain than this is within the error of the predictions and is not reported.
+// A gain is not reported if the step takes more than this share of its former time, because that is within the error of the predictions.
 constexpr double kWorthSaying = 0.97;
 
 std::string gain_text(const std::string& what, const Plan& before, const Plan& after, const nn::Sequential& model, const Rates& rates) {
@@ -153,7 +154,8 @@ std::string gain_text(const std::string& what, const Plan& before, const Plan& a
   return fmt::format("left-over memory: {}: {} a step instead of {}", what, format_duration(after_s), format_duration(before_s));
 }
 
-// Returns the largest count in [0, most] for which good(count) is true. If it is true for a count, it must be true for all smaller counts.
+// Returns the largest count in [0, most] for which good(count) is true. If good() is true for a count, it must be true for all smaller
+// counts.
 template <class Good>
 size_t largest(size_t most, const Good& good) {
   size_t least = 0;
@@ -214,7 +216,7 @@ std::optional<Fuller> fill_left_over(const PlanRequest& request, const Plan& pla
     return cheaper;
   };
   if (Filling filling(best.request, best.plan, wishes); filling.take_largest() > 0) take(filling);
-  for (const double share : {1.0, 0.9, 0.5}) {  // less than all may fit: the new placement may need slots that the first plan did not need
+  for (const double share : {1.0, 0.9, 0.5}) {  // less than all may fit: the new placement may need more device buffers
     Filling filling(best.request, best.plan, wishes);
     if (filling.fill(left_of(best.plan, budgets), share) == 0 || take(filling)) break;
   }

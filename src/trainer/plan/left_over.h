@@ -1,5 +1,5 @@
-// Uses the memory that a plan leaves unused. Groups that `auto` placed on a slower tier move to a faster one, those with the most traffic
-// per byte first. The logits are kept, which saves no copies but saves the backward a matrix product. Pure functions.
+// Uses the memory that a plan leaves unused. Parameter groups that `auto` placed on a slower tier move to a faster one, those with the most
+// traffic per byte first. The logits are kept from forward to backward, which saves the backward a matrix product. All functions are pure.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,13 +12,13 @@ namespace spillway::trainer {
 struct Fuller {
   parallel::PlanRequest request;
   parallel::Plan plan;
-  /// The report for the user: "left-over memory: 214.0 MiB of optimizer state on host rather than in a slower tier: 7.5 s a step instead of
-  /// 8.1 s". Empty if the gain is too small to mention.
+  /// The report for the user, such as "left-over memory: 214.0 MiB of optimizer state on host rather than
+  /// in a slower tier: 7.5 s a step instead of 8.1 s". It is empty if the gain is too small to mention.
   std::string why;
 };
-/// If `auto` made all blocks spill or recompute their activations, keeps those of as many of the last blocks as there is room for. For this
-/// function and the two below, `plan` must fit and be made from `request`. They return empty if nothing more fits, or if a step would not
-/// be faster.
+/// Used if `auto` made all blocks spill or recompute their activations: keeps the activations of as many of
+/// the last blocks as the budget has room for. For all three functions of this header, `plan` must fit and
+/// be made from `request`. All three return empty if nothing more fits, or if a step would not be faster.
 std::optional<Fuller> keep_left_over(const parallel::PlanRequest& request, const parallel::Plan& plan, const PlacementSettings& wishes,
                                      const TierBudgets& budgets, const Rates& rates);
 /// Keeps the logits of the last block from its forward to its backward.

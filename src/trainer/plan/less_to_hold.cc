@@ -14,7 +14,7 @@ using parallel::Tier;
 
 constexpr i64 kFewestPositions = 64;
 
-// A request with some flags added, and these flags as text.
+// Asked holds a request with some flags added, and these flags as text.
 struct Asked {
   PlanRequest request;
   std::string flags;
@@ -66,7 +66,7 @@ std::optional<Asked> with_half_the_rows(Asked asked) {
 
 using Halving = std::optional<Asked> (*)(Asked);
 
-// Appends the flags --micro-batch-size and --sequence-length if `asked` has fewer rows or positions than the request `first`.
+// Appends the flags --micro-batch-size and --sequence-length if `asked` has fewer rows or positions than the original request `first`.
 Asked named(Asked asked, const PlanRequest& first) {
   const PlanRequest& r = asked.request;
   const i64 rows = r.micro_batch_size, positions = r.sequence_length;
@@ -98,7 +98,7 @@ class Trying {
   }
   bool offer_if_it_fits(const std::optional<Asked>& asked) { return asked && fits(*asked) && offer(*asked); }
 
-  // Halves the request again and again with `half`, and returns the largest request that fits; empty if none fits.
+  // Halves `asked` again and again with `half`, and returns the largest result that fits. Returns nothing if none fits.
   std::optional<Asked> halved(const std::optional<Asked>& asked, Halving half) const {
     std::vector<Asked> all;
     for (std::optional<Asked> one = asked; one; one = half(*one)) all.push_back(*one);
@@ -123,7 +123,8 @@ class Trying {
     if (search(none.request, freer, budgets_, rates_, true).best) offer(with(none, "--recompute block", false));
   }
 
-  // Returns combinations of flags, in ascending order of what they change. Each stores state in fewer bytes than the one before it.
+  // Returns combinations of flags, in ascending order of how much they change. Each combination stores the training state in fewer bytes
+  // than the one before it.
   std::vector<Asked> levels() const {
     std::vector<Asked> all = {{base_, "", false}};
     const auto add = [&](const std::optional<Asked>& more) {
@@ -142,8 +143,8 @@ class Trying {
     return asked;
   }
 
-  // Offers the first combination that fits, with fewer positions if necessary. Also offers the last combination, if it fits with more
-  // positions than the first.
+  // Suggests the first combination of flags that fits, with fewer positions if necessary.
+  // Also suggests the last combination, if that one fits with more positions than the first.
   void try_together() {
     const std::vector<Asked> all = levels();
     std::optional<Asked> first;
@@ -158,7 +159,8 @@ class Trying {
     if (last && last->request.sequence_length > first->request.sequence_length) offer(*last);
   }
 
-  // Offers fewer positions together with a disk for the state: once with the state as it is, once with the state at its smallest.
+  // Suggests fewer positions together with a disk for the training state: once with the state as it is, once with the state at its
+  // smallest.
   void try_with_a_disk() {
     const std::vector<Asked> all = levels();
     offer_with_a_disk(all.front());

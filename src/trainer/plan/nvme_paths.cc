@@ -28,8 +28,8 @@ std::vector<ScratchPath> paths_of(const ResourceConfig& config, const Host& host
                                     "; give --nvme a folder that this user may write to, or PATH:SIZE to plan for another machine");
 }
 
-// Returns what inspect_scratch() returns, but creates no test file. It asks the system about the folder, or about its parent if the folder
-// does not exist.
+// Returns what inspect_scratch() returns, but creates no test file. Asks the
+// system about the folder `given` or, if it does not exist, about its parent.
 offload::ScratchInfo look_without_writing(const std::string& given) {
   offload::ScratchInfo info;
   info.path = fs::absolute(given).lexically_normal();
@@ -47,8 +47,8 @@ offload::ScratchInfo look_without_writing(const std::string& given) {
   return info;
 }
 
-// Returns the bytes that may be preallocated: the free space less 5 % of the drive, plus the files of a dead run, which are reused; no more
-// than the ceiling given with the path.
+// Returns the bytes that may be preallocated on a scratch path: the free space less 5 % of the drive, plus the
+// files of a dead run, which are reused. The result never exceeds the limit that the user gave with the path.
 i64 room_on(const offload::ScratchInfo& info, const ScratchPath& path, const ScratchId& id) {
   const i64 bytes = info.free_bytes - info.total_bytes / 20 + id.bytes_left_behind(path.path);
   return std::max<i64>(0, path.bytes ? std::min(bytes, *path.bytes) : bytes);

@@ -18,16 +18,16 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// A higher ZeRO stage is taken only if its step takes at most this share of a lower stage's time.
+// A plan of a higher ZeRO stage is chosen only if its step takes at most this share of a lower stage's time.
 constexpr double kWorthSplitting = 0.98;
-// A plan that keeps the logits moves other bytes off the device. It is taken only if its step takes at most this share of the time of the
-// plan that does not keep the logits.
+// A plan that keeps the logits must move other bytes off the device. It is chosen only if
+// its step takes at most this share of the time of the plan that does not keep the logits.
 constexpr double kWorthMoving = 0.98;
-// With so many buffers in the staging ring, the optimizer's reads and writes go on while the weights or gradients of a large block are
-// evicted.
+// With kRoomyStagingBuffers host buffers for the optimizer's stream from and to the drive,
+// the stream continues while the weights or gradients of a large block are evicted.
 constexpr i64 kRoomyStagingBuffers = 12;
-// The staging ring gets this many buffers if nothing else needs the memory. Some drives complete requests in bursts of tens of MiB; with so
-// many buffers there are requests left after a burst. More buffers gain nothing.
+// kMostStagingBuffers is the number of host buffers for the optimizer's stream from and to the drive if nothing else needs the memory. Some
+// drives complete requests in bursts of tens of MiB, and with so many buffers requests remain after a burst. More buffers gain nothing.
 constexpr i64 kMostStagingBuffers = 24;
 
 }  // namespace
@@ -55,9 +55,9 @@ std::vector<Tier> assign_tiers(const PlacementWish& wish, const std::vector<i64>
 
 namespace {
 
-// Tunes which share of the Steps is deferred to the next forward; does nothing if none is deferred. (A Step is the optimizer's update of
-// one group.) The search starts with the share that the estimates gave, which are rough, and ends with the share whose simulated step is
-// shortest. Deferring none is tried too, since more gradients may then stay in their slots until their Steps.
+// Tunes which share of the optimizer's updates is deferred to the next forward; does nothing if none is deferred.
+// The search starts with the share from the rough estimates and ends with the share whose simulated step is
+// shortest. Deferring none is tried too, since more gradients may then stay on the device until their update.
 void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, const Rates& rates) {
   constexpr int kApart = 2;
   if (!request.adaptive_overlap || request.scheduling.deferred_sixteenths == 0) return;
@@ -80,7 +80,7 @@ void spread_steps(PlanRequest& request, Plan& plan, const TierBudgets& budgets, 
   better(0);
 }
 
-// Gives the staging ring of the plan `buffers` buffers, if the budgets have room for them.
+// Gives the plan `buffers` host buffers for the optimizer's stream from and to the drive, if the budgets have room for them.
 void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudgets& budgets) {
   if (!plan.training || plan.staging_buffers == 0) return;
   PlanRequest other = request;
@@ -89,9 +89,9 @@ void deepen_ring(PlanRequest& request, Plan& plan, i64 buffers, const TierBudget
   if (total_excess(deeper, budgets) == 0) request = std::move(other), plan = std::move(deeper);
 }
 
-// Uses the memory that is left over. First the staging ring gets more buffers, so that the optimizer's reads and writes go on while the
-// disk is busy with other work. Then activations, groups and logits are kept in memory, as far as there is room. If memory is still left,
-// the ring gets more buffers again.
+// Uses the memory that the plan leaves unused. First the optimizer's stream from and to the drive gets more host
+// buffers, so that it continues while the disk is busy with other work. Then activations, parameter groups and
+// logits are kept in memory, as far as there is room. If memory remains, the stream gets still more buffers.
 ChosenPlan finished(PlanRequest request, Plan plan, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   deepen_ring(request, plan, kRoomyStagingBuffers, budgets);
   std::vector<std::string> filled;
@@ -118,7 +118,7 @@ double logits_again_s(const Plan& plan, const nn::Sequential& model, const Rates
   return static_cast<double>(again) * rates.block(last, work).forward;
 }
 
-// The fastest plan has no room for the logits. Checks whether a slower placement that keeps them is faster overall.
+// Called if the fastest plan has no memory for the logits. Checks whether a slower placement that keeps the logits gives a faster step.
 ChosenPlan or_with_logits(ChosenPlan chosen, PlanRequest base, const PlacementSettings& wishes, const TierBudgets& budgets,
                           const Rates& rates) {
   if (chosen.plan.logits_bytes == 0 || chosen.plan.placement.keeps_logits) return chosen;
@@ -167,8 +167,8 @@ std::string would_take(const Plan& plan, const nn::Sequential& model, const Rate
 
 }  // namespace
 
-// The lowest ZeRO stage has the least traffic between ranks, so a higher stage is taken only if it gains enough. Even a plan that keeps
-// everything on the device may gain by a higher stage, since each rank then updates only its shard.
+// Tries the ZeRO stages in ascending order. The lowest stage has the least traffic between ranks, so a higher stage is chosen only if it
+// gains enough. Even a plan that keeps everything on the device may gain by a higher stage, since each rank then updates only its shard.
 ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSettings& wishes, const TierBudgets& budgets, const Rates& rates) {
   const std::vector<int> all = stages(base, wishes);
   const auto dry_runs = base.dry_runs ? base.dry_runs : std::make_shared<parallel::DryRuns>();
@@ -180,7 +180,7 @@ ChosenPlan choose_plan(const parallel::PlanRequest& base, const PlacementSetting
     request.scheduling.sharding.stage = stage;
     request.dry_runs = dry_runs;
     PlacementSettings asked = wishes;
-    asked.explained &= stage == all.back() && !best;  // an explanation is only needed if no stage fits
+    asked.explained &= stage == all.back() && !best;  // an explanation is needed only if no ZeRO stage fits
     try {
       ChosenPlan chosen = choose_at_stage(request, asked, budgets, rates);
       const double cost_s = step_cost_s(chosen.plan, *base.model, rates);

@@ -28,15 +28,15 @@ StepCost Prediction::simulated(const StepLists& lists) const {
 
 namespace {
 
-// Bytes of memory that each thread touches in its stack and in its allocator's arena.
+// kThreadBytes is the memory that each thread touches in its stack and in its allocator's arena.
 constexpr i64 kThreadBytes = 96 * kKiB;
-// Bytes that a rank first touches after the planning: code and tables for the steps and a save, the loader's batch, and the I/O engine's
-// rings.
+// kFirstUsedBytes is the memory that a rank first touches after planning: code and
+// tables for the steps and a save, the loader's batch, and the I/O engine's rings.
 constexpr i64 kFirstUsedBytes = 3 * kMiB / 2;
 
-// Returns the planned bytes that are mapped but never touched, so that they take no memory. A small model has fewer tiles than the staging
-// ring holds. A save of state in memory does not use its queue unless the next step overtakes the save. On a GPU the result is 0, because
-// page-locked memory is always resident.
+// Returns the planned bytes that are mapped but never touched, so that they take no memory. The tiles (pieces
+// of state) of a small model do not fill all staging buffers. A save of state in memory uses its queue only if
+// the next step overtakes the save. On a GPU the result is 0, because page-locked memory is always resident.
 i64 untouched_bytes(const parallel::Plan& plan) {
   if (plan.on_gpu() || plan.chunk_tiles == 0) return 0;
   i64 tiles = 0;
@@ -47,7 +47,7 @@ i64 untouched_bytes(const parallel::Plan& plan) {
 
 }  // namespace
 
-// If the rank computes on the CPU, the device tier is the process's memory too.
+// Returns the peak memory of the process. If the rank computes on the CPU, the device tier is the process's memory too.
 i64 Prediction::process_bytes() const {
   const i64 planned = plan_.total[1] + (plan_.on_gpu() ? 0 : plan_.total[0]) - untouched_bytes(plan_);
   const i64 threads = static_cast<i64>(node_.rates.threads) + parallel::kLanes;
@@ -77,7 +77,7 @@ std::string Prediction::text() {
   text += fmt::format("; the process takes about {}", format_bytes(process_bytes()));
   const double break_even = break_even_tokens(plan_, *request_.model, node_.rates);
   if (break_even > 0) text += fmt::format("; nvme traffic hides behind computing from {:.0f} tokens a step upward", break_even);
-  // On a GPU the copies hide behind computing, so only a CPU has this cost.
+  // On a GPU the copies hide behind computing, so only a CPU pays for them.
   const double small = plan_.on_gpu() ? 0 : small_copies_tokens(plan_, *request_.model, node_.rates);
   if (small > 0)
     text += fmt::format(

@@ -27,15 +27,15 @@ using parallel::Op;
 using parallel::PlanRequest;
 
 constexpr double kMostPassSeconds = 2;  // a pass that would take longer, extrapolated from one row, is timed with fewer rows
-constexpr double kMostRowSeconds = 8;   // if one row would take longer, at the expected FLOP/s, nothing is timed
+constexpr double kMostRowSeconds = 8;   // if one row would take longer at the expected FLOP/s, nothing is timed
 constexpr int kLeastPasses = 3;
-constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least this long
+constexpr double kTimedSeconds = 0.05;  // passes are repeated for at least so many seconds
 constexpr double kExpectedShare = 0.5;  // the share of the machine's FLOP/s that one row is expected to reach
 
-// The kinds of blocks that a model has: the first block of each kind, ascending, and the kind of each block. Blocks of one kind have the
-// same class and the same shapes of parameters, input and output. They train the same parameters, and all or none of them pass a gradient
-// on to the block before. Only blocks whose output has the shape of their input share a kind, so that the first blocks of all kinds can run
-// one after the other.
+// Kinds groups the blocks of a model by kind: it holds the first block of each kind, ascending, and the kind of each
+// block. Blocks of one kind have the same class and the same shapes of parameters, input and output. They train the
+// same parameters, and all or none of them pass a gradient on to the block before. Only blocks whose output has the
+// shape of their input share a kind, so that the first blocks of all kinds can run one after the other.
 struct Kinds {
   std::vector<u16> first;
   std::vector<size_t> of_block;
@@ -62,7 +62,7 @@ Kinds kinds_of(const PlanRequest& r) {
   return kinds;
 }
 
-// Returns bytes that are small numbers of both signs, whether they are read as f32 or as bf16.
+// Returns bytes that give small numbers of both signs, whether they are read as f32 or as bf16.
 std::vector<std::byte> numbers(i64 bytes) {
   std::vector<std::byte> all(static_cast<size_t>(bytes));
   auto* words = reinterpret_cast<u32*>(all.data());
@@ -72,7 +72,7 @@ std::vector<std::byte> numbers(i64 bytes) {
 
 i64 cache_bytes() { return std::max<i64>(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE)); }
 
-// Runs the first block of each kind one after the other, as if they were the model.
+// Chain runs the first block of each kind one after the other, as if they were the model.
 class Chain {
  public:
   /// `queue` is the command queue of the GPU; null if the CPU computes.
@@ -92,7 +92,7 @@ class Chain {
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
 
-  /// Allocates weights and gradients of all its blocks. `slab` is the memory in which the current stream computes.
+  /// Allocates weights and gradients of all blocks of the chain. `slab` is the memory in which the current stream computes.
   void take(Allocator& memory, std::span<const std::byte> slab) {
     const i64 model_bytes = r_.layout.elems() * (size_of(r_.scheduling.format.weight) + size_of(r_.scheduling.format.gradient));
     if (model_bytes > cache_bytes() && !queue_) slab_ = slab;
@@ -107,7 +107,7 @@ class Chain {
     }
   }
 
-  /// Runs forward and backward of all blocks once, on the current stream. Returns the seconds by kind.
+  /// Runs forward and backward of all blocks once, on the current stream. Returns the seconds by kind of block.
   std::vector<BlockSeconds> pass(bool first) {
     batches_ = {batch()};
     runner_.begin(batches_, nn::Mode::train, {}, 1.0 / static_cast<double>(rows_ * r_.sequence_length));
@@ -118,7 +118,7 @@ class Chain {
       seconds[k].forward = seconds_of([&] { runner_.forward(i); });
     }
     for (size_t k = seconds.size(); k-- > 0 && kinds_.first[k] >= r_.layout.first_trained_block;) {
-      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // as in a run, the last block is still in the caches after its forward
+      if (k + 1 < seconds.size()) forget(kinds_.first[k]);  // the last block is still in the caches after its forward, as in a run
       backward(kinds_.first[k], first, seconds[k]);
     }
     batches_.clear();
@@ -143,7 +143,7 @@ class Chain {
       accumulator_.finish();
     });
   }
-  // Returns the seconds that `work` takes, until the GPU has finished it too.
+  // Returns the seconds until `work` is done, including the part of it that runs on the GPU.
   double seconds_of(const std::function<void()>& work) const {
     return parallel::microseconds_of([&] {
              work();
@@ -179,7 +179,7 @@ class Chain {
   }
   Storage& storage(const parallel::Segment& s) const { return *r_.model->parameters[s.parameter]->storage; }
 
-  // Returns the number of rows of the smallest table of tokens, positions or classes. Ids below this number are valid in every table.
+  // Returns the number of rows of the smallest table of tokens, positions or classes. Ids below this number are valid in every such table.
   i64 fewest_ids() const {
     std::optional<i64> fewest;
     for (const auto& p : r_.model->parameters) {
@@ -227,8 +227,8 @@ class Chain {
   const Kinds& kinds_;
   const i64 rows_;
   const GpuQueue* const queue_;
-  const bool in_parts_;              // the schedule splits the backward into two parts
-  std::span<const std::byte> slab_;  // empty if the model stays in the caches
+  const bool in_parts_;              // true if the schedule splits the backward into two parts
+  std::span<const std::byte> slab_;  // empty if the whole model fits into the caches
   std::map<u16, Allocation> weights_, gradients_;
   std::vector<MicroBatch> batches_;
   parallel::BlockRunner runner_;
@@ -267,8 +267,8 @@ double median(std::vector<double> all) {
   return *middle;
 }
 
-// Returns the median over several passes for each kind of block. A disturbance of a single pass is ignored. One that slows down every
-// second pass counts, since it will slow down the run too.
+// Returns the median over several passes for each kind of block. The median ignores a disturbance of a single
+// pass. A disturbance of every second pass changes it, as it should, since it will slow down the run too.
 std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& passes, size_t kinds) {
   std::vector<BlockSeconds> all(kinds);
   for (size_t k = 0; k < kinds; ++k) {
@@ -284,7 +284,7 @@ std::vector<BlockSeconds> medians(const std::vector<std::vector<BlockSeconds>>& 
 }
 
 std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
-  chain.pass(true);  // touches everything once
+  chain.pass(true);  // this pass touches all memory for the first time, so it is not timed
   std::vector<std::vector<BlockSeconds>> passes;
   double spent = 0;
   for (int rounds = 0; rounds < kLeastPasses || spent < kTimedSeconds; ++rounds) {
@@ -299,7 +299,7 @@ std::vector<BlockSeconds> time_chain(Chain& chain, bool accumulates) {
   return all;
 }
 
-// Returns the seconds by kind; empty if there is not enough memory.
+// Returns the seconds by kind of block. Returns an empty list if there is not enough memory.
 std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i64 rows, Device device, Tf32 tf32, ThreadPool& threads,
                                     MemoryPool& pool) {
   try {
@@ -318,8 +318,8 @@ std::vector<BlockSeconds> time_rows(const PlanRequest& r, const Kinds& kinds, i6
   }
 }
 
-// Corrects the times of the last block, which were measured with `rows` rows, as if it had kept the logits. Each part of the backward that
-// computed the logits again took about one forward longer, and this time is subtracted.
+// Corrects the times of the last block, which were measured with `rows` rows, as if the block had kept the logits.
+// Each part of the backward that computed the logits again took about one forward longer, and this time is subtracted.
 void without_logits_again(BlockSeconds& last, const PlanRequest& r, i64 rows) {
   const Stream stream{.device = Device::meta(r.device)};
   const StreamScope scope(stream);
@@ -336,7 +336,7 @@ std::vector<BlockSeconds> time_blocks(const PlanRequest& r, Device device, Tf32 
   const Kinds kinds = kinds_of(r);
   if (pass_flops(r, kinds, 1) > kMostRowSeconds * kExpectedShare * flops) return {};
   MemoryPool pool("probe", budget_bytes, "", device.is_cuda() ? gpu_memory(device.index, budget_bytes) : system_memory());
-  // Images need two rows: a block may leave one element of an image, and the variance of a single element is undefined.
+  // Image models need two rows: a block may reduce an image to one element, and batch norm's variance of a single element is undefined.
   i64 rows = r.model->reads_images() ? std::min<i64>(2, r.micro_batch_size) : 1;
   std::vector<BlockSeconds> timed = time_rows(r, kinds, rows, device, tf32, threads, pool);
   if (timed.empty()) return {};

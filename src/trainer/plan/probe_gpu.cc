@@ -13,7 +13,7 @@ namespace spillway::trainer {
 namespace {
 
 constexpr i64 kFewTiles = 8, kManyTiles = 2048, kCopyBytes = 16 * kMiB;
-constexpr double kLongEnough = 1e-3;  // seconds; in an update of this length the launch of the kernel is a small part
+constexpr double kLongEnough = 1e-3;  // seconds; the launch of a kernel is a small part of an update of this length
 constexpr int kRoundsOnGpu = 4;
 
 class Probe {
@@ -61,7 +61,7 @@ class Probe {
   double least_seconds(const std::function<void()>& work) {
     const StreamScope scope(stream_);
     double least_us = std::numeric_limits<double>::max();
-    for (int round = 0; round < kRoundsOnGpu; ++round) {  // the first round warms up
+    for (int round = 0; round < kRoundsOnGpu; ++round) {  // the first round is a warm-up
       const double us = parallel::microseconds_of([&] {
         work();
         queue_.wait();

@@ -23,7 +23,7 @@ namespace {
 constexpr i64 kMemoryBytes = 24 * kMiB, kCacheTiles = 16;
 constexpr int kRounds = 3;
 
-// Tiles in memory that are updated in place.
+// Tiles holds state in memory, in tiles of 16,384 elements that are updated in place.
 class Tiles {
  public:
   Tiles(const optim::StateFormat& format, i64 count, Allocator& memory)
@@ -114,7 +114,7 @@ void time_units(UnitSeconds& unit, const optim::StateFormat& format, ThreadPool&
   const Allocation from = pool.allocate(kMemoryBytes / 2, "probe: from"), to = pool.allocate(kMemoryBytes / 2, "probe: to");
   const std::span<const std::byte> bytes(from.data(), static_cast<size_t>(from.bytes()));
   std::memset(from.data(), 1, bytes.size());
-  volatile u32 sum = 0;  // volatile, so that the compiler computes it
+  volatile u32 sum = 0;  // volatile keeps the compiler from removing the loop
   const std::span<const std::byte> few = bytes.first(kCacheTiles * 4 * optim::kTileElems);
   unit.checksum_s = least_seconds([&] { sum = sum + crc32c(few); }) / static_cast<double>(few.size());
   const auto forget_both = [&] {

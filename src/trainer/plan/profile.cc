@@ -16,7 +16,8 @@ using parallel::Op;
 
 constexpr size_t kHost = static_cast<size_t>(offload::Tier::host), kNvme = static_cast<size_t>(offload::Tier::nvme);
 
-// A Land instruction waits for the end of the update's writes, so it counts as part of the Step.
+// Returns the name under which the profile lists an instruction. A Land instruction waits for the end of the update's writes, so its time
+// counts as part of the Step, the optimizer's update.
 std::string kind_of(const Instruction& i) {
   if (i.op == Op::Step || i.op == Op::Land) return "Step";
   std::string kind(parallel::to_string(i.op));
@@ -24,7 +25,8 @@ std::string kind_of(const Instruction& i) {
   return kind;
 }
 
-// Returns the bytes of memory that an update touches, in any tier: it reads gradient, weight and state, and writes the last two.
+// Returns the bytes of memory that an update touches, in any tier. The update reads gradient, weight and state, and writes weight and
+// state.
 i64 update_bytes(const Instruction& i, const parallel::Plan& plan) {
   const optim::StateFormat& format = plan.scheduling.format;
   const i64 per_tile = format.gradient_tile_bytes() + 2 * format.weight_tile_bytes() + 2 * format.state_tile_bytes();
@@ -41,7 +43,7 @@ void count(Profile::Sum& sum, const Instruction& i, const parallel::Plan& plan) 
   }
 }
 
-// The rates that copies, memory sweeps and products can reach on the device where a rank computes.
+// Ceilings holds the rates that copies, memory sweeps and matrix products can reach on the device where a rank computes.
 struct Ceilings {
   double copy, memory, flops;
   const char* copy_name;
@@ -49,7 +51,7 @@ struct Ceilings {
 
 Ceilings ceilings_of(const Calibration& c, bool on_gpu, bool halves) {
   if (!on_gpu) return {c.copy_bytes_per_s, c.memory_bytes_per_s, halves ? c.matmul_flops_bf16 : c.matmul_flops_f32, "copy"};
-  // A copy over the link counts its bytes twice: where they are read and where they are written.
+  // A copy over the link between host and GPU counts its bytes twice: where they are read and where they are written.
   return {c.to_gpu_bytes_per_s + c.from_gpu_bytes_per_s, c.gpu_copy_bytes_per_s, halves ? c.gpu_matmul_flops_bf16 : c.gpu_matmul_flops_f32,
           "link"};
 }

@@ -30,7 +30,8 @@ std::string policy_text(const parallel::ActivationPolicy& policy) {
   return (policy.recompute ? "recomputed block by block from inputs kept " : "kept ") + std::string(where);
 }
 
-// The blocks have at most two policies: one for the first blocks and one for the last blocks.
+// Describes where the blocks' activations are kept. The blocks have at most two policies: one for the first blocks and one for the last
+// blocks.
 std::string activations_text(const std::vector<parallel::ActivationPolicy>& blocks) {
   const auto first = std::ranges::count(blocks, blocks.front());
   if (first == std::ssize(blocks)) return "activations: " + policy_text(blocks.front());
@@ -56,10 +57,10 @@ std::string overlap_text(const Plan& plan) {
   }
 }
 
-// Says whether the CPU or the GPU runs the Steps; empty without a GPU.
+// Says whether the CPU or the GPU runs the optimizer's updates. Returns an empty text without a GPU.
 std::string stepper_text(const Plan& plan) {
   if (!plan.on_gpu()) return "";
-  std::array<bool, 2> steps{};  // whether the CPU, and whether the GPU, runs any Steps
+  std::array<bool, 2> steps{};  // [0]: the CPU runs some updates; [1]: the GPU does
   for (const parallel::Group& g : plan.layout.groups) {
     if (plan.has_steps(g)) steps[plan.steps_on_gpu(g.id, !plan.gradient_rests(g, 0))] = true;
   }
@@ -89,7 +90,7 @@ std::string sources_text(const Plan& plan) {
   return text;
 }
 
-// Returns an empty text if nothing is fetched. A CPU fetches ahead only from nvme.
+// Says how many blocks are prefetched and from where. Returns an empty text if nothing is fetched. A CPU fetches ahead only from nvme.
 std::string prefetch_text(const Plan& plan) {
   const std::string from = plan.on_gpu() ? sources_text(plan) : plan.uses(Tier::nvme) ? "nvme" : "";
   if (from.empty()) return "";

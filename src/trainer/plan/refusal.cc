@@ -14,7 +14,7 @@ namespace {
 using parallel::Plan;
 using parallel::Tier;
 
-// Says how much room the paths of --nvme need for all ranks together, if one rank needs `rank_bytes`.
+// Says how much space the --nvme paths need for all ranks together, if one rank needs `rank_bytes`.
 std::string disk_text(i64 rank_bytes, const TierBudgets& budgets, i64 ranks) {
   const i64 needed = rank_bytes * ranks, there = budgets.bytes[2] * ranks;
   return fmt::format("--nvme PATH with room for {}{}", at_least(needed),
@@ -62,7 +62,7 @@ std::string list_of(const std::vector<LessToHold>& all, const TierBudgets& budge
 
 std::string at_least(i64 bytes) {
   if (bytes <= kGiB) return fmt::format("{}MiB", (bytes + kMiB - 1) / kMiB);
-  constexpr i64 kWhole = 100 * kGiB;  // above this size tenths of a GiB do not matter
+  constexpr i64 kWhole = 100 * kGiB;  // sizes above this are rounded to whole GiB
   if (bytes > kWhole) return fmt::format("{}GiB", (bytes + kGiB - 1) / kGiB);
   const i64 tenths = (bytes * 10 + kGiB - 1) / kGiB;
   return tenths % 10 == 0 ? fmt::format("{}GiB", tenths / 10) : fmt::format("{}.{}GiB", tenths / 10, tenths % 10);

@@ -12,28 +12,28 @@ using parallel::Plan;
 using parallel::PlanRequest;
 using parallel::Tier;
 
-// At most so many candidates are sized exactly. A plan that fits is usually found long before.
+// At most kMostSized candidates are sized exactly. A plan that fits is usually found long before this limit.
 constexpr int kMostSized = 60;
-// At most kMostCompared plans that fit are simulated, which differ in their placement or in where their Steps run. Only plans whose
-// estimated times are within kWorthComparing of the first one are simulated, since only these estimates may be in the wrong order.
+// At most kMostCompared plans that fit are simulated. They differ in their placement or in where their optimizer updates run. Only plans
+// whose estimated times are within kWorthComparing of the first one are simulated, since the estimates rank more distant plans correctly.
 constexpr size_t kMostCompared = 8;
 constexpr double kWorthComparing = 1.25;
 
 constexpr i64 kPlentyBytes = i64{1} << 50;
-// To find a plan that needs few bytes of one tier, so many candidates that fit by their estimates are sized exactly: those that need the
-// fewest bytes of the tier. If none of them fits, as many are sized that need the most bytes of it and so leave the most room in the other
-// tiers.
+// To find a plan that needs few bytes of one tier, kMostTried candidates that fit by their estimates are sized
+// exactly: those that need the fewest bytes of the tier. If none of them fits, the kMostTried candidates that
+// need the most bytes of the tier are sized, because they leave the most room in the other tiers.
 constexpr size_t kMostTried = 12;
 
-// Returns by how many bytes a candidate's estimate is above the budgets, summed over the tiers.
+// Returns by how many bytes a candidate's estimate exceeds the budgets, summed over the tiers.
 i64 missing(const Candidate& c, const TierBudgets& b) {
   i64 sum = 0;
   for (size_t t = 0; t < c.bytes.size(); ++t) sum += std::max<i64>(0, c.bytes[t] - b.bytes[t]);
   return sum;
 }
 
-// Returns whether two requests differ at most in how many blocks they prefetch. Such requests need no simulation, since their estimates are
-// in the right order.
+// Returns whether two requests differ at most in how many blocks they prefetch. Such
+// requests need no simulation to be compared, since their estimates rank them correctly.
 bool alike(const PlanRequest& a, const PlanRequest& b) {
   const parallel::Placement &p = a.placement, &q = b.placement;
   return p.parameters == q.parameters && p.gradients == q.gradients && p.optimizer == q.optimizer && p.activations == q.activations &&
@@ -70,7 +70,7 @@ bool hopeless(const Candidate& c, const TierBudgets& b) {
   return device_bytes > b.bytes[0] || (!b.host_from_device && c.bytes[1] > b.bytes[1]) || c.bytes[2] > b.bytes[2];
 }
 
-// Returns the plan that needs the fewest bytes of the tier among the plans tried.
+// Returns, of the plans tried, the one that needs the fewest bytes of the tier.
 std::optional<Plan> plan_with_plenty(Tier tier, const PlanRequest& base, const PlacementSettings& wishes, TierBudgets budgets,
                                      const Rates& rates) {
   const auto t = static_cast<size_t>(tier);
@@ -114,7 +114,8 @@ double step_cost_s(const Plan& plan, const nn::Sequential& model, const Rates& r
 
 namespace {
 
-// Returns the best plan that fits; empty if none does. `closest` becomes the plan that exceeds the budgets by the fewest bytes.
+// Returns the plan of least cost among those that fit, or nothing if none fits. Sets `closest` to the plan that exceeds the budgets by the
+// fewest bytes.
 std::optional<Fitting> fastest_of(const std::vector<Candidate>& all, const PlanRequest& base, const TierBudgets& budgets,
                                   const Rates& rates, bool quick, std::optional<Plan>& closest) {
   std::vector<Fitting> fitting;
@@ -146,8 +147,8 @@ std::optional<Fitting> fastest_that_fits(const PlanRequest& base, const Placemen
 
 namespace {
 
-// Called if none of the fastest candidates fits. For one tier after the other it tries the candidates that need the fewest bytes of that
-// tier.
+// Called if none of the fastest candidates fits. For one tier after the other,
+// the function tries the candidates that need the fewest bytes of that tier.
 std::optional<Fitting> smallest_that_fits(const std::vector<Candidate>& all, const TierBudgets& budgets) {
   std::vector<const Candidate*> some;
   for (const Candidate& c : all) {

@@ -17,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr u32 kMostWeight = 64;
-constexpr double kTolerance = 0.1;  // two paths of one drive, measured one after the other, differ by less
+constexpr double kTolerance = 0.1;  // measurements of two paths on one drive, made one after the other, differ by less
 
-// Returns the weights if the fastest path has the weight `most`, and the largest relative error of a weight.
+// Returns the paths' weights for the case that the fastest path has the weight `most`, and the largest relative error of a weight.
 std::pair<std::vector<u32>, double> scaled(const std::vector<double>& rates, u32 most) {
   const double fastest = *std::ranges::max_element(rates);
   std::vector<u32> weights;

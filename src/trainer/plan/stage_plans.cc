@@ -32,7 +32,7 @@ bool alike(const Plan& a, const Plan& b) {
   return a.train.overlap == b.train.overlap && a.train_when_clipping.has_value() == b.train_when_clipping.has_value();
 }
 
-// Returns `wishes` with some options fixed: those that must be the same on all pipeline ranks get the values that `plan` has.
+// Returns `wishes` with some options fixed: options that must be equal on all pipeline ranks get the values of `plan`.
 PlacementSettings like(PlacementSettings wishes, const Plan& plan) {
   wishes.zero_stage = plan.scheduling.sharding.stage;
   wishes.prefetch = plan.scheduling.prefetch;
@@ -54,9 +54,9 @@ std::vector<ChosenPlan> of_all_stages(const PlanRequest& base, const PlacementSe
   return all;
 }
 
-// Chooses the plans if only some stages gain by Steps that run at the same time as computing. On a GPU all stages then run their Steps in
-// the next forward, if such plans fit: the GPU does not wait for the CPU's Steps, and the stages without gain lose nothing. Otherwise all
-// stages run their Steps after the backward.
+// Chooses the plans if only some pipeline stages gain by optimizer updates that run at the same time as computing. On
+// a GPU all stages then make their updates in the next forward, if such plans fit: the GPU does not wait for the CPU's
+// updates, and the stages without gain lose nothing. Otherwise all stages make their updates after the backward.
 std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSettings wishes, const TierBudgets& budgets, const Rates& rates,
                                          int first) {
   if (base.device == Device::Kind::cuda) {
@@ -71,8 +71,8 @@ std::vector<ChosenPlan> of_unlike_stages(const PlanRequest& base, PlacementSetti
   return of_all_stages(base, wishes, budgets, rates, first);
 }
 
-// Joins the placements of all stages into one request. Each group is placed as in the plan of its owner's rank, and the activations of each
-// block as in the plan of the block's rank.
+// Joins the placements of all pipeline stages into one request. Each parameter group is placed as in the plan of
+// the rank that owns it, and the activations of each block as in the plan of the rank that computes the block.
 PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, const std::vector<u16>& rank_of) {
   const Plan& any = stages.front().plan;
   const auto of = [&](u16 block) -> const parallel::Placement& { return stages[rank_of[block]].plan.placement; };
@@ -89,7 +89,7 @@ PlanRequest joined(PlanRequest base, const std::vector<ChosenPlan>& stages, cons
   const int rank = base.scheduling.pipeline.rank;
   base.scheduling = any.scheduling;
   base.scheduling.pipeline.rank = rank;
-  base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();  // make_plan() fills in both lists
+  base.scheduling.spilled_bytes.clear(), base.scheduling.output_bytes.clear();  // make_plan() fills in both lists again
   base.adaptive_overlap = any.train_when_clipping.has_value();
   for (const ChosenPlan& stage : stages) {
     if (stage.plan.staging_buffers == 0) continue;
@@ -168,7 +168,7 @@ namespace {
 
 using Which = std::function<const parallel::Program&(const Plan&)>;
 
-// Returns the Program that `which` selects, as it is on data-parallel rank `rank` of the plan's pipeline stage.
+// Returns the Program (list of instructions) that `which` selects, as it is on data-parallel rank `rank` of the plan's pipeline stage.
 parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
   const parallel::Program& mine = which(plan);
   parallel::Scheduling scheduling = plan.scheduling;
@@ -179,7 +179,7 @@ parallel::Program of_data_rank(const Plan& plan, const Which& which, int rank) {
   return generate_training(plan.layout, plan.placement, scheduling);
 }
 
-// Checks that the Programs of all ranks match. `which` selects one Program of each plan.
+// Checks that the Programs (lists of instructions) of all ranks match. `which` selects one Program of each plan.
 void check_one_of_each(const std::vector<Plan>& stages, const Which& which) {
   const int data_ranks = stages.front().scheduling.sharding.ranks;
   std::vector<parallel::Program> programs;

@@ -1,5 +1,5 @@
-// Derives from a run's resolved flags what its plan has to provide: the work of a step and the options of the state. Values and pure
-// functions.
+// Derives from a run's resolved flags what its plan has to provide: the work of
+// a step and the options of the state. All types are values, all functions pure.
 #pragma once
 #include "nn/module.h"
 #include "offload/nvme_store.h"
@@ -8,7 +8,7 @@
 
 namespace spillway::trainer {
 
-/// The work of one step, or of one pass without training.
+/// Workload is the work of one training step, or of one pass without training.
 struct Workload {
   nn::Mode mode = nn::Mode::train;
   i64 micro_batches = 1, micro_batch_size = 1, sequence_length = 1;
@@ -16,7 +16,7 @@ struct Workload {
   bool decay_all = false;
 };
 
-/// Options that only a training run has for its state.
+/// StateWishes holds the options that only a training run has for its state.
 struct StateWishes {
   optim::Master master = optim::Master::fp32;
   optim::Moments moments = optim::Moments::fp32;
@@ -26,7 +26,7 @@ struct StateWishes {
   std::vector<OptimizerGroup> optimizer_groups;
   offload::Durability durability = offload::Durability::checkpoint;
 
-  /// Returns the state format for weights of this precision. Throws Error(usage) if the options do not go together.
+  /// Returns the state format for weights of this precision. Throws Error(usage) if the options contradict each other.
   optim::StateFormat format(Precision precision) const;
 };
 

@@ -96,7 +96,7 @@ Budgets gpu_budgets(const MemoryGrant& grant, const ChosenDevice& gpu, std::opti
                             "share it), got {}: "
                             "lower it, or end other programs on that GPU (nvidia-smi lists them)",
                             format_bytes(device_room), gpu.name, format_bytes(kGpuReserveBytes), format_bytes(*device_bytes)));
-  const bool of_this_node = gpu.free_bytes.has_value();  // if false, the plan is for another node, whose memory is not known here
+  const bool of_this_node = gpu.free_bytes.has_value();  // if false, the plan is for another node, whose memory is unknown
   if (of_this_node && host_bytes && *host_bytes > grant.bytes)
     throw Error(ErrorCode::refused,
                 fmt::format("[budgets] expected --host-memory of at most {}, the memory granted to this process (bounded "
@@ -118,7 +118,7 @@ ChosenDevice device_on_ranks(const RanksConfig& config, const Peers& peers) {
   };
   peers.together(choose);
   const auto sharers = std::ranges::count(peers.gather(gpu), gpu);
-  peers.together(choose);  // chosen again: by now every rank has opened its GPU, so the free memory is what all ranks leave
+  peers.together(choose);  // chosen again: now that every rank has opened its GPU, the free memory is what all ranks leave
   if (chosen.free_bytes) *chosen.free_bytes /= sharers;
   chosen.meeting = agree_on_meeting(config, {chosen.device, sharers > 1}, peers);
   if (chosen.meeting.nccl && chosen.free_bytes) {

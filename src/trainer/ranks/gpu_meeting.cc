@@ -16,7 +16,7 @@ namespace spillway::trainer {
 namespace {
 
 constexpr const char *kNoPeers = "NCCL_P2P_DISABLE", *kPeerLevel = "NCCL_P2P_LEVEL", *kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
-constexpr int kLeastConnections = 16;  // hardware queues for the lanes, the two host-device copy streams, and NCCL's streams
+constexpr int kLeastConnections = 16;  // hardware queues for the working threads, two copy streams and NCCL's streams
 static_assert(kLeastConnections >= parallel::kLanes + 2);
 
 bool wants_nccl(const RanksConfig& config) { return config.communicator == "nccl"; }
@@ -28,8 +28,8 @@ std::string problem_here(const MeetingPoint& mine) {
   return parallel::nccl_problem();
 }
 
-// Returns the problem of the lowest rank that has one, without the tag "[nccl]". It carries the rank's name unless all ranks have the same
-// problem.
+// Returns the problem of the lowest rank that has one, without the tag
+// "[nccl]". The text names the rank, unless all ranks have the same problem.
 std::string first_problem(const std::string& mine, const Peers& peers) {
   const std::string tag = "[nccl] ";
   const std::vector<std::string> all = peers.gather(mine.starts_with(tag) ? mine.substr(tag.size()) : mine);
@@ -39,7 +39,7 @@ std::string first_problem(const std::string& mine, const Peers& peers) {
   return alike ? *first : peers.name(static_cast<int>(first - all.begin())) + ": " + *first;
 }
 
-// Copies NCCL's peer-to-peer variables to all ranks of a node: local rank 0 may have set them, or the user in one rank's environment.
+// Copies NCCL's peer-to-peer variables to all ranks of a node. Local rank 0 may have set them, or the user may have set them for one rank.
 void share_with_node(const Peers& peers) {
   for (const char* name : {kNoPeers, kPeerLevel}) {
     const char* mine = std::getenv(name);
@@ -50,12 +50,12 @@ void share_with_node(const Peers& peers) {
   }
 }
 
-// Returns why NCCL cannot be used, or an empty text if it works; `bytes` is then the GPU memory that it needs.
+// Returns why NCCL cannot be used, or an empty text if NCCL works. In the second case `bytes` is set to the GPU memory that NCCL needs.
 std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, const Peers& peers, i64& bytes) {
   if (std::string problem = first_problem(problem_here(mine), peers); !problem.empty()) return problem;
   share_with_node(peers);
-  // The trial gets half of the timeout. A rank whose trial ends early waits for the other ranks in the next collective, which has the whole
-  // timeout.
+  // The trial gets half of the timeout. A rank whose trial ends early waits for the
+  // other ranks in the next collective, and that collective has the whole timeout.
   const parallel::NcclTrial trial =
       parallel::try_nccl(*peers.communicator(), mine.device.index, static_cast<double>(config.timeout_s) / 2, leave_stuck);
   std::string problem = first_problem(trial.problem, peers);
@@ -64,9 +64,9 @@ std::string find_problem(const RanksConfig& config, const MeetingPoint& mine, co
   return problem;
 }
 
-// Prevents deadlocks between ranks. Loading a kernel lazily may wait for all work on the GPU (CUDA Programming Guide, "Lazy Loading", on
-// its hazards), and streams that share a hardware queue wait for each other. If the awaited work is a collective, and that collective waits
-// for another rank in the same state, neither rank ever goes on.
+// Prevents deadlocks between ranks. Loading a kernel lazily may wait for all work on the GPU (CUDA Programming Guide,
+// "Lazy Loading", on its hazards), and streams that share a hardware queue wait for each other. If that work is a
+// collective that waits for another rank, and the other rank waits in the same way, neither rank can ever continue.
 void prepare_driver(Messages& messages) {
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   ::setenv(kConnections, "32", 0);
@@ -94,8 +94,8 @@ std::string peers_of_nccl() {
 
 }  // namespace
 
-// A rank has one NCCL communicator with the data-parallel ranks, which all send to each other, and two with each neighbour in the pipeline,
-// one for each direction.
+// Returns the bytes that NCCL takes on one GPU. A rank has one NCCL communicator with the data-parallel ranks,
+// which all send to each other. With each neighbour in the pipeline it has two more, one for each direction.
 i64 nccl_memory(const RanksConfig& config, i64 communicator_bytes, i64 pair_bytes) {
   const i64 stages = config.pipeline_stages, data_ranks = config.ranks / stages;
   const i64 of_data = data_ranks > 1 ? communicator_bytes + (data_ranks - 1) * pair_bytes : 0;

@@ -11,8 +11,8 @@
 namespace spillway::trainer {
 namespace {
 
-// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent already listens at MASTER_PORT (it keeps a store of
-// its own there), the next port is taken.
+// Returns the rendezvous address for ranks that torchrun started. If torchrun's agent keeps
+// a store of its own at MASTER_PORT, that port is occupied and the next port is used.
 std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
   const auto name = host.env("MASTER_ADDR"), text = host.env("MASTER_PORT");
   int port = 0;
@@ -21,7 +21,7 @@ std::string place_of_torchrun(const Launcher& launcher, const Host& host) {
     throw Error(ErrorCode::usage,
                 "[rendezvous] expected MASTER_ADDR and MASTER_PORT, or --rendezvous tcp:HOST:PORT or file:PATH, got MASTER_ADDR \"" +
                     name.value_or("") + "\", MASTER_PORT \"" + text.value_or("") + "\"");
-  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;  // one node
+  if (launcher.local_ranks == launcher.ranks) return "unix:spillway-torchrun-" + *text;  // all ranks are on one node
   if (host.env("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
   return "tcp:" + (name->find(':') == name->npos ? *name : "[" + *name + "]") + ":" + std::to_string(port);
 }
@@ -33,19 +33,19 @@ std::string first_node(const std::string& nodes) {
   return nodes.substr(0, bracket) + nodes.substr(bracket + 1, nodes.find_first_of(",-]", bracket) - bracket - 1);
 }
 
-// Returns the rendezvous address for ranks that srun started. Rank 0 is on the first node of the job step. The port is derived from the
-// step's id so that steps that share a node get different ports; if two steps get the same port nevertheless, a rank notices by the token
-// that it has reached the wrong run.
+// Returns the rendezvous address for ranks that srun started. Rank 0 is on the first node of the job
+// step. The port is derived from the step's id, so that steps that share a node usually get different
+// ports. If two steps get the same port, a rank that reaches the wrong run recognises this by the token.
 std::string place_of_srun(const Host& host) {
   const std::string step = host.env("SLURM_JOB_ID").value_or("0") + "." + host.env("SLURM_STEP_ID").value_or("0");
   if (host.env("SLURM_STEP_NUM_NODES").value_or("1") == "1") return "unix:spillway-slurm-" + step;
-  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // these ports are below those that operating systems assign by themselves
+  constexpr u64 kFirstPort = 20000, kPorts = 10000;  // these ports lie below those that operating systems assign by themselves
   const u64 port = kFirstPort + RandomKey{}.derive(step).value % kPorts;
   return "tcp:" + first_node(host.env("SLURM_STEP_NODELIST").value_or("localhost")) + ":" + std::to_string(port);
 }
 
-// Throws Error(usage) if the rendezvous is at a TCP port and SPILLWAY_TOKEN is not set to a secret. Anyone can connect to a TCP port, so
-// ranks must prove that they know the secret. The kernel protects the other kinds of rendezvous from other users.
+// Throws Error(usage) if the rendezvous is at a TCP port and SPILLWAY_TOKEN is not set to a secret. Anyone can connect to a
+// TCP port, so ranks must prove that they know the secret. The kernel protects the other kinds of rendezvous from other users.
 void check_secret(const Launcher& launcher, const std::string& place, const Host& host) {
   constexpr size_t kLeastDigits = 16;
   if (!place.starts_with("tcp:") || host.env("SPILLWAY_TOKEN").value_or("").size() >= kLeastDigits) return;
@@ -58,8 +58,8 @@ void check_secret(const Launcher& launcher, const std::string& place, const Host
           "rank 0 write the secret to a file: --rendezvous file:PATH on a filesystem that all nodes share");
 }
 
-// Returns the token that all ranks of this start share. It includes the restart counts, because torchrun restarts ranks under the same run
-// id and Slurm requeues a job under the same job id.
+// Returns the token that all ranks of this start share. The token includes the restart counts, because
+// torchrun restarts ranks under the same run id and Slurm requeues a job under the same job id.
 std::string run_token(const Host& host) {
   if (const auto own = host.env("SPILLWAY_TOKEN")) return *own;
   std::string token;

@@ -4,8 +4,8 @@
 
 namespace spillway::trainer {
 
-/// Reports `why` to the process that started this rank, or else on stderr, and ends this process at once with exit status 6, that of a rank
-/// that hangs. May be called from any thread.
+/// Ends this process at once with exit status 6, which means that a rank hangs. First reports `why` to
+/// the process that started this rank, or on stderr if there is none. May be called from any thread.
 [[noreturn]] void leave_stuck(const std::string& why);
 
 }  // namespace spillway::trainer

@@ -14,8 +14,8 @@
 namespace spillway::trainer {
 namespace {
 
-// Returns the PCI addresses of the GPUs that this node's ranks use, for binding each rank to the cores near its GPU. Empty if --bind does
-// not need them.
+// Returns the PCI addresses of the GPUs that this node's ranks use, for binding each
+// rank to the cores near its GPU. The result is empty if --bind does not need them.
 std::vector<std::string> gpus_for(const RanksConfig& config, int local_ranks) {
   if (config.device == "cpu" || config.bind == "none" || (local_ranks == 1 && config.bind != "numa")) return {};
   std::vector<std::string> all = gpu_places();

@@ -10,7 +10,7 @@
 
 namespace spillway::trainer {
 
-/// The work of one rank. It returns the rank's exit status.
+/// RankWork is the work of one rank. It returns the rank's exit status.
 using RankWork = std::function<int(const Peers& peers)>;
 
 /// Runs `work` and returns the exit status. If a launcher started this process, or there is one rank only, `work` runs once, in this

@@ -14,7 +14,7 @@
 namespace spillway::trainer {
 namespace {
 
-// Returns the set of cores that this thread may run on, as a string of '0' and '1', one character for each core.
+// Returns the set of cores that this thread may run on, as a string of '0' and '1' with one character for each core.
 std::string cores_text() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return "";
@@ -94,7 +94,8 @@ std::vector<i64> Peers::sum(std::vector<i64> numbers) const {
   return numbers;
 }
 
-// Each rank sends an empty text if `body` succeeded; otherwise the error's code, a space and its message.
+// Runs `body` and gathers the outcomes of all ranks. Each rank sends an empty text if `body` succeeded. Otherwise it sends the error's
+// code, a space and the error's message.
 void Peers::together(const std::function<void()>& body) const {
   std::string told;
   if (all_) all_->works_alone();

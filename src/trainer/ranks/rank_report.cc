@@ -13,7 +13,7 @@ namespace {
 constexpr std::array kPhases = {"starting", "meeting the other ranks", "preparing", "training", "evaluating", "generating"};
 constexpr size_t kLongestText = 60 << 10, kLongestPath = (4 << 10) - 64;
 
-// The report of one rank in shared memory. All its bytes are zero until the rank reports something.
+// Page is the report of one rank in shared memory. All bytes of a page are zero until the rank reports something.
 struct Page {
   std::atomic<i64> step;
   std::atomic<int> phase, code;
@@ -31,8 +31,8 @@ void write_failure(Page& page, const Failure& failure) {
 
 Page& page(const parallel::SharedMemory& memory, int rank) { return reinterpret_cast<Page*>(memory.bytes().data())[rank]; }
 
-// Returns this rank's page of the memory that SPILLWAY_REPORT names; null without a supervisor. The memory stays mapped until the process
-// ends.
+// Returns this rank's page of the memory that the environment variable SPILLWAY_REPORT names,
+// or null without a supervising process. The memory stays mapped until the process ends.
 Page* own_page() {
   static const std::optional<parallel::SharedMemory> memory = []() -> std::optional<parallel::SharedMemory> {
     const char* text = std::getenv("SPILLWAY_REPORT");

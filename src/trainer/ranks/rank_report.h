@@ -13,19 +13,20 @@ namespace spillway::trainer {
 enum class RankPhase : int { starting, meeting, preparing, training, evaluating, generating };
 const char* to_string(RankPhase phase);
 
-/// Used by the supervisor: the shared memory with the reports of all ranks.
+/// RankReports is the shared memory with the reports of all ranks. The supervising process (supervise.h) creates and reads it.
 class RankReports {
  public:
   explicit RankReports(int ranks);
-  /// Returns the value that the environment variable SPILLWAY_REPORT must have in the ranks' processes, which inherit descriptor().
+  /// Returns the value of the environment variable SPILLWAY_REPORT for the ranks' processes. They inherit descriptor(), which the value
+  /// names.
   std::string variable() const;
   int descriptor() const { return memory_.descriptor(); }
 
   RankPhase phase(int rank) const;
-  i64 step(int rank) const;  // the last step that the rank finished; 0: none yet
-  /// The error that the rank ended with; its text is empty if the rank reported none.
+  i64 step(int rank) const;  // returns the last step that the rank finished; 0 if none
+  /// Returns the error with which the rank ended. The text of the error is empty if the rank reported none.
   Failure failure(int rank) const;
-  /// The log file of the rank's run; empty if it reported none.
+  /// Returns the path of the log file of the rank's run. The path is empty if the rank reported none.
   std::string log_file(int rank) const;
   void set_failure(int rank, const Failure& failure) const;
 
@@ -33,12 +34,12 @@ class RankReports {
   parallel::SharedMemory memory_;
 };
 
-/// Used by a rank: these two store what the rank is doing and its last step.
+/// A rank calls report_phase() and report_step() to report what it is doing and its last step.
 void report_phase(RankPhase phase);
 void report_step(i64 step);
 /// Reports the absolute path of the run's log.txt. The supervisor appends to that file how the ranks ended.
 void report_log_file(const std::string& path);
-/// Reports the error that this rank ends with. Returns whether there is a supervisor, which then prints it.
+/// Reports the error with which this rank ends. Returns whether there is a supervising process, which then prints the error.
 bool report_failure(const Failure& failure);
 
 }  // namespace spillway::trainer

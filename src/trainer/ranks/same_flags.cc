@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 9> kOfOneNode = {"threads",   "bind",  "device_memory", "host_memory", "nvme",
                                                         "io_engine", "quiet", "json",          "rendezvous"};
 
-// Returns `value` as JSON text. Bytes that are no valid UTF-8, which file names may contain, are replaced.
+// Returns `value` as JSON text. Bytes that are not valid UTF-8 are replaced, because file names may contain them.
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string told_text(const std::string& flags, const Facts& facts) {

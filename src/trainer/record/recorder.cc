@@ -10,7 +10,7 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr i64 kWarm = 3;  // the third step of a process is the first typical one; the two before it warm up
+constexpr i64 kWarm = 3;  // the third step of a process is the first typical one, after two warm-up steps
 
 }  // namespace
 

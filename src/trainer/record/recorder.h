@@ -1,6 +1,6 @@
-// Writes two files into the run folder for programs and people that watch the run: plan.json says what the plan predicted, and
-// timeline.json says when each instruction of one step ran. The run itself does not need these files. If one cannot be written, a warning
-// is returned and the run goes on. All ranks make the same calls; rank 0 writes. Not thread-safe.
+// Recorder writes two files into the run folder for programs and people that watch the run: plan.json says what the plan
+// predicted, and timeline.json says when each instruction of one step ran. The run itself does not need these files. If a file
+// cannot be written, a warning is returned and the run continues. All ranks make the same calls; rank 0 writes. Not thread-safe.
 #pragma once
 #include "parallel/run/rank.h"
 #include "trainer/ranks/peers.h"
@@ -14,10 +14,10 @@ class Recorder {
   /// `first` is the last step before this process began, `last` the last step of the run.
   Recorder(std::filesystem::path run, const Peers& peers, i64 first, i64 last);
 
-  /// Writes plan.json. Returns a warning if that failed, else an empty text; step() does the same.
+  /// Writes plan.json. Returns a warning if the file cannot be written, otherwise an empty text. step() returns the same for timeline.json.
   std::string plan(const RunPlan& plan) const;
-  /// To be called after each step. Writes timeline.json after the third step of this process, or after the last step of the run if there
-  /// are fewer than three.
+  /// Must be called after each step. Writes timeline.json after the third step of
+  /// this process, or after the last step of the run if there are fewer than three.
   std::string step(i64 step, const parallel::Rank& rank) const;
 
  private:

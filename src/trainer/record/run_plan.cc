@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uintmax_t kMostPlanBytes = 16 * kMiB;  // a larger file is no plan
+constexpr std::uintmax_t kMostPlanBytes = 16 * kMiB;  // a larger file cannot be a plan
 
 Json moved_json(const parallel::TierBytes& m) {
   return {{"read", by_tier_json(m.read)}, {"written", by_tier_json(m.written)}, {"exchanged", m.exchanged}, {"sent", m.sent}};

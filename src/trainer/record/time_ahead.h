@@ -1,6 +1,6 @@
-// Estimates how long the next part of a run may take, so that a run with a time limit stops while there is time left to save. The estimate
-// is the longest of the last few measured times, because steps differ: in some the gradients are clipped, some run during a save. The
-// caller measures the times; the code here reads no clock. The types are plain values; not thread-safe.
+// Estimates how long the next part of a run may take, so that a run with a time limit stops while there is time left to save.
+// The estimate is the longest of the last few measured times, because steps differ: in some the gradients are clipped, some
+// run during a save. The caller measures the times; this code reads no clock. The types are plain values; not thread-safe.
 #pragma once
 #include <deque>
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace spillway::trainer {
 
-/// Keeps the last few measured times of one kind of work and returns the longest of them.
+/// LongestLately keeps the last few measured times of one kind of work and returns the longest of them.
 class LongestLately {
  public:
-  /// `expected_s` is the estimate until the first time is measured.
+  /// `expected_s` is the estimate until a time has been measured.
   explicit LongestLately(double expected_s = 0) : expected_s_(expected_s) {}
   void add(double seconds);
   double seconds() const;
@@ -26,20 +26,21 @@ class LongestLately {
 struct TimeAhead {
   LongestLately step, validation, micro_batch, sample, token, histograms;
 
-  /// The work that follows the next step before the time limit is checked again: a validation, a sample, histograms.
+  /// Next says which work follows the next step before the time limit is checked again: a validation, a sample, histograms.
   struct Next {
     bool validates = false, samples = false, counts_histograms = false;
   };
   double seconds(const Next& next) const;
-  /// Seconds in which each rank evaluates one micro-batch of a validation. If none was measured yet, returns the time of a step.
+  /// Returns the seconds in which each rank evaluates one micro-batch of a validation. If none was measured yet, returns the time of a
+  /// step.
   double part_of_validation_s() const { return micro_batch.any() ? micro_batch.seconds() : step.seconds(); }
 };
 
-/// Estimates the seconds of a save before any save was measured. It assumes that each of `nodes` nodes writes an equal part of `bytes`
-/// bytes at `bytes_per_s`. The result is at least 1.
+/// Estimates the seconds of a save before any save has been measured. Each of `nodes` nodes is
+/// assumed to write an equal part of `bytes` bytes at `bytes_per_s`. The result is at least 1.
 double expected_save_s(i64 bytes, i64 nodes, double bytes_per_s);
 
-/// The time limit of a run, in seconds on the clock that also gives `now_s`; empty if there is none.
+/// TimeLimit is the time limit of a run, in seconds on the same clock as `now_s`. `limit_s` is empty if the run has no limit.
 class TimeLimit {
  public:
   explicit TimeLimit(std::optional<double> limit_s = {}) : limit_s_(limit_s) {}

@@ -29,8 +29,8 @@ double last_end(const std::vector<Bar>& bars) {
   return end_us;
 }
 
-// Merges two neighbouring bars of the same lane and kind if at least one of them is shorter than `shortest_us` and the gap between them is
-// shorter too. `bars` must be sorted by lane and start.
+// Merges two neighbouring bars of the same lane and kind if at least one of them is shorter than
+// `shortest_us` and the gap between them is shorter too. `bars` must be sorted by lane and start.
 std::vector<Bar> merged(const std::vector<Bar>& bars, double shortest_us) {
   std::vector<Bar> out;
   for (const Bar& bar : bars) {
@@ -87,7 +87,7 @@ std::vector<Bar> thinned(std::vector<Bar> bars, size_t most) {
   std::erase_if(bars, [](const Bar& bar) { return !(bar.end_us > bar.start_us); });
   std::ranges::stable_sort(bars, {}, [](const Bar& bar) { return std::tuple(bar.lane, bar.start_us); });
   bars = merged(bars, end_us * kFinest);
-  // Bars of alternating kinds were not merged. If they are too many, only the longest are kept.
+  // Bars of alternating kinds are not merged. If too many bars remain, only the longest are kept.
   if (bars.size() <= most) return bars;
   std::ranges::nth_element(bars, bars.begin() + static_cast<std::ptrdiff_t>(most), std::ranges::greater(),
                            [](const Bar& bar) { return bar.end_us - bar.start_us; });

@@ -22,10 +22,10 @@ struct Left {
   std::string unlike;  // why this start would not continue from the state; empty if it would
 };
 
-// Returns the canonical path, so that different spellings of one folder are equal.
+// Returns the canonical path of a scratch path, so that different spellings of one folder are equal.
 std::string place_of(const ScratchPath& path) { return fs::weakly_canonical(fs::absolute(path.path)).string(); }
 
-// Returns the scratch paths that this start names and those with which the run was started.
+// Returns the scratch paths that this start of the run names and those with which the run was started before.
 std::set<std::string> scratch_paths(const Session& session, const TrainConfig& before) {
   std::set<std::string> paths;
   for (const auto* all : {&session.nvme().paths, &before.nvme}) {
@@ -34,7 +34,7 @@ std::set<std::string> scratch_paths(const Session& session, const TrainConfig& b
   return paths;
 }
 
-// Returns why this rank would not continue from its own store on `path`; empty if it would.
+// Returns why this rank would not continue from its own files on the scratch path `path`. The result is empty if it would.
 std::string unlike(const Session& session, const TrainConfig& config, const std::string& path, const offload::LeftStore& left) {
   const std::vector<ScratchPath>& used = session.nvme().paths;
   if (!session.chosen().recoverable()) return "with these flags not all weights and optimizer state are stored on nvme";
@@ -47,13 +47,14 @@ std::string unlike(const Session& session, const TrainConfig& config, const std:
   return "";
 }
 
-// Returns the store in the folder; nothing if it cannot be read, because the error is reported when the store is opened later.
+// Returns the description of the state files in the folder. Returns nothing if it cannot be read, because that error is reported when the
+// files are opened later.
 std::optional<offload::LeftStore> store_in(const fs::path& folder) try { return offload::left_store(folder); } catch (const Error&) {
   return {};
 }
 
-// Returns the newest state that a dead process of this run committed on these paths. Among states of the same step it prefers one from
-// which this start would continue. States that belong to other ranks of this start are skipped, since those ranks check them.
+// Returns the newest state that a dead process of this run committed on the scratch paths. Of several states of the same step, one from
+// which this start would continue is preferred. States that belong to other ranks of this start are skipped, since those ranks check them.
 std::optional<Left> newest_left(const Session& session, const TrainConfig& config, const TrainConfig& before) {
   const ScratchId& id = session.scratch_id();
   std::optional<Left> newest;

@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keys that name files. If their values differ, the contents of the files are compared.
+// kByContents lists keys whose values name files. If the values of such a key differ, the contents of the files are compared.
 constexpr std::string_view kByContents[] = {"model", "data", "tokenizer", "chat_template", "adapter"};
-// Keys that decide which rows are made from the same data files.
+// kMakeRows lists keys that decide which rows are made from the same data files.
 constexpr std::string_view kMakeRows[] = {"sequence_length", "tokenizer",     "data_format",    "loss_on",
                                           "packing",         "chat_template", "skip_bad_lines", "image_size"};
 
@@ -37,7 +37,7 @@ std::string flag_of(const std::string& key) {
 
 std::string checksum(std::string_view text) { return fmt::format("{}:{:08x}", text.size(), crc32c(std::as_bytes(std::span(text)))); }
 
-// Returns the size of a file and a checksum of its first and last MiB, because it would take too long to read a large file as a whole.
+// Returns the size of a file and a checksum of its first and last MiB, because reading a large file as a whole would take too long.
 std::string ends_of(const fs::path& path) {
   constexpr i64 kEnd = kMiB;
   const data::File file = data::File::open(path);
@@ -49,7 +49,8 @@ std::string ends_of(const fs::path& path) {
   return fmt::format("{}:{:08x}", file.size_bytes(), crc32c(std::as_bytes(std::span(text))));
 }
 
-// Returns a checksum of a model folder, or of the parameters of a program's own model; empty for a preset, which its name identifies.
+// Returns a checksum of a model folder, or of the parameters of a program's own model.
+// The result is empty for a preset, because the preset's name identifies the model.
 std::string model_text(const TrainConfig& config, const ModelSource& source) {
   if (source.own) {
     std::string shapes;
@@ -85,7 +86,7 @@ std::string adapter_text(const TrainConfig& config) {
 
 void add(RunContents& contents, const char* key, const std::function<std::string()>& text) try {
   if (std::string found = text(); !found.empty()) contents.of[key] = std::move(found);
-} catch (const Error&) {  // the run may not need the file; if it does, the error is reported when the file is read
+} catch (const Error&) {  // the run may not need the file; if it does, reading it reports the error
 }
 
 void add_files(RunContents& contents, const TrainConfig& config, const ModelSource& source) {
@@ -97,14 +98,15 @@ void add_files(RunContents& contents, const TrainConfig& config, const ModelSour
 
 std::string config_text(const fs::path& run) { return read_whole(run / "config.json").value_or(""); }
 
-// Returns the contents for a run that an older program began: those of the files that are now at the paths in the run's config.json.
+// Returns the contents for a run that an older program began and did not record: those of the files that are now at the paths in the run's
+// config.json.
 RunContents contents_at_paths(const fs::path& run) {
   RunContents contents;
   try {
     TrainConfig config = run_config(config_text(run));
     ModelSource source = find_model(config.model);
     add_files(contents, config, source);
-  } catch (const Error&) {  // the model does not exist any more
+  } catch (const Error&) {  // the model no longer exists
   }
   return contents;
 }
@@ -113,8 +115,8 @@ bool allows(const TrainConfig& config, std::string_view key) {
   return std::ranges::find(config.allow_change, key) != config.allow_change.end();
 }
 
-// Returns whether --allow-change permits a change after which the same data files are made into other rows. The checksums of the data,
-// which are those of the rows, can then not be compared.
+// Returns whether --allow-change permits a change after which the same data files give other
+// rows. The checksums of the data cover the rows, so they cannot be compared after such a change.
 bool makes_other_rows(const fs::path& run, const TrainConfig& config, const RunContents& before, const RunContents& now) {
   TrainConfig strict = config;
   strict.allow_change.clear();
@@ -137,7 +139,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// Returns the paths under `key` whose contents changed; all of its paths if their number changed.
+// Returns the paths under `key` whose contents changed. If the number of paths changed, all paths are returned.
 std::string paths_of(const TrainConfig& config, const std::string& key, const std::string& before, const std::string& now) {
   if (key == "model") return config.model;
   if (key == "tokenizer") return config.tokenizer.value_or(config.model);
@@ -265,8 +267,8 @@ std::vector<std::string> notes_of(const fs::path& run, const TrainConfig& config
   return notes;
 }
 
-// Returns whether the run in this folder has all settings of `config` that change numbers, and the same contents at every path that is
-// spelled in another way.
+// Returns whether the run in the folder `run` has all settings of `config` that
+// change numbers, and the same contents at every path that is spelled in another way.
 bool is_same_run(const fs::path& run, const TrainConfig& config, const RunContents& now) try {
   const std::string text = config_text(run);
   if (text.empty() || !number_changes(text, config, {std::begin(kByContents), std::end(kByContents)}).empty()) return false;

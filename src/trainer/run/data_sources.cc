@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns `text` as a JSON string, so that it holds no control characters.
+// Returns `text` as a JSON string, in which control characters are escaped.
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 std::string contents_of(const fs::path& path) {
@@ -116,7 +116,8 @@ bool needs_preparation(const TrainConfig& config, const ModelSource& source) {
 
 namespace {
 
-// An adapter checkpoint that has no tokenizer was trained on bytes or on ready-made token files, even if its base model has a tokenizer.
+// Returns whether `source` is an adapter checkpoint without a tokenizer. Such adapters were trained on bytes or on token files, even if
+// their base model has a tokenizer.
 bool adapters_on_bytes(const ModelSource& source) {
   return source.adapter && fs::exists(*source.adapter / kStateName) && !fs::exists(*source.adapter / "tokenizer.json");
 }
@@ -296,7 +297,8 @@ RunData::RunData(const TrainConfig& config, int rank, int workers, ModelSource& 
   data::LoaderOptions options = loader_options(config, rank);
   options.weights = training_paths.weights;
   options.workers = workers;
-  // Batch-norm statistics are taken over whole batches, so padded rows would distort them: image data always drops an incomplete last step.
+  // Image data always drops an incomplete last step. Batch-norm statistics are taken over whole batches, and padded rows would distort
+  // them.
   options.drop_last |= model.reads_images();
   const data::RowPacking packing = packing_of(config, config.data_order == DataOrder::sequential);
   const auto loader = [&](const DataSources& from, const std::optional<data::Augmentation>& augment = {}) {

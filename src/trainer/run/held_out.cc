@@ -13,8 +13,8 @@ i64 held_out_micro_batches(const data::Loader& loader, i64 micro_batch_size) {
 
 namespace {
 
-// Counts the rows whose target class is among the `places` classes with the largest logits (top-k accuracy). A class with a NaN logit ranks
-// first. A row whose target class has a NaN logit is not counted.
+// Counts the rows whose target class is among the `places` classes with the largest logits (top-k accuracy). A
+// class with a NaN logit counts as larger than all others. A row whose target class has a NaN logit is not counted.
 i64 count_right(const std::vector<double>& logits_NK, std::span<const i32> targets_N, i64 places) {
   const size_t classes = logits_NK.size() / targets_N.size();
   i64 right = 0;

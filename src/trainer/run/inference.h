@@ -1,5 +1,5 @@
-// Runs a trained model without training it, on one rank or sharded over several ranks; the commands generate and evaluate share this class.
-// All ranks make the same calls in the same order.
+// Inference runs a trained model without training it, on one rank or sharded over several ranks.
+// The commands generate and evaluate use it. All ranks make the same calls in the same order.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,15 +14,15 @@ namespace spillway::trainer {
 
 class Inference {
  public:
-  /// Finds the model. Throws Error(usage) if it has no weights, or if --ranks does not divide evenly over the pipeline stages.
+  /// Finds the model. Throws Error(usage) if the model has no weights, or if --ranks does not divide evenly over the pipeline stages.
   Inference(Command command, const RanksConfig& config, const Peers& peers);
 
   const ModelSource& source() const { return source_; }
   /// Returns the mesh of data-parallel ranks and pipeline stages that --ranks and --pipeline-stages describe.
   const parallel::Mesh& mesh() const { return mesh_; }
 
-  /// Plans, allocates the memory and loads the weights; all ranks call it together. `settings` are the command's options. The settings and
-  /// the facts must be equal on all ranks, which is checked.
+  /// Collective. Makes the plan, allocates the memory and loads the weights. `settings` are the command's
+  /// options. The settings and `facts` (same_flags.h) must be equal on all ranks, which is checked.
   void open(const Settings& settings, Facts facts, const Workload& work, Messages& messages);
   parallel::Rank& rank() { return session_->rank(); }
 

@@ -22,9 +22,9 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr i64 kMostNonfinite = 20;  // nonfinite steps in a row before the run ends
+constexpr i64 kMostNonfinite = 20;  // the run ends after so many nonfinite steps in a row
 constexpr i64 kSampledTokens = 128;
-constexpr i64 kAnnounced = 20;  // after each of so many first steps the answer to a signal gets the new step time
+constexpr i64 kAnnounced = 20;  // after each of the first kAnnounced steps the answer to a signal gets the new step time
 
 }  // namespace
 
@@ -104,7 +104,7 @@ int TrainingLoop::run() {
   return 0;
 }
 
-// Takes a step. The first step and long ones show a progress line meanwhile.
+// Takes a step. A progress line is shown during the first step and during long steps.
 TrainingLoop::StepReport TrainingLoop::stepping() {
   constexpr double kLong_s = 2;
   std::optional<Working> working;
@@ -172,10 +172,10 @@ TrainingLoop::StepReport TrainingLoop::step() {
   progress_ = after(report.result);
   counted_targets_ += report.result.counted_targets;
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
-  // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must have overflowed. With a loss scale above
-  // 1 that is no anomaly: the scale was too large.
+  // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must
+  // have overflowed. With a loss scale above 1 that is no anomaly, because the scale was too large.
   if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
-    saves_.finish(false);  // so that the message below names the newest checkpoint
+    saves_.finish(false);  // makes the message below name the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, although the result of every op is finite: a sum over micro-batches or ranks, or "
                                   "rounding, overflowed; {}",
@@ -258,7 +258,7 @@ void TrainingLoop::write_metrics(const StepReport& r) {
 void TrainingLoop::show_progress(const StepReport& r) {
   if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
-  // A narrow terminal may cut off the end of the line, so the least important numbers come last.
+  // The least important numbers come last in the progress line, because a narrow terminal may cut off the end of the line.
   const bool padded = positions_per_step() > r.result.data_tokens;
   const std::string with_padding =
       padded ? fmt::format(" ({:.0f} with padding)", static_cast<double>(positions_per_step()) / r.seconds) : "";
@@ -288,7 +288,7 @@ std::string TrainingLoop::why_skipped(const parallel::StepResult& result) const 
     if (all[r].front() == 0) losses.push_back(peers_.name(static_cast<int>(r)));
     for (const double id : std::span(all[r]).subspan(1)) parameters.insert(static_cast<size_t>(id));
   }
-  std::string why = "the gradient norm is not finite";  // if no loss and no gradient is named below: the sum of finite squares overflowed
+  std::string why = "the gradient norm is not finite";  // used if no loss and no gradient is to blame: the sum of finite squares overflowed
   if (!losses.empty()) {
     why = all.size() == 1 ? "the loss is not finite" : fmt::format("the loss of {} is not finite", fmt::join(losses, ", "));
   } else if (!parameters.empty()) {
@@ -296,7 +296,7 @@ std::string TrainingLoop::why_skipped(const parallel::StepResult& result) const 
     why = fmt::format("gradients in a tile of {} are not finite", session_.model().parameters[*parameters.rbegin()]->name);
     if (more > 0) why += fmt::format(", which backward computed first; the same holds for {} more parameter{}", more, more == 1 ? "" : "s");
   }
-  // In fp16 it is normal that the first steps search for the largest loss scale that fits.
+  // In fp16 it is normal that the first steps search for the largest loss scale without overflow.
   return progress_.loss_scale ? fmt::format("gradients exceed the range of fp16, the loss scale is {:.10g} from now on ({})",
                                             progress_.loss_scale->scale, why)
                               : why;
@@ -315,7 +315,7 @@ void TrainingLoop::sample() {
   generate_tokens(session_.rank(), {row}, kSampledTokens, session_.source().config.positions, [&](size_t, i32 id) {
     tokens.push_back(id);
     ahead_.token.add(seconds_since(std::exchange(last, Clock::now())));
-    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // ends the sample if any rank has to stop or save
+    return peers_.most({breaks_off(ahead_.token.seconds())})[0] == 0;  // false ends the sample, because a rank has to stop or save
   });
   if (std::ssize(tokens) == kSampledTokens) ahead_.sample.add(seconds_since(begin));
   working.reset();

@@ -20,14 +20,14 @@ namespace {
 
 constexpr double kMostBlocked = 0.5;  // a save may block a step for at most this share of the step's time
 
-// Returns the seconds since 1970 that a Slurm variable holds; empty if it is unset or holds no valid time.
+// Returns the time that a Slurm variable holds, in seconds since 1970. Returns nothing if the variable is unset or holds no valid time.
 std::optional<std::time_t> slurm_time(const char* variable) {
   const std::time_t time = std::atoll(Host{}.env(variable).value_or("0").c_str());
   return time > 0 ? std::optional(time) : std::nullopt;
 }
 
-// Returns how many seconds of --time-limit have passed. They count from the start of the Slurm allocation if Slurm tells it, else from the
-// start of this process.
+// Returns how many seconds of --time-limit have passed. They count from the start of the
+// Slurm allocation if Slurm reports that time, otherwise from the start of this process.
 double seconds_gone() {
   const auto begin = slurm_time("SLURM_JOB_START_TIME");
   return begin ? std::max(0.0, std::difftime(std::time(nullptr), *begin)) : process_age_s();
@@ -59,7 +59,7 @@ double TrainingLoop::seconds_ahead() const {
 
 bool TrainingLoop::time_is_up() const { return limit_.is_short(seconds_since(start_), seconds_ahead(), saves_.seconds()); }
 
-// The estimate of the step's time comes from the first rank, because only this rank predicted the plan.
+// Only the first rank's estimate of the step's time counts, because only this rank predicted the plan.
 std::string TrainingLoop::why_not_begun() {
   if (!limit_.any()) return "";
   const parallel::Program& program = session_.chosen().train;
@@ -73,7 +73,7 @@ std::string TrainingLoop::why_not_begun() {
       format_duration(std::max(0.0, limit_.left_s(seconds_since(start_)))));
 }
 
-// Names the signal that stops the run. If several ranks received a signal, names the one of the lowest rank.
+// Names the signal that stops the run. If several ranks received a signal, the signal of the lowest rank is named.
 std::string TrainingLoop::signal_text() const {
   const std::vector<std::string> signals = peers_.gather(stop_signal());
   for (size_t r = 0; r < signals.size(); ++r) {
@@ -113,8 +113,8 @@ std::string TrainingLoop::what_stands() const {
   return saves_.saved_step() < 0 ? "nothing was saved yet" : fmt::format("the checkpoint of step {} is kept", saves_.saved_step());
 }
 
-// Says what a restart can resume from after a divergence, when the state on nvme is given up and the checkpoints in `set_aside` were
-// renamed.
+// Says what a restart can resume from after a divergence, when the state
+// on nvme is discarded and the checkpoints in `set_aside` were renamed.
 std::string TrainingLoop::what_is_good(const std::vector<std::string>& set_aside) const {
   std::string text = "nothing was saved yet, so the same command starts from the beginning";
   if (!set_aside.empty()) text = "no checkpoint is known to be good, so the same command starts from the beginning";
@@ -175,7 +175,8 @@ void TrainingLoop::finish_save() try {
   diverge(fmt::format("[train] step {} was not saved: {}", progress_.step, e.what()), "");
 }
 
-// After a step with a non-finite loss it is unknown whether the weights are of any use, so they do not replace what was saved before.
+// Stops the run and saves its state. After a step with a non-finite loss the weights may be useless, so nothing is saved and the earlier
+// saves remain.
 int TrainingLoop::stop(const std::string& why) {
   const bool sound = !progress_.standing.unsound;
   sound ? save(true) : saves_.finish(false);
@@ -187,7 +188,7 @@ int TrainingLoop::stop(const std::string& why) {
   return kStoppedStatus;
 }
 
-// Saves the final checkpoint, unless this process took no step and resumed from the checkpoint of this step.
+// Saves the final checkpoint, unless this process took no step and resumed from a checkpoint of the last step.
 void TrainingLoop::end(const StepReport& last) {
   if (has_run_out_of_patience()) {
     const i64 count = progress_.standing.no_better;
@@ -198,7 +199,7 @@ void TrainingLoop::end(const StepReport& last) {
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
   if (!config_.no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
-      saves_.finish(false);  // so that the message below names the newest checkpoint
+      saves_.finish(false);  // makes the message below name the newest checkpoint
       throw AgreedError(ErrorCode::numbers,
                         fmt::format("[train] the last step, {}, is not saved: its loss or its gradient norm is not finite; {}. If only "
                                     "this batch causes it, a larger --steps continues the run",

@@ -1,4 +1,4 @@
-// The validations of a training run: when they are made, which one was the best, and what becomes of an interrupted one.
+// Implements the validations of a training run: when they are made, which one is the best, and what happens to an interrupted one.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -54,8 +54,8 @@ void TrainingLoop::validate(StepReport& report) {
   judge(report);
 }
 
-// A validation that is interrupted a second time is left out. Otherwise a run whose validation takes longer than its time limit would never
-// get on.
+// A validation that is interrupted a second time is skipped. Otherwise a run
+// whose validation takes longer than its time limit would never make progress.
 std::optional<int> TrainingLoop::make_up_validation() {
   if (!std::exchange(progress_.standing.owes_validation, false) || !data_.held_out) return {};
   messages_.log(fmt::format("running the validation after step {} now, because an earlier start did not finish it", progress_.step));
@@ -75,8 +75,8 @@ std::optional<int> TrainingLoop::make_up_validation() {
   return {};
 }
 
-// Finds the best checkpoint by best.json, and protects it from pruning, whether or not this process is to keep the best checkpoint. If
-// best.json is damaged, the run's own state says which checkpoint it named.
+// Finds the best checkpoint by best.json, and protects the checkpoint from removal, whether or not this process is
+// asked to keep the best one. If best.json is damaged, the run's own state says which checkpoint the file named.
 void TrainingLoop::find_best() {
   Standing& standing = progress_.standing;
   std::string spoilt;
@@ -96,7 +96,7 @@ void TrainingLoop::find_best() {
                                      : "no older checkpoint counts as the best"));
   if (kept_) saves_.keep_step(kept_->step);
   if (!data_.held_out) return;
-  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // older programs did not record the best
+  if (kept_ && !standing.best && standing.validated_on.empty()) standing.best = kept_;  // older programs recorded it only in best.json
   if (!standing.validates_on(validation_data(config_, data_))) return;
   messages_.log("the earlier validations used other data: the best loss and the patience count start again from here");
   if (kept_) kept_->loss = std::numeric_limits<double>::infinity();
@@ -105,11 +105,11 @@ void TrainingLoop::find_best() {
 void TrainingLoop::judge(const StepReport& report) {
   const double loss = *report.validation_loss;
   is_best_ = progress_.standing.judge(progress_.step, loss);
-  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // saved already, or being saved
+  const std::optional<Best>& before = to_keep_ && saves_.has(to_keep_->step) ? to_keep_ : kept_;  // the best that is saved or being saved
   if (callbacks_.keep_best && std::isfinite(loss) && (!before || loss < before->loss)) to_keep_ = Best{progress_.step, loss};
 }
 
-// Called once the best checkpoint is durable. Until then the previous one stays and best.json names it.
+// Called once the best checkpoint is durable. Until then the previous best checkpoint is kept and best.json names it.
 void TrainingLoop::name_best() {
   peers_.together([&] {
     if (peers_.first()) write_best(folder_.path(), *to_keep_);
@@ -118,7 +118,8 @@ void TrainingLoop::name_best() {
   saves_.keep_step(kept_->step);
 }
 
-// A finite training loss shows that the weights before the step were good; a finite validation loss shows that those after it are.
+// A finite training loss shows that the weights before the step were good. A finite validation loss shows that the weights after the step
+// are good.
 void TrainingLoop::judge_weights(const StepReport& r) {
   const bool validated = r.validation_loss && std::isfinite(*r.validation_loss);
   if (validated) progress_.standing.unsound = false;

@@ -15,7 +15,7 @@ void put(Json& row, const char* key, double value) {
 
 Json by_tier(const std::array<i64, offload::kTiers>& bytes) { return {{"device", bytes[0]}, {"host", bytes[1]}, {"nvme", bytes[2]}}; }
 
-// Adds the keys about the wear of the drives. They are left out if the run writes nothing to nvme.
+// Adds the keys about the wear of the drives. If the run writes nothing to nvme, no key is added.
 void put_wear(Json& row, const Wear& wear) {
   if (!(wear.bytes_per_step > 0)) return;
   row["nvme_written_per_step"] = wear.bytes_per_step;

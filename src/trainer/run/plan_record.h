@@ -1,5 +1,5 @@
-// Collects what a session's plan predicts for a run: memory, traffic and step time. The run's folder records the result, and `plan --html`
-// shows it.
+// Collects what a session's plan predicts for a run: memory, traffic and
+// step time. The run's folder stores the result, and `plan --html` shows it.
 #pragma once
 #include "trainer/record/run_plan.h"
 #include "trainer/run/session.h"

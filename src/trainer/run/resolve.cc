@@ -72,7 +72,7 @@ kernels::AttentionShape attention_shape(const models::ModelConfig& model, i64 mi
 
 namespace {
 
-// Resolves the settings for a model that a program builds itself. Refuses the settings that apply only to models which Spillway builds.
+// Resolves the settings for a model that a program builds itself. Refuses the settings that apply only to models that Spillway builds.
 void resolve_own_model(TrainConfig& config, const ModelSource& source) {
   const auto refuse_if = [&](bool given, const char* key) {
     if (given)

@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 
 std::string whole_file(const fs::path& path) { return read_whole(path).value_or(""); }
 
-// Takes the lock of a run folder; returns empty if another process holds it. The lock is tried a few times, because a process that calls
-// run_owner() holds it for an instant only, and that must not turn a run away.
+// Takes the lock of a run folder. Returns nothing if another process holds the lock. The lock is tried a few
+// times, because a process that calls run_owner() holds it for an instant only, and that must not make a run fail.
 std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   std::optional<FileLock> lock = FileLock::take(descriptor, file);
@@ -41,14 +41,14 @@ std::optional<FileLock> take_lock(int descriptor, const fs::path& file) {
   return lock;
 }
 
-// Opens metrics.jsonl for writing, and creates it if there is none.
+// Opens metrics.jsonl for writing, and creates the file if it does not exist.
 data::File open_metrics_file(const fs::path& run) {
   const fs::path file = run / "metrics.jsonl";
   std::error_code unseen;
   return fs::exists(file, unseen) ? data::File::open_to_write(file) : data::File::create(file);
 }
 
-// Returns `line`, a JSON object, with those members of `added` that it lacks; empty if it has them all.
+// Returns `line`, a JSON object, with those members of `added` that it lacks. Returns an empty text if `line` has all of them.
 std::string with_members(const std::string& line, const std::string& added) {
   const nlohmann::ordered_json has = parse_ordered_json(line), members = parse_ordered_json(added);
   nlohmann::ordered_json more = nlohmann::ordered_json::object();
@@ -72,7 +72,7 @@ std::optional<std::string> run_owner(const fs::path& run) {
 void tidy_finished(const fs::path& run) try {
   const RunFolder lock(run);
   remove_rests(run);
-} catch (const Error&) {  // the folder is in use or cannot be written to; the run is complete in any case
+} catch (const Error&) {  // the folder is in use or read-only; the error is ignored because the run is complete
 }
 
 RunFolder::RunFolder(fs::path path, bool writes) : path_(std::move(path)) {
@@ -137,8 +137,8 @@ std::vector<std::string> RunFolder::watch(WatchWish wish, i64 step, const std::s
   return watching_->missing();
 }
 
-// Writes the TensorBoard event before the line of metrics.jsonl. If the process is killed between the two, the next start writes the line
-// again. In the opposite order the event would be lost.
+// The TensorBoard event is written before the line of metrics.jsonl. If the process is killed between
+// the two, the next start writes the line again. In the opposite order the event would be lost.
 std::string RunFolder::metrics_line(const std::string& json) {
   if (!writes()) return "";
   if (watching_) watching_->line(json);
@@ -152,7 +152,7 @@ std::string RunFolder::add_validation(i64 step, const std::string& json) {
   const LastLine last = last_line_of(file, step, step_of_line);
   const std::string line = last.step == step && last.end == file.size_bytes() ? with_members(last.text, json) : "";
   if (line.empty()) return "";
-  metrics_.emplace(std::move(file), last.begin);  // the longer line overwrites the shorter one
+  metrics_.emplace(std::move(file), last.begin);  // the longer line overwrites the shorter one, which begins at last.begin
   metrics_->append(line + "\n");
   if (watching_) watching_->validation(json, line);
   return said_of_disk();
@@ -199,7 +199,7 @@ void RunFolder::sync() {
 
 void RunFolder::log(std::string_view line) {
   if (!writes()) return;
-  log_.clear();  // clear the error of an earlier write: the disk may have room again
+  log_.clear();  // clears the error of an earlier write, because the disk may have free space again
   log_ << log_line(line) << std::flush;
 }
 

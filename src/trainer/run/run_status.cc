@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMeanSteps = 50;
-constexpr i64 kTailBytes = kMiB;  // long enough for kMeanSteps lines
+constexpr i64 kTailBytes = kMiB;  // more than the bytes of the last kMeanSteps lines
 constexpr double kMostNumber = 9e18;
 
 std::optional<double> number(const nlohmann::json& row, const char* key) {
@@ -53,8 +53,8 @@ double age_s(const fs::path& file) {
   return error ? 0 : std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count());
 }
 
-// Returns the lines of the last steps, oldest first. Only the end of the file is read, which may begin within a line. The remainder of that
-// line does not parse, or has no step, and is skipped.
+// Returns the lines of the last steps, oldest first. Only the end of the file is read. The part that
+// is read may begin within a line; such a remainder does not parse, or has no step, and is skipped.
 std::deque<nlohmann::json> last_rows(const fs::path& file) {
   std::istringstream in(read_tail(file, kTailBytes));
   std::deque<nlohmann::json> rows;
@@ -67,8 +67,8 @@ std::deque<nlohmann::json> last_rows(const fs::path& file) {
   return rows;
 }
 
-// Sums over the steps whose lines have a time. If a process died in a step, the line that a restart writes for this step has no time, and
-// is skipped.
+// Means holds sums over the steps whose lines have a time. If a process died in a
+// step, the line that a restart writes for this step has no time, and is skipped.
 struct Means {
   i64 steps = 0, tokens = 0, positions = 0;
   double seconds = 0;
@@ -111,23 +111,23 @@ void take_pace(RunStatus& status, const Means& sum, double drives) {
   status.wear = wear_of(nvme, 1, sum.tokens / sum.steps, *status.step_s, status.endurance_bytes, drives);
 }
 
-// Takes the wear that the run itself computed, which includes the time between steps.
+// Copies the wear that the run itself computed and wrote to its metrics line. It includes the time between steps.
 void take_wear(RunStatus& status, const nlohmann::json& row) {
   const auto step = number(row, "nvme_written_per_step"), token = number(row, "nvme_written_per_token"),
              day = number(row, "nvme_written_per_day");
   if (step && token && day) status.wear = {*step, *token, *day, number(row, "days_to_endurance")};
 }
 
-// Returns for how many drives the run computed its wear (drives_worth). The number is derived from the figures in the run's line, since
-// only the run knew the shares of its paths. If these figures are missing, returns the number of paths.
+// Returns for how many drives the run computed its wear (drives_worth). The number is derived from the figures in the run's
+// metrics line, since only the run knew the shares of its paths. If these figures are missing, returns the number of paths.
 double drives_of(const nlohmann::json& row, std::optional<i64> endurance_bytes, i64 paths) {
   const auto days = number(row, "days_to_endurance"), bytes_per_day = number(row, "nvme_written_per_day");
   return days && bytes_per_day && endurance_bytes ? *days * *bytes_per_day / static_cast<double>(*endurance_bytes)
                                                   : static_cast<double>(paths);
 }
 
-// Returns the rows of the process that wrote the last row. An earlier process may have placed its state in other tiers, so its rows are
-// left out.
+// Returns the rows of the process that wrote the last row. An earlier process
+// may have placed its state in other tiers, so its rows are left out.
 std::deque<nlohmann::json> rows_since(const std::deque<nlohmann::json>& rows, std::optional<i64> began) {
   std::deque<nlohmann::json> since;
   for (const nlohmann::json& row : rows) {
@@ -163,7 +163,7 @@ void take_metrics(RunStatus& status, const fs::path& run, i64 paths) {
   take_wear(status, last);
 }
 
-// Reads the run's config.json. Returns the number of --nvme paths.
+// Copies steps, ranks and the drive's endurance from the run's config.json. Returns the number of --nvme paths.
 i64 take_config(RunStatus& status, const fs::path& run) {
   const nlohmann::json config = parse_json(read_whole(run / "config.json").value_or(""));
   if (!config.is_object()) return 1;
@@ -172,13 +172,14 @@ i64 take_config(RunStatus& status, const fs::path& run) {
   const auto rated = config.find("endurance");
   try {
     if (rated != config.end() && rated->is_string()) status.endurance_bytes = parse_endurance(rated->get<std::string>(), "endurance");
-  } catch (const Error&) {  // a program of another version wrote the rating in a form that is unknown here
+  } catch (const Error&) {  // a program of another version wrote the rating in an unknown form
   }
   const auto paths = config.find("nvme");
   return paths != config.end() && paths->is_array() ? static_cast<i64>(paths->size()) : 1;
 }
 
-// Finds the newest complete checkpoint. The run may remove a checkpoint while it is read here; then the next older checkpoint is tried.
+// Finds the newest complete checkpoint. The run may remove a checkpoint while this function reads it. In that case the next older
+// checkpoint is tried.
 void take_checkpoint(RunStatus& status, const fs::path& run) {
   const std::vector<fs::path> all = checkpoints(run);
   for (auto at = all.rbegin(); at != all.rend() && !status.checkpoint; ++at) {

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kUsualSteps = 5, kLeastUsual = 3;
 constexpr i64 kUnusualSteps = 2;
 
-// Returns 0 if there are no values.
+// Returns the median of the values, or 0 if there are none.
 double median(std::deque<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<i64>(values.size() / 2);
@@ -76,8 +76,8 @@ void Saves::make_writer(const Progress& progress) {
   });
 }
 
-// Commits the parts that the ranks have written as a checkpoint, and removes old checkpoints. With a single rank this runs on the
-// snapshot's thread.
+// Commits the parts that the ranks have written as a checkpoint, and removes
+// old checkpoints. With a single rank this runs on the snapshot's thread.
 void Saves::commit(std::span<const std::string> written) {
   folder_.sync();
   writer_->commit(written);
@@ -97,7 +97,7 @@ void Saves::judge(i64 good, bool sound) {
   prune_spared();
 }
 
-// Prunes checkpoints that an earlier commit spared because the new checkpoint was not yet known to be good.
+// Removes old checkpoints that an earlier commit kept because the new checkpoint was not yet known to be good.
 void Saves::prune_spared() {
   if (peers_.first() && spared_ && sound_ && !session_.rank().snapshot() && newest_step(folder_.path()) <= good_) prune();
 }
@@ -130,8 +130,8 @@ void Saves::stepped(double seconds) {
   }
 }
 
-// Returns how much longer the steps took because of the save. A step that waits for the save keeps its disk transfers going, so the rest of
-// the step is shorter: the wait alone would overstate the loss.
+// Returns how much longer the steps took because of the save. A step that waits for the save keeps its disk
+// transfers going, so the rest of the step is shorter. The wait alone would therefore overstate the loss.
 double Saves::steps_lost_s(double waited_s) const { return usual_s_.size() < kLeastUsual ? waited_s : std::min(waited_s, longer_s_); }
 
 void Saves::finish(bool must) {

@@ -95,12 +95,13 @@ void Session::plan(const PlacementSettings& wishes, const Workload& work) {
   if (request_.training) chosen_->why.push_back(prediction_->text());
 }
 
-// Measures this node's rates, from which the times of plans are predicted. The disks are measured only if a plan may use them. Their rates
-// may also decide the shares of the scratch paths.
+// Measures this node's rates, from which the times of plans are predicted. The disks are measured only if
+// a plan may use them. The measured rates of the disks may also decide the shares of the scratch paths.
 NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_spill) {
   const Calibration calibration = load_calibration();
   DiskLook disks;
-  // A step of a small model moves few bytes, and measuring the disk must not take longer than its steps do.
+  // The test file is no larger than the weights in fp32. A step of a small model moves few bytes, and measuring the disk must not take
+  // longer than its steps do.
   const i64 file_bytes = request.layout.elems() * size_of(DType::f32);
   if (may_spill && (request.training || nvme_.shares.to_measure))
     disks = look_at_disks(nvme_.paths, config_.io_engine, calibration, {}, {.file_bytes = file_bytes, .threads = threads_});
@@ -111,7 +112,7 @@ NodeRates Session::look_at_node(const parallel::PlanRequest& request, bool may_s
                           .tf32 = {config_.tf32_matmul, config_.tf32_conv},
                           .device_bytes = budgets_.bytes[0]};
   NodeRates node = measure_rates(request, computer, calibration, disks, nvme_.shares.weights);
-  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the ranks of a node share its drives
+  node.rates.disk_read_bytes_per_s /= place_.local_ranks;  // the node's ranks share its drives
   node.rates.disk_write_bytes_per_s /= place_.local_ranks;
   return node;
 }

@@ -31,8 +31,8 @@ std::string text_of(const fs::path& path) { return read_whole(path).value_or("")
 // Returns the canonical path of the checkpoint that --resume PATH names, so that "X", "X/", "X/." and a link to X are equal.
 fs::path named_checkpoint(const TrainConfig& config) { return fs::weakly_canonical(fs::absolute(config.resume.path) / "."); }
 
-// Returns whether the run in --out was itself started from this --resume PATH with the same numbers. If so, this command would only compute
-// again what the run has computed already.
+// Returns whether the run in --out was itself started from this --resume PATH with the same
+// numbers. If so, starting from PATH again would only repeat what the run has computed already.
 bool went_on_from_named(const TrainConfig& config, const std::vector<std::string>& same) {
   const std::string before = text_of(fs::path(config.out) / "config.json");
   if (before.empty() || config.resume.kind != Resume::Kind::path) return false;
@@ -41,8 +41,8 @@ bool went_on_from_named(const TrainConfig& config, const std::vector<std::string
          number_changes(before, config, same).empty();
 }
 
-// Throws Error(data) if the run's folder has checkpoints but no config.json, because then it is unknown with which option values the
-// checkpoints were made.
+// Throws Error(data) if the run's folder has checkpoints but no config.json. Without
+// that file it is unknown with which option values the checkpoints were made.
 void need_config(const TrainConfig& config) {
   if (fs::exists(fs::path(config.out) / "config.json") || checkpoints(config.out).empty()) return;
   throw Error(
@@ -52,13 +52,13 @@ void need_config(const TrainConfig& config) {
                   config.out));
 }
 
-// Returns the folder of the run to continue; for --resume PATH that is the run which the checkpoint belongs to.
+// Returns the folder of the run to continue. For --resume PATH this is the run to which the checkpoint belongs.
 fs::path run_before(const TrainConfig& config) {
   return config.resume.kind == Resume::Kind::path ? run_of(named_checkpoint(config)) : fs::path(config.out);
 }
 
-// Sets `start` to the newest checkpoint whose manifest can be read; if `last` is given, to the newest one before `last`. If there is none,
-// takes the checkpoint of --resume PATH, if that was given.
+// Sets `start` to the newest checkpoint whose manifest can be read. If `last` is given, only checkpoints before
+// `last` are considered. If there is no such checkpoint, uses the checkpoint of --resume PATH, if PATH was given.
 void take_newest_before(const TrainConfig& config, const std::optional<fs::path>& last, Start& start) {
   std::vector<fs::path> all = checkpoints(config.out);
   while (last && !all.empty() && all.back() >= *last) all.pop_back();
@@ -75,7 +75,7 @@ void take_newest_before(const TrainConfig& config, const std::optional<fs::path>
     }
   }
   if (config.resume.path.empty()) return;
-  start.checkpoint = named_checkpoint(config);  // the run began from this checkpoint, and died before its own first save
+  start.checkpoint = named_checkpoint(config);  // the run began from this checkpoint and died before its own first save
   start.progress = read_progress(*start.checkpoint);
 }
 
@@ -83,8 +83,8 @@ bool is_checkpoint(const fs::path& path) {
   return is_deepspeed_checkpoint(path) || fs::exists(path / data::kManifestName) || fs::exists(path / kStateName);
 }
 
-// Checks the checkpoint of --resume PATH. It is not called if the run already resumes from a checkpoint of its own, since PATH may be gone
-// by then.
+// Checks the checkpoint of --resume PATH. Not called if the run already
+// resumes from a checkpoint of its own, since PATH may no longer exist then.
 void check_named(const TrainConfig& config) {
   const fs::path path = named_checkpoint(config);
   if (is_checkpoint(path)) return;

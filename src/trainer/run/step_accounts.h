@@ -1,6 +1,6 @@
-// Measures how many bytes the steps of a run moved on this rank and how long their parts took, and compares both with the plan. The table
-// of the comparison (audit.h) is printed at the end of the run. The trainer calls begin() and end() around each step, and settle() for
-// deferred updates, so that every byte is counted. One thread.
+// StepAccounts measures how many bytes the steps of a run moved on this rank and how long their parts took, and compares
+// both with the plan. The table of the comparison (audit.h) is printed at the end of the run. The trainer calls begin()
+// and end() around each step, and settle() for deferred updates, so that every byte is counted. For use by one thread.
 #pragma once
 #include <vector>
 
@@ -13,7 +13,7 @@ class StepAccounts {
  public:
   explicit StepAccounts(Session& session) : session_(session) {}
 
-  /// begin() is called right before the rank's step and end() right after it; `seconds` is the step's duration.
+  /// begin() must be called right before the rank's step and end() right after it. `seconds` is the step's duration.
   void begin();
   StepSample end(double seconds);
   /// Executes the updates that the optimizer has deferred, and counts the bytes that this moves.
@@ -21,11 +21,11 @@ class StepAccounts {
 
   /// Returns the bytes moved by all steps so far.
   const parallel::TierBytes& moved() const { return moved_; }
-  /// Returns by how many bytes the measured traffic differs from the planned traffic: the absolute differences for each tier and direction,
-  /// added up. Call it only when no update is deferred.
+  /// Returns by how many bytes the measured traffic differs from the planned traffic: the sum of the
+  /// absolute differences for each tier and direction. Must be called only when no update is deferred.
   i64 unplanned_bytes() const;
   const Audit& audit() const { return audit_; }
-  /// Returns the audit's table; empty before the first step.
+  /// Returns the audit's table. The result is empty before the first step.
   std::vector<AuditRow> audit_rows() const;
 
  private:

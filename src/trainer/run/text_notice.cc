@@ -18,7 +18,8 @@ bool is_control(std::byte b) {
   return c < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r';
 }
 
-// Returns the .txt files among the paths and in the folders among them; from a folder only the first few by name.
+// Returns the .txt files among the paths, and those in the folders among the paths. Of a folder only the first few files by name are
+// returned.
 std::vector<std::string> texts_of(const std::vector<std::string>& paths) {
   constexpr size_t kMostOfFolder = 16;
   std::vector<std::string> texts;

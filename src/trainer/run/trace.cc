@@ -74,8 +74,8 @@ void Trace::add_list(const parallel::List& list, const std::vector<parallel::Tim
   }
 }
 
-// Adds an event for each stretch of time in which the disk was busy. Overlapping transfers are merged into one such event, because a lane
-// can show only one event at a time.
+// Adds an event for each stretch of time in which the disk was busy. Overlapping transfers
+// are merged into one event, because one row of the trace can show only one event at a time.
 void Trace::add_disk() {
   std::vector<DiskWatch::Transfer> all = watch_.take();
   for (const DiskWatch::Transfer& t : all) add_counter(us(t.end), offload::Tier::nvme, t.write ? 0 : t.bytes, t.write ? t.bytes : 0);
@@ -102,7 +102,7 @@ void Trace::add_counter(double at_us, offload::Tier tier, i64 read_bytes, i64 wr
 }
 
 void Trace::step(i64 step, const parallel::Rank& rank) {
-  if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();  // drop transfers from before the trace
+  if (step + 1 == steps_.first || (step == steps_.first && steps_.first == 1)) watch_.take();  // drops transfers from before the trace
   if (step < steps_.first || step > steps_.last) return;
   if (step == steps_.first) zero_ = rank.head_begin();
   add_list(*rank.last_head(), rank.head_timings(), rank.head_begin());
@@ -111,7 +111,7 @@ void Trace::step(i64 step, const parallel::Rank& rank) {
   if (step == steps_.last) write();
 }
 
-// Returns the events that name the lanes of this rank.
+// Returns the events that name the rows of this rank in the trace.
 std::string Trace::lanes() const {
   std::string text;
   if (peers_.ranks() > 1)

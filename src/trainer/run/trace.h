@@ -1,7 +1,7 @@
-// Writes a trace of some steps for Perfetto (ui.perfetto.dev) or chrome://tracing. It has one lane each for compute, load, store, optimizer
-// and data as the executor ran them, lanes for the disk's reads and writes as the kernel completed them, and counters of the bytes moved by
-// tier. The file is written after the last traced step, entirely or not at all. The trainer owns the Trace; the threads of the I/O engine
-// call DiskWatch.
+// Writes a trace of some steps for Perfetto (ui.perfetto.dev) or chrome://tracing. The trace has one row each
+// for compute, load, store, optimizer and data as the executor ran them, rows for the disk's reads and writes as
+// the kernel completed them, and counters of the bytes moved by tier. The file is written after the last traced
+// step, entirely or not at all. The trainer owns the Trace; the threads of the I/O engine call DiskWatch.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace spillway::trainer {
 
-/// Records when each disk transfer was submitted and when it completed. Thread-safe.
+/// DiskWatch records when each disk transfer was submitted and when it completed. Thread-safe.
 class DiskWatch final : public offload::SystemCalls {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,7 +28,7 @@ class DiskWatch final : public offload::SystemCalls {
 
   i64 bytes_to_request(const offload::Transfer& transfer) override;
   i64 completed(const offload::Transfer& transfer, i64 result) override;
-  /// Returns the transfers completed since the last call, in order of completion.
+  /// Returns the transfers completed since the last call of take(), in order of completion.
   std::vector<Transfer> take();
 
  private:
@@ -39,12 +39,12 @@ class DiskWatch final : public offload::SystemCalls {
 
 class Trace {
  public:
-  /// The first rank writes the events of all ranks; in the file each rank is one process. The ranks' clocks start with the first traced
-  /// step, which all ranks begin together.
+  /// The first rank writes the events of all ranks; in the file each rank is one process.
+  /// The ranks' clocks start with the first traced step, which all ranks begin together.
   Trace(std::filesystem::path path, StepRange steps, DiskWatch& watch, const Peers& peers)
       : path_(std::move(path)), steps_(steps), watch_(watch), peers_(peers) {}
 
-  /// Call it on all ranks after each step. Throws AgreedError(io) if the file cannot be written.
+  /// Must be called on all ranks after each step. Throws AgreedError(io) if the file cannot be written.
   void step(i64 step, const parallel::Rank& rank);
 
  private:

@@ -3,7 +3,7 @@
 namespace spillway::trainer {
 namespace {
 
-// Returns the histogram of those elements of the parameter that this rank saves.
+// Returns the histogram of those elements of the parameter that this rank saves in checkpoints.
 Histogram part_of(const nn::Parameter& parameter, parallel::Rank& rank) {
   std::vector<Histogram> by_thread(static_cast<size_t>(rank.threads()));
   rank.visit(parameter.id, [&](std::span<const float> weights, int thread) { by_thread[static_cast<size_t>(thread)].add(weights); });

@@ -10,7 +10,7 @@
 namespace spillway::trainer {
 namespace {
 
-// The text of one row while it is generated.
+// Line is the text of one row while it is generated.
 struct Line {
   StopText stop;
   std::unique_ptr<data::StreamDecoder> decoder;
@@ -36,8 +36,8 @@ void Writer::open(const Settings& settings, Facts facts, i64 rows, const TextLen
               messages);
 }
 
-// Returns the tokens that end a text. A model trained on bytes has none, whatever its files say. A model trained by this program may have
-// learnt the tokenizer's end token in addition to those of its generation_config.json.
+// Returns the tokens that end a text. A model trained on bytes has none, whatever its files say. A model trained
+// by this program may have learnt the tokenizer's end token in addition to those of its generation_config.json.
 std::vector<i64> Writer::end_tokens() const {
   if (!tokenizer_place(config_, source())) return {};
   const auto named = generation_ends(source());

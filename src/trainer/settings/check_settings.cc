@@ -1,4 +1,4 @@
-// Implements check_settings(): checks of settings that concern more than one option, or the node that the program runs on.
+// Implements check_settings(), which checks settings that concern more than one option, or the node that the program runs on.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -28,7 +28,8 @@ void check_activations(const PlacementWish& wish) {
          "; expected one tier for all blocks, or auto");
 }
 
-// If a --place flag asks for nvme and no path was given, uses the batch system's scratch folder, or refuses if there is none.
+// Sets the scratch path if a --place flag asks for nvme and no --nvme path was given. The path is the batch system's scratch folder;
+// without such a folder the settings are refused.
 void find_nvme(ResourceConfig& config, bool wanted, const Host& host) {
   if (!wanted || !config.nvme.empty()) return;
   const auto scratch = host.env("SLURM_TMPDIR");
@@ -80,7 +81,8 @@ void check_schedule(const TrainConfig& config) {
            std::to_string(*config.warmup_steps));
 }
 
-// Checks --allow-change. Names may be written with dashes or underscores; they are stored with underscores, as keys are.
+// Checks the names of --allow-change. Users may write them with dashes or
+// underscores. They are stored with underscores, like the keys of the configuration.
 void check_allowed(TrainConfig& config) {
   for (std::string& key : config.allow_change) {
     std::string name = key;
@@ -116,8 +118,8 @@ void check(TrainConfig& config, const Host& host) {
             host);
 }
 
-// Refuses `train` as one bare process inside a Slurm allocation of several tasks, where srun was probably forgotten. Other commands may run
-// that way, because a batch script may well start one process beside its srun steps.
+// Refuses to train as one bare process inside a Slurm allocation of several tasks, because srun was probably
+// forgotten. Other commands are allowed there, because a batch script may start one process beside its srun steps.
 void check_bare_start(const Host& host) {
   const Launcher launcher = detect_launcher(host);
   if (launcher.bare_slurm_tasks > 1) {
@@ -161,14 +163,14 @@ void check_checkpoint(const std::string& which) {
     refuse("[--checkpoint] expected last, best or a step from 1, got \"" + which + "\"");
 }
 
-// Runs the checks that are common to the commands which only do forward passes: generate, chat, evaluate and classify.
+// Runs the checks that are common to generate, chat, evaluate and classify, the commands that do only forward passes.
 void check_forward(RanksConfig& config, const Host& host) {
   check_launcher(config, host);
   if (config.ranks > 1) check_stages(config);
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
   check_activations(config.placement.activations);
-  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
+  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // a forward pass needs neither of the two
   find_nvme(config, config.placement.parameters.uses(Tier::nvme), host);
 }
 
@@ -226,8 +228,8 @@ void check(BenchConfig&, const Host& host) {
 }
 void check(SelftestConfig&, const Host&) {}
 
-// Checks a value for an #SBATCH directive, which is one line of the script. The value must not contain anything that would end the line or
-// begin another word.
+// Checks a value for an #SBATCH directive, which is one line of the job script. The
+// value must not contain anything that would end the line or begin another word.
 void check_directive(const std::string& flag, const std::string& value) {
   const bool plain = std::ranges::all_of(value, [](unsigned char c) {
     return c < 128 && (std::isalnum(c) || std::string_view("_-.,:+@/=").find(static_cast<char>(c)) != std::string_view::npos);
@@ -236,15 +238,15 @@ void check_directive(const std::string& flag, const std::string& value) {
     refuse("[" + flag + "] expected a name of letters, digits and _-.,:+@/= only, as in Slurm's names, got " + data::in_quotes(value));
 }
 
-// Checks that a path exists. A path with a variable is not checked, because only the job can expand it.
+// Refuses the flag's path if it does not exist. A path with a shell variable is not checked, because only the job can expand it.
 void check_there(const char* flag, const std::string& path) {
   std::error_code none;
   if (path.find('$') == std::string::npos && !std::filesystem::exists(path, none))
     refuse(std::string("[") + flag + "] expected " + path + " to exist, got no such file or folder: the job would fail at its start");
 }
 
-// The node that prints the script does not train. On this node only the existence of model and data is checked, because a job should not
-// wait in the queue only to find them missing.
+// Checks the settings of `spillway slurm`. The node that prints the job script does not train, so only the existence
+// of model and data is checked: a job should not wait in the queue and then fail because a file is missing.
 void check(SlurmConfig& config, const Host&) {
   if (config.data.empty()) refuse("[--data] expected text or token files, got nothing: the training in the job needs data");
   for (const std::string& path : weighted_paths(config.data).paths) check_there("--data", path);
@@ -270,7 +272,7 @@ void check(ScheduleConfig& config, const Host&) {
   if (config.csv && !config.csv->ends_with(".csv")) refuse("[--csv] expected a name that ends in .csv, got \"" + *config.csv + "\"");
 }
 
-// Applies --cluster. Refuses flags for values that the cluster itself determines.
+// Fills in the settings that --cluster describes. Refuses flags for values that the cluster itself determines.
 void take_cluster(PlanConfig& config) {
   if (!config.cluster) return;
   const std::pair<const char*, bool> given[] = {{"--device", config.device.has_value()},

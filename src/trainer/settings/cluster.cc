@@ -9,7 +9,8 @@
 namespace spillway::trainer {
 namespace {
 
-// GPU memory left to the driver, libraries and the kernels' own needs. The planner leaves the same amount free on a GPU of this machine.
+// kGpuReservedBytes is the GPU memory left to the driver, the libraries and the kernels' own needs. The planner leaves the same amount free
+// on a GPU of this machine.
 constexpr i64 kGpuReservedBytes = 512 * kMiB;
 constexpr i64 kMostOfEither = 65536;
 

@@ -1,4 +1,4 @@
-// Splits the arguments that follow a command's name into flags and their values. The option table says what the values mean.
+// Splits the arguments after a command's name into flags and their values. The option table says what the values mean.
 #include <string_view>
 
 #include "base/error.h"
@@ -18,7 +18,8 @@ namespace {
               "[" + word + "] expected a flag, got a word that belongs to no flag: for several values repeat the flag (--data A --data B)");
 }
 
-// Returns the positional argument that takes the next word: the first that has no value yet or is repeatable. Null if there is none.
+// Returns the positional argument that the next word belongs to: the first one that has no value yet or is repeatable. Returns null if
+// there is none.
 const Option* next_positional(Command command, const GivenMap& given) {
   for (const Option* option : options_of(command)) {
     if (option->positional && (option->field.repeatable || !given.contains(option->name))) return option;
@@ -30,7 +31,7 @@ const Option* next_positional(Command command, const GivenMap& given) {
 
 GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
   GivenMap given;
-  std::string rejected;  // the first invalid word; reported at the end, because a --help after it is still answered
+  std::string rejected;  // the first invalid word; reported after all words are read, because --help takes precedence
   bool flags_end = false, help = false;
   const auto reject_later = [&](const std::string& word) { rejected = rejected.empty() ? word : rejected; };
   for (size_t i = 0; i < args.size(); ++i) {

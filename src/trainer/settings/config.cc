@@ -53,7 +53,8 @@ i64 TrainConfig::micro_batches(i64 data_parallel_ranks) const {
                           below > 0 ? std::to_string(below) + " and " : "", below + rows));
 }
 
-// FNV-1a with its 64 bits folded to 32. The hash is part of folder names, so it must be short and never change; it need not resist attacks.
+// Computes FNV-1a, with its 64 bits folded to 32. The hash is part of folder names, so it must be short and must never change between
+// versions. It does not need to resist attacks.
 std::string numbers_hash(const TrainConfig& config) {
   u64 hash = 0xcbf29ce484222325u;
   const auto add = [&](const std::string& text) {

@@ -1,4 +1,4 @@
-// Reads and writes configurations as JSON. Keys are the options' names with underscores, and values are what the flags would take.
+// Reads and writes configurations as JSON. The keys are the options' names with underscores, and the values are what the flags accept.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON can hold only UTF-8. Text that is not UTF-8 is written as an object with its bytes in hexadecimal: {"bytes": "636166e9"}.
+// kBytes is the key for text that is not UTF-8, because JSON can hold only UTF-8. Such text is written as an object with its bytes in
+// hexadecimal: {"bytes": "636166e9"}.
 constexpr const char* kBytes = "bytes";
 
 Json text_value(const std::string& text) {
@@ -40,7 +41,7 @@ std::string bytes_of(const std::string& digits, const std::string& what) {
 
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Returns a JSON value as the text that its flag would take.
+// Returns a JSON value as the text that the option's flag accepts.
 std::string as_text(const Option& option, const Json& value, const std::string& what) {
   const bool numeric = option.field.kind == Kind::integer || option.field.kind == Kind::number;
   if (value.is_string()) return value.get<std::string>();
@@ -48,15 +49,15 @@ std::string as_text(const Option& option, const Json& value, const std::string& 
     return bytes_of(value[kBytes].get<std::string>(), what);
   if (value.is_boolean() && option.field.kind == Kind::flag) return value.get<bool>() ? "true" : "false";
   if (value.is_number() && (numeric || option.field.kind != Kind::flag)) {
-    // A number without a unit is accepted here for a size or time, so that the parser of sizes or times can say that the unit is missing. A
-    // number for an option with choices is accepted here too, and refused later because it is none of the choices.
+    // A bare number for a size or a time is passed on as text, so that the parser of sizes or times can say that the unit is
+    // missing. A bare number for an option with choices is passed on too, and refused later because it is none of the choices.
     return option.field.kind == Kind::text ? refuse("[" + what + "] expected a string, got " + shown(value)), "" : shown(value);
   }
   const char* wanted = option.field.kind == Kind::flag ? "true or false" : numeric ? "a number" : "a string";
   refuse("[" + what + "] expected " + wanted + ", got " + shown(value));
 }
 
-// Joins the elements of an array with commas, as the flag takes them: [0.9, 0.95] becomes "0.9,0.95" for --betas.
+// Joins the elements of an array with commas, as the option's flag accepts them: [0.9, 0.95] becomes "0.9,0.95" for --betas.
 std::string joined(const Option& option, const Json& array, const std::string& what) {
   std::string text;
   for (const Json& one : array) text += (text.empty() ? "" : ",") + as_text(option, one, what);
@@ -97,23 +98,23 @@ Json value_of(const Option& option, const Settings& settings) {
   return array;
 }
 
-// Returns true for an empty string, which means that the user did not set the option.
+// Returns whether the value is an empty string, which means that the user did not set the option.
 bool is_unsaid(const Json& value) { return value.is_string() && value.get<std::string>().empty(); }
 
-// Of two options that may not be given together, clears the one that the resolved other makes redundant: --epochs if the steps are known,
-// the global batch size if the gradient accumulation is. So the file can be used with --config.
+// Clears the options that a resolved configuration makes redundant: --epochs if the steps are known, and the global batch size if
+// the gradient accumulation is known. Each excludes its counterpart on a command line, so --config could not read a file with both.
 TrainConfig without_alternatives(TrainConfig config) {
   if (config.steps) config.epochs.reset();
   if (config.gradient_accumulation_steps) config.global_batch_size.reset();
   return config;
 }
 
-// Returns the value by which an option counts as changing numbers. Both ways to give the batch size are compared as the global batch size.
-// A warm-up derived from the steps is null, because the steps are not compared either. The index of the GPU is removed, because any GPU
-// counts as the same.
+// Returns the value of an option for the comparison of runs. Both ways to give the batch size
+// are compared as the global batch size. A warm-up derived from the steps is null, because the
+// steps are not compared either. The index of the GPU is removed, because a run may use any GPU.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
   if (option.name == "global-batch-size") return config.global_batch();
-  if (option.name == "drop-last" && !config.drop_last) return {};  // the same as for runs made before the option existed
+  if (option.name == "drop-last" && !config.drop_last) return {};  // null, as in runs made before the option existed
   if (option.name == "device" && config.device) return config.device->substr(0, config.device->find(':'));
   const bool follows =
       option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);

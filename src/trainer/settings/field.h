@@ -1,6 +1,6 @@
-// Functions that build an option's Field from a pointer to a member of a configuration, such as integer(&TrainConfig::steps). The member
-// may be a T, an optional<T> (empty until the user gives a value) or a vector<T> (for repeatable options). Only the option tables include
-// this.
+// Builds an option's Field from a pointer to a member of a configuration, such as
+// integer(&TrainConfig::steps). The member may be a T, an optional<T> (empty until the user gives a
+// value) or a vector<T> (for repeatable options). Only the files of the option table include this header.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -26,7 +26,8 @@ struct MemberOf<std::vector<T>> {
   static constexpr bool optional = false, vector = true;
 };
 
-/// A member of a struct that is itself a member of a configuration: nested(&ResourceConfig::placement, &PlacementSettings::prefetch).
+/// Nested names a member of a struct that is itself a member of a configuration: nested(&ResourceConfig::placement,
+/// &PlacementSettings::prefetch).
 template <class C, class P, class M>
 struct Nested {
   P C::*outer;
@@ -37,8 +38,8 @@ Nested<C, P, M> nested(P C::*outer, M P::*inner) {
   return {outer, inner};
 }
 
-/// Resolves a pointer to a member, or a Nested. Owner is the type of the configuration, Member is the type of the value, and of() returns
-/// the value in a given configuration.
+/// Place resolves a pointer to a member, or a Nested. Owner is the type of the configuration,
+/// Member is the type of the value, and of() returns the value in a given configuration.
 template <class W>
 struct Place;
 template <class C, class M>
@@ -56,14 +57,14 @@ struct Place<Nested<C, P, M>> {
 template <class W>
 using ValueAt = typename MemberOf<typename Place<W>::Member>::Value;
 
-/// Returns the configuration held in `settings` as its base class C. Throws Error(bug) if the command's configuration is not derived from
-/// C. Defined in option.cc for the configurations of config.h.
+/// Returns the configuration held in `settings` as its base class C. Throws Error(bug) if the command's
+/// configuration is not derived from C. The instances for the configurations of config.h are defined in option.cc.
 template <class C>
 C& part(Settings& settings);
 template <class C>
 const C& part(const Settings& settings);
 
-/// Builds a Field for the value at `where`. parse(text, what) must return the value, and print(value) must return its text.
+/// Builds a Field for the value at `where`. parse(text, what) must return the value, and print(value) must return the value's text.
 template <class W, class Parse, class Print>
 Field make_field(Kind kind, W where, Parse parse, Print print) {
   using C = typename Place<W>::Owner;
@@ -154,7 +155,7 @@ Field word(W where, std::vector<std::string> words) {
   return field;
 }
 
-/// Returns the Field of an option that is stored in no configuration.
+/// Returns the Field of an option that no configuration stores.
 inline Field no_field(Kind kind, bool repeatable = false) {
   return {.kind = kind, .repeatable = repeatable, .choices = {}, .set = nullptr, .get = nullptr};
 }
@@ -163,7 +164,8 @@ template <class... Commands>
 unsigned on(Commands... commands) {
   return ((1u << static_cast<unsigned>(commands)) | ...);
 }
-/// Sets of commands that share options: commands that take a training configuration (kTrain), and commands that run a model (kRuns).
+/// kTrain and kRuns are sets of commands that share options. Commands in kTrain take a training configuration, and commands in kRuns run a
+/// model.
 inline const unsigned kTrain = on(Command::train, Command::plan, Command::slurm);
 inline const unsigned kRuns =
     on(Command::train, Command::plan, Command::generate, Command::chat, Command::evaluate, Command::classify, Command::slurm);

@@ -1,4 +1,5 @@
-// The values that the user gave, by flag or configuration file, as text and by option name, before they become Settings.
+// Reads the values that the user gave by flags or a configuration file, and turns them into Settings. GivenMap holds them in between, as
+// text by option name.
 #pragma once
 #include <map>
 #include <string>
@@ -15,41 +16,43 @@ struct Given {
 };
 using GivenMap = std::map<std::string, Given>;
 
-/// Parses the arguments after the command's name. If --help is among them, the result holds "help" alone. Throws Error(usage) for an
-/// unknown flag (naming the nearest), a flag without its value, and a stray word.
+/// Parses the arguments after the command's name. If --help is among them, the result holds "help" alone. Throws Error(usage)
+/// for an unknown flag (naming the nearest), for a flag without its value, and for a word that belongs to no flag.
 GivenMap parse_flags(Command command, const std::vector<std::string>& args);
 
 /// Reads a JSON configuration file. Keys whose value is null are ignored. Throws Error(usage) if the file cannot be read or is not a JSON
 /// object, if a key is given twice or is unknown (naming the nearest), or if a value has the wrong type.
 GivenMap read_config_file(Command command, const std::string& path);
-/// Reads a JSON configuration from its text, like read_config_file(). `where` names the source in messages.
+/// Reads a JSON configuration from its text, as read_config_file() does from a file. `where` names the source in messages.
 GivenMap read_config_text(Command command, const std::string& text, const std::string& where);
 
-/// Combines flags with a configuration file. A flag replaces the value of the same key in the file. It also removes a key that may not be
-/// given together with it: --epochs removes the file's steps.
+/// Combines flags with the keys of a configuration file. A flag replaces the value of its own key. A
+/// flag also removes keys that may not be given together with it: --epochs removes the file's steps.
 GivenMap merge(Command command, const GivenMap& flags, const GivenMap& file);
 
 /// Returns the given flags of `train` as words of a command line. --ranks is left out, because a launcher sets the number of ranks.
 std::vector<std::string> train_words(const GivenMap& given);
-/// Returns the given flags of `train` as words for the runs of --rehearse, with --ranks, but without flags that the rehearsal sets itself.
+/// Returns the given flags of `train` as words for the training processes that --rehearse starts. --ranks is kept; flags that the rehearsal
+/// sets itself are left out.
 std::vector<std::string> rehearsal_words(const GivenMap& given);
 
-/// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if a value is not one
-/// of the choices, out of range, given twice or excluded by another option, or if a required option is missing (which `partial` allows).
+/// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if a value is not one of the choices,
+/// out of range, given twice or excluded by another option. Also throws if a required option is missing, unless `partial` is true.
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
-/// Checks every value in `settings` as make_settings() checks given texts. Throws Error(usage) that names the option.
+/// Checks every value in `settings` as make_settings() checks a given text. Throws Error(usage) that names the option.
 void check_values(Command command, const Settings& settings);
 
-/// Returns every option of the command with its value as JSON, one key per line. Unset options are null, or "auto" if the flag accepts it.
+/// Returns every option of the command with its value as JSON, one key per line. Unset options are null, or "auto" if the flag accepts that
+/// word.
 std::string to_json(Command command, const Settings& settings);
 
-/// Runs the checks that concern several options or the node. Throws Error(usage) for batches that do not divide evenly, options that need
-/// another option, features that this version does not have, and options that contradict the launcher. If nvme is asked for without a path,
-/// $SLURM_TMPDIR is filled in.
+/// Runs the checks that concern several options or the node. Throws Error(usage) for batches that do not
+/// divide evenly, options that need another option, features that this version does not have, and options that
+/// contradict the launcher. If a --place flag asks for nvme and no path is given, $SLURM_TMPDIR is filled in.
 void check_settings(Settings& settings, const Host& host);
-/// Runs the checks of check_settings() on settings that a C++ or Python program filled in itself, which may bring its own data. Also checks
-/// each single value, as it is checked when it is given as text.
+/// Runs the checks of check_settings() on settings that a C++ or Python program filled in itself; the program may
+/// bring its own data. Also checks each single value, as make_settings() does for values that are given as text.
 void check_own_settings(TrainConfig& config, const Host& host);
 
 }  // namespace spillway::trainer

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kFlag = "--optimizer-group";
 
-// Compiles a pattern with the regex engine of the tokenizers. An invalid pattern is a usage error here, because the user wrote it.
+// Compiles a pattern with the regex engine of the tokenizers. An invalid pattern is a usage error, because it comes from the command line.
 data::Regex regex_of(const std::string& pattern) try {
   return data::Regex(pattern, std::string("[") + kFlag + "]");
 } catch (const Error& error) {
@@ -63,7 +63,7 @@ std::vector<u16> groups_of_names(std::span<const OptimizerGroup> groups, std::sp
   for (size_t g = 0; g < groups.size(); ++g) {
     const data::Regex regex = regex_of(groups[g].pattern);
     bool found = false;
-    std::string idle;  // name of a running statistic that the pattern matches
+    std::string idle;  // name of a batch-norm running statistic that the pattern matches
     for (size_t n = 0; n < names.size(); ++n) {
       if (group_of[n] != 0 || !is_in(regex, names[n])) continue;
       group_of[n] = static_cast<u16>(g + 1);

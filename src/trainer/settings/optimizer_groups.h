@@ -1,5 +1,5 @@
-// Parameter groups of --optimizer-group "REGEX:key=value,…", which set the learning rate and weight decay of parameters by name. Values and
-// pure functions.
+// Parses the parameter groups of --optimizer-group "REGEX:key=value,…", which set the learning
+// rate and weight decay of parameters by name. All types are values, all functions pure.
 #pragma once
 #include <optional>
 #include <span>
@@ -12,8 +12,8 @@ namespace spillway::trainer {
 
 struct OptimizerGroup {
   std::string pattern;
-  std::optional<double> learning_rate;  // replaces --learning-rate, on the same schedule; empty: --learning-rate
-  std::optional<double> weight_decay;   // for all parameters of the group; empty: the same as without the group
+  std::optional<double> learning_rate;  // replaces --learning-rate and follows the same schedule; empty: --learning-rate applies
+  std::optional<double> weight_decay;   // for all parameters of the group; empty: weight decay as without the group
 };
 
 /// Parses one value of --optimizer-group. The last colon separates the pattern from the settings. Throws Error(usage) for any other form,

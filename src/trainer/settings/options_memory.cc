@@ -1,4 +1,5 @@
-// Options for memory tiers, speed and ranks. Only the kind of device and a pinned instruction set change the numbers that a run computes.
+// Defines the options for memory tiers, speed and ranks. Of these, only the kind of device and a pinned instruction set change the numbers
+// that a run computes.
 #include "trainer/settings/field.h"
 
 namespace spillway::trainer {

@@ -1,4 +1,4 @@
-// Options for the model, the training data and the batches.
+// Defines the options for the model, the training data and the batches.
 #include "trainer/settings/field.h"
 
 namespace spillway::trainer {

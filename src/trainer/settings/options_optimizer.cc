@@ -1,4 +1,4 @@
-// Options for the optimizer, the learning-rate schedule, and the dtypes of optimizer state.
+// Defines the options for the optimizer, the learning-rate schedule, and the dtypes of optimizer state.
 #include "trainer/settings/field.h"
 
 namespace spillway::trainer {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char *kOptimizer = "Optimizer", *kSchedule = "Learning rate", *kTypes = "Number types";
 
-// Builds the field of --betas, a single option whose text is two numbers: "0.9,0.95".
+// Builds the field of --betas. It is a single option whose text holds two numbers: "0.9,0.95".
 Field betas() {
   Field field{.kind = Kind::composite, .repeatable = false, .choices = {}, .set = nullptr, .get = nullptr};
   field.set = [](Settings& settings, const std::string& text, const std::string& what) {
@@ -27,7 +27,7 @@ Field betas() {
   return field;
 }
 
-// Builds an option that only some update rules have. With the other rules it stays unset.
+// Builds an option that only some update rules have. The option stays unset with any other rule.
 Option of_rules(const char* name, const char* help, Field field, const char* default_text, std::optional<Range> range) {
   return {.name = name,
           .group = kOptimizer,

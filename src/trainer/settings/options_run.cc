@@ -1,4 +1,4 @@
-// Options for the run folder, its checkpoints, and the output during a run.
+// Defines the options for the run folder, its checkpoints, and the output during a run.
 #include "trainer/settings/field.h"
 
 namespace spillway::trainer {

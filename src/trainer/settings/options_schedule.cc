@@ -1,4 +1,4 @@
-// Options of the schedule command.
+// Defines the options of the schedule command.
 #include "trainer/settings/field.h"
 #include "trainer/settings/schedule_costs.h"
 

@@ -1,4 +1,4 @@
-// Options that the slurm command has in addition to those of train.
+// Defines the options that the slurm command has in addition to those of train.
 #include "trainer/settings/field.h"
 
 namespace spillway::trainer {

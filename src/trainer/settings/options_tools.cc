@@ -1,4 +1,4 @@
-// Options that belong only to the commands other than train, plan, schedule and slurm.
+// Defines the options that belong only to commands other than train, plan, schedule and slurm.
 #include "trainer/settings/cluster.h"
 #include "trainer/settings/field.h"
 

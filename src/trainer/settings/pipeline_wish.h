@@ -1,5 +1,5 @@
-// Turns the flags --pipeline-stages, --pipeline-schedule, --pipeline-split and --pipeline-chunks into a Pipeline. Pure functions, except
-// that a schedule may be read from a CSV file.
+// Turns the flags --pipeline-stages, --pipeline-schedule, --pipeline-split and --pipeline-chunks
+// into a Pipeline. All functions are pure, except that a schedule may be read from a CSV file.
 #pragma once
 #include "parallel/schedule/pipeline.h"
 #include "trainer/settings/config.h"
@@ -10,11 +10,13 @@ namespace spillway::trainer {
 /// schedule (naming the nearest), a CSV table for another number of ranks, or flags that exclude each other, and Error(data) for a bad CSV
 /// file.
 parallel::Pipeline pipeline_of(const TrainConfig& config);
-/// Checks that the ranks divide evenly among the stages. Throws Error(usage), which names the nearest legal number of ranks, if not.
+/// Checks that the ranks divide evenly among the stages. If they do not, throws Error(usage), which names the nearest legal number of
+/// ranks.
 void check_stages(const RanksConfig& config);
-/// Returns whether blocks are run breadth-first: all micro-batches pass a block before the next block starts.
+/// Returns whether the schedule is breadth-first: all micro-batches pass a block before the next block starts.
 inline bool is_vertical(const TrainConfig& config) { return config.pipeline_schedule == "vertical"; }
-/// Sets config.placement.order, which the schedule and the number of stages decide; with one stage and no schedule the planner chooses.
+/// Sets config.placement.order from the schedule and the number of stages. With one stage and no schedule the order stays unset, and the
+/// planner chooses it.
 void resolve_order(TrainConfig& config);
 
 }  // namespace spillway::trainer

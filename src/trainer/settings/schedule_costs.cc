@@ -22,7 +22,8 @@ std::vector<std::string> pieces(const std::string& text, char mark) {
   return all;
 }
 
-// Sets the times of one kind of action. A single value stays one entry for all stages until another key gives one value per stage.
+// Sets the times of one kind of action, such as forward. A single time stays one entry for all stages until another key gives one time per
+// stage.
 void set_times(ScheduleCosts& costs, double StageCosts::*time, const std::string& text, const std::string& what) {
   const std::vector<std::string> values = pieces(text, ':');
   const size_t stages = std::max(costs.stages.size(), values.size());

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names that torch.distributed.pipelining and papers use, and our names for them. They are in lower case, without a leading "schedule".
+// kForeignNames maps schedule names of torch.distributed.pipelining and of papers to Spillway's names. They are in lower case, without a
+// leading "schedule".
 constexpr std::pair<std::string_view, std::string_view> kForeignNames[] = {
     {"interleaved1f1b", "interleaved"}, {"interleaved-1f1b", "interleaved"}, {"interleavedzerobubble", "zb-h1"},
     {"zero-bubble", "zb-h1"},           {"zbvzerobubble", "zb-v"},           {"loopedbfs", "vertical"},

@@ -11,8 +11,8 @@ struct Foreign {
   std::string_view theirs, ours;
 };
 
-// Option names of torchrun, DeepSpeed, Hugging Face, Megatron, llm.c and nanoGPT, with underscores written as dashes, and our names for
-// them.
+// kForeign maps option names of torchrun, DeepSpeed, Hugging Face, Megatron, llm.c
+// and nanoGPT, with underscores written as dashes, to Spillway's option names.
 constexpr Foreign kForeign[] = {
     {"lr", "learning-rate"},
     {"max-lr", "learning-rate"},
@@ -167,7 +167,7 @@ constexpr Foreign kForeign[] = {
     {"temp", "temperature"},
 };
 
-// Options of other programs that correspond to no single flag here, with advice on what to use.
+// Advice belongs to an option of another program that corresponds to no single Spillway flag. `words` tells the user what to do instead.
 struct Advice {
   std::string_view theirs, words;
 };

@@ -91,7 +91,7 @@ i64 parse_endurance(const std::string& text, const std::string& what) {
   for (const auto& [unit, bytes] : kUnits) {
     double number = 0;
     if (!text.ends_with(unit) || !whole(text.substr(0, text.size() - 3), number)) continue;
-    // From 9e18 on, the bytes may not fit into an i64.
+    // A total of 9e18 bytes or more may not fit into an i64.
     if (const double total = number * bytes; total >= 1 && total < 9e18) return std::llround(total);
   }
   reject(what, "the drive's rated writes such as 600TBW (of 10^12 bytes)", text);

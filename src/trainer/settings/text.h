@@ -1,5 +1,5 @@
-// Parses and prints single values as users write them. Each parse_*(text, what) throws Error(usage) "[what] expected …, got …" for any
-// other text. Each print_*() returns text that parses to exactly the same value. Pure functions, thus thread-safe.
+// Parses and prints single values as users write them. Each parse_*(text, what) throws Error(usage) "[what] expected …, got …" if the
+// text does not parse. Each print_*() returns text that parses to exactly the same value. All functions are pure, thus thread-safe.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace spillway::trainer {
 
-/// Throws Error(usage) with this message.
+/// Throws Error(usage) with the given message.
 [[noreturn]] void refuse(const std::string& message);
 
 /// Joins the words with single spaces.
@@ -26,11 +26,11 @@ std::string print_number(double value);
 std::string print_size(i64 bytes);        // never rounds: "2GiB", "100GB", "123B"
 std::string print_duration(i64 seconds);  // never rounds: "30m", "90s"
 
-/// Parses a placement such as "auto", "host" or "device=2GiB,host=rest". Exactly one tier takes the rest.
+/// Parses a placement such as "auto", "host" or "device=2GiB,host=rest". Exactly one tier must have the word rest.
 PlacementWish parse_placement(const std::string& text, const std::string& what);
 std::string print_placement(const PlacementWish& wish);
-/// Parses PATH[:SIZE]. The text after the last colon is a size if it starts with a digit and contains no slash; otherwise it is part of
-/// PATH.
+/// Parses PATH[:SIZE]. The text after the last colon is a size if it starts
+/// with a digit and contains no slash. Otherwise that text is part of PATH.
 ScratchPath parse_scratch(const std::string& text, const std::string& what);
 std::string print_scratch(const ScratchPath& path);
 /// Parses an interval of steps ("500"), time ("30m") or epochs ("1epoch").
@@ -44,7 +44,7 @@ i64 parse_endurance(const std::string& text, const std::string& what);
 std::string print_endurance(i64 bytes);
 /// Checks that the text is a device, "cpu", "cuda" or "cuda:2", and returns it.
 std::string parse_device(const std::string& text, const std::string& what);
-/// Returns `word` quoted, if it needs quotes, so that it can be pasted into a shell as one word.
+/// Returns `word` in a form that a shell reads as one word, with quotes only if they are needed.
 std::string shell_word(const std::string& word);
 /// Parses "auto", "never", "must" or the path of a checkpoint.
 Resume parse_resume(const std::string& text, const std::string& what);

@@ -22,14 +22,14 @@ const NamedRule kNamedRules[] = {
     {"adafactor", optim::AdafactorSettings{}},
 };
 
-// If the flag is set, copies its value to the member of the rule's settings. Otherwise copies the member's default to the flag.
+// Copies a flag that is set to the member of the rule's settings. For a flag that is not set, copies the member's default to the flag.
 template <class T>
 void settle(std::optional<T>& flag, T& member) {
   if (!flag) flag = member;
   member = *flag;
 }
 
-// Returns the settings of the rule that the configuration names, and sets the unset flags of that rule to its defaults.
+// Returns the settings of the update rule that `config` names. Sets the unset flags of that rule in `config` to its defaults.
 optim::RuleSettings settled(TrainConfig& config) {
   const auto all = [&](auto& s) {
     settle(config.weight_decay, s.weight_decay);
@@ -92,7 +92,7 @@ void resolve_update_rule(TrainConfig& config) {
   check_flag(config, "alpha", &TrainConfig::alpha);
   check_flag(config, "centered", &TrainConfig::centered);
   check_flag(config, "muon-scale", &TrainConfig::muon_scale);
-  rule_of(settled(config));  // throws if settings contradict each other
+  rule_of(settled(config));  // rule_of() throws if settings contradict each other
   update_groups(config);
 }
 

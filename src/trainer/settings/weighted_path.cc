@@ -17,7 +17,8 @@ bool is_there(const std::string& path) {
   return fs::exists(path, none);
 }
 
-// Returns the position of the last colon if the word is PATH:WEIGHT: a number must follow the colon, or an existing path must precede it.
+// Returns the position of the last colon if `word` has the form PATH:WEIGHT: a number must follow the colon, or an existing path must
+// precede it.
 std::optional<size_t> colon_of(const std::string& word) {
   const size_t colon = word.rfind(':');
   if (colon == std::string::npos || colon == 0 || is_there(word)) return std::nullopt;

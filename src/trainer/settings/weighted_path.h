@@ -7,7 +7,7 @@ namespace spillway::trainer {
 
 struct WeightedPaths {
   std::vector<std::string> paths;
-  std::vector<double> weights;  // one per path, or empty
+  std::vector<double> weights;  // one weight per path, or empty
 };
 
 /// Splits each word into path and weight. A word that is itself an existing path has no weight, even if it contains a colon. Throws

@@ -12,7 +12,7 @@ namespace {
 
 using Emit = std::function<bool(size_t row, i32 id)>;
 
-constexpr i64 kMostAtOnce = 256;  // most positions of a prompt in one pass; a longer pass computes longer than it reads the weights
+constexpr i64 kMostAtOnce = 256;  // a longer pass takes more time to compute than to read the weights
 
 MicroBatch empty_batch(i64 rows, i64 positions) {
   const Shape shape{rows, positions};
@@ -23,7 +23,8 @@ MicroBatch empty_batch(i64 rows, i64 positions) {
   return batch;
 }
 
-// Returns the logits after the last of `tokens`, without a cache. The model sees only as many of the last tokens as the plan has positions.
+// Returns the logits after the last of `tokens`, computed without a cache. The model reads at most as many of the last tokens as the plan
+// has positions.
 std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> tokens) {
   const i64 T = rank.plan().sequence_length, count = std::min(T, std::ssize(tokens));
   const MicroBatch batch = empty_batch(1, T);
@@ -32,8 +33,8 @@ std::vector<double> logits_of_window(parallel::Rank& rank, std::span<const i32> 
   return rank.logits(batch, count - 1);
 }
 
-// Rows of text in a key/value cache. The rows are aligned at their ends, so shorter rows have padding in front. Row b has padding at
-// positions below front_[b]. From front_[b] on, position p holds the row's token with index first_[b] + p - front_[b].
+// CachedRows holds rows of text in a key/value cache. The rows are aligned at their ends, so shorter rows have padding in front. Row b
+// has padding at positions below front_[b]. From front_[b] on, position p holds the row's token with index first_[b] + p - front_[b].
 class CachedRows {
  public:
   CachedRows(parallel::Rank& rank, std::vector<TextRow>& rows, i64 positions)
@@ -52,8 +53,8 @@ class CachedRows {
   }
   i64 half() const { return std::max<i64>(1, std::min(positions_, rank_.plan().cache_positions) / 2); }
 
-  // Fills the cache anew with the last `most` tokens of each row. If the passes of full length do not come out even, a shorter pass comes
-  // first, padded to a length for which the plan has memory. Returns the logits after the last tokens.
+  // Fills the cache anew with the last `most` tokens of each row. If the number of tokens is no multiple of the full pass length,
+  // a shorter pass comes first, padded to a length for which the plan has memory. Returns the logits after the last tokens.
   std::vector<double> fill(i64 most) {
     const i64 whole = rank_.plan().sequence_length, kept = std::min(most, longest()), rest = kept % whole;
     const std::vector<i64> lengths = parallel::pass_lengths(whole);
@@ -101,7 +102,7 @@ class CachedRows {
   std::vector<TextRow>& rows_;
   const i64 positions_;
   std::vector<i64> front_, first_;
-  i64 filled_ = 0;  // number of positions in the cache
+  i64 filled_ = 0;  // number of positions filled in the cache
 };
 
 void generate_with_cache(parallel::Rank& rank, std::vector<TextRow> rows, i64 max_tokens, i64 positions, const Emit& emit) {
@@ -134,8 +135,8 @@ void check_prompt(const std::vector<i32>& tokens, i64 vocabulary, const std::str
                     where, vocabulary, *beyond));
 }
 
-// All passes over a prompt are as equal as possible, so that little is padded. None is longer than half the model's positions, because the
-// newer half of a text must fit into the cache again when the cache is full.
+// All passes over a prompt are as equal as possible, so that little is padded. No pass is longer than half the
+// model's positions, because the newer half of a text must fit into the cache again when the cache is full.
 TextLengths text_lengths(i64 prompt, i64 max_tokens, i64 positions) {
   const i64 half = std::max<i64>(1, positions / 2);
   const i64 kept = prompt < positions ? prompt : half, most = std::min(kMostAtOnce, half);

@@ -9,8 +9,8 @@
 namespace spillway::trainer {
 namespace {
 
-// Tokens sorted by their logits: the most likely first, and of two with equal logits the one with the lower id. Only the part that is read
-// gets sorted.
+// Ranking holds tokens sorted by their logits: the most likely first, and of two with
+// equal logits the one with the lower id first. Only the part that is read gets sorted.
 class Ranking {
  public:
   struct Token {
@@ -19,7 +19,7 @@ class Ranking {
   };
   Ranking(std::span<const double> logits, std::span<const i32> seen, double penalty) {
     all_.reserve(logits.size());
-    // A NaN logit is replaced by minus infinity, so that the token is never likely; NaNs could not be sorted.
+    // A NaN logit is replaced by minus infinity, because NaNs cannot be sorted. Its token is then never likely.
     for (const double x : logits) all_.push_back({std::isnan(x) ? -INFINITY : x, static_cast<i32>(all_.size())});
     if (penalty == 1) return;
     for (const i32 id : std::set<i32>(seen.begin(), seen.end())) {
@@ -34,7 +34,7 @@ class Ranking {
     if (i >= ordered_) put_in_order(i + 1);
     return all_[i];
   }
-  /// Removes all tokens except the first `count` and those that are exactly as likely as the last of these.
+  /// Removes all tokens except the first `count` and those that are exactly as likely as the last of the first `count`.
   void keep(size_t count) {
     const double least = (*this)[count - 1].logit;
     std::erase_if(all_, [least](const Token& t) { return t.logit < least; });
@@ -60,7 +60,7 @@ i32 likeliest(std::span<const double> logits, std::span<const i32> seen, double 
   return std::ranges::max_element(Ranking(logits, seen, penalty).unordered(), {}, &Ranking::Token::logit)->id;
 }
 
-// The tokens that may be sampled: the first `count` of the ranking, each with the probability weight() / held.
+// Kept holds the tokens that may be sampled: the first `count` of the ranking, each with the probability weight() / held.
 struct Kept {
   Ranking ranking;
   double top, temperature;
@@ -125,7 +125,8 @@ std::string StopText::put(const std::string& piece) {
     held_.resize(end);
     return std::exchange(held_, {});
   }
-  // If the text ends with the beginning of a stop text, hold back that part; of several such parts hold back the longest.
+  // If the text ends with the beginning of a stop text, this part is not output yet. If several beginnings of stop texts match, the longest
+  // counts.
   size_t kept = 0;
   for (const std::string& stop : stops_) {
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > kept; --n) {

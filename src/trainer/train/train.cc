@@ -1,4 +1,5 @@
-// spillway train: refuses whatever it can before the first byte is written, in this order: model, data, plan, run folder.
+// Implements `spillway train`, which refuses whatever it can before the first byte is written, in this order: model, data, plan, run
+// folder.
 #include "trainer/train/train.h"
 
 #include <fmt/format.h>
@@ -41,8 +42,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs the training of one rank, from its flags to its last step. Every error that can be found in advance is reported before the first
-// byte is written, by all ranks together.
+// Training runs the training of one rank, from its flags to its last step. Every error that
+// can be found in advance is reported before the first byte is written, by all ranks together.
 class Training {
  public:
   Training(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own)
@@ -52,7 +53,8 @@ class Training {
 
   ~Training() { messages_.record({}); }
 
-  /// Runs the training. If another run must come first, sets `first` to its configuration and returns; run this one again after it.
+  /// Runs the training. If another run must come first, sets `first` to its configuration and returns. The caller must do that run and then
+  /// call run() on a new Training with the same flags.
   int run(std::optional<TrainConfig>* first = nullptr) try {
     first_ = first;
     return run_all();
@@ -108,7 +110,7 @@ class Training {
     return status;
   }
 
-  // Sets the lines that are printed if a signal comes before the first step.
+  // Sets the lines that are printed if a signal arrives before the first step.
   void set_answers() const {
     const char *begin = messages_.terminal() ? "\n" : "", *middle = messages_.terminal() ? "\n" : "; ";
     if (peers_.first())
@@ -194,7 +196,7 @@ class Training {
     attention_ = trainer::prepare_attention(shape, session_->device(), session_->device_pool(), peers_, progress_.made_with);
   }
 
-  // Another process that held the folder until now may have saved while this one planned.
+  // Throws if another process that had locked the run folder until now has saved a checkpoint while this process made its plan.
   void check_unchanged() const {
     const Start now = find_start(config_);
     if (now.checkpoint == start_.checkpoint && now.progress.step == start_.progress.step) return;
@@ -204,7 +206,7 @@ class Training {
                             config_.out, now.progress.step));
   }
 
-  // Resumes from the last generation on nvme that all ranks hold, else from the checkpoint.
+  // Resumes from the last optimizer step whose state all ranks hold on nvme. If there is none, resumes from the checkpoint.
   void recover() {
     const auto generation = [&] {
       const parallel::ModelState& state = session_->rank().state();
@@ -228,7 +230,8 @@ class Training {
     });
   }
 
-  // Checks the state on nvme for damage if there is a checkpoint to fall back on; otherwise damage ends the run in its first step.
+  // Checks the state on nvme for damage. This is done only if there is a checkpoint to use instead; without one, damage ends the run in its
+  // first step.
   void leave_damaged_state() {
     const Working working(messages_, "reading the state on nvme");
     std::string damage;
@@ -238,7 +241,7 @@ class Training {
     progress_ = start_.progress;
   }
 
-  // Returns whether a checkpoint replaces the state on nvme. If so, the whole checkpoint must be read before that state is given up.
+  // Returns whether a checkpoint replaces the state on nvme. If so, the whole checkpoint must be read before that state is discarded.
   bool gives_up_for_checkpoint() {
     const auto& left = session_->rank().state().recovered();
     const std::optional<Record> record = left ? parse_record(*left) : std::nullopt;
@@ -298,8 +301,8 @@ class Training {
     tell_of_nvme(*session_, config_, messages_, recovery_);
   }
 
-  // Determines the row of the data at which the run resumes. Logs what an epoch is and what differs from the earlier run. It is called
-  // again for each checkpoint or state from which the run tries to resume, before the run folder is changed.
+  // Determines the row of the data at which the run resumes. Logs what an epoch is and what differs from the earlier
+  // run. Called again for each checkpoint or state from which the run tries to resume, before the run folder is changed.
   void settle_rows() {
     const fs::path run = recovery_.record ? fs::path(config_.out) : start_.checkpoint ? run_of(*start_.checkpoint) : fs::path();
     const std::string before = run.empty() ? "" : read_whole(run / "config.json").value_or("");
@@ -331,7 +334,7 @@ class Training {
                       config_.global_batch()));
   }
 
-  // Reports that the run is finished already.
+  // Reports that the run has already reached its last step.
   void tell_of_end() const {
     const nlohmann::ordered_json all = {{"finished", true}, {"run", config_.out}, {"step", progress_.step}, {"steps", *config_.steps}};
     messages_.result(messages_.json() ? all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
@@ -347,7 +350,7 @@ class Training {
                                      : fmt::format("new run of {} steps ({})", *config_.steps, config_.out));
   }
 
-  // Reports a changed number of steps, because it stretches the learning-rate curve over the steps still to come.
+  // Reports a changed number of steps, because the change stretches the learning-rate curve over the remaining steps.
   void tell_of_schedule() const {
     const i64 before = progress_.schedule_steps, now = config_.curve_steps();
     if (progress_.step == 0 || before == 0 || before == now || !optim::ends(config_.lr_schedule)) return;
@@ -363,8 +366,8 @@ class Training {
       messages_.warn(fmt::format("a checkpoint is damaged, the run goes on without it: {}", start_.left[told_].second));
   }
 
-  // Loads the weights and the state from which the run starts. A damaged checkpoint is found while it is read, before the run folder is
-  // changed. If the state on nvme is not resumed, it is overwritten from here on.
+  // Loads the weights and the state from which the run starts. A damaged checkpoint is found while it is read, before the
+  // run folder is changed. If the run does not resume from the state on nvme, that state is overwritten from here on.
   void load() {
     for (bool first = true;; first = false) {
       peers_.together([&] {
@@ -382,7 +385,7 @@ class Training {
       } catch (const AgreedError& e) {
         if (config_.resume.kind != Resume::Kind::automatic || !tried || (e.code() != ErrorCode::data && e.code() != ErrorCode::io)) throw;
         leave_damaged();
-        if (start_.checkpoint == tried) throw;  // no other checkpoint was found: the error has another cause
+        if (start_.checkpoint == tried) throw;  // no other checkpoint was found, so the error has another cause
       }
       tell_of_damaged();
       settle_rows();
@@ -400,7 +403,7 @@ class Training {
     }
     TrainConfig asked = config_;
     asked.resume = asked_;
-    asked.allow_change.clear();  // not stored: from now on the new values are the run's own
+    asked.allow_change.clear();  // not stored, because the new values are the run's own from now on
     contents_.thawed = progress_.thawed;
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
@@ -417,10 +420,10 @@ class Training {
     }
   }
 
-  // Trains. After an error the files on nvme are kept for a restart.
+  // Runs the training steps. After an error the files on nvme are kept for a restart.
   int train() try {
     progress_.data = contents_.find("data");
-    if (is_from_another_run()) progress_.standing = {};  // that run's validations say nothing about this one
+    if (is_from_another_run()) progress_.standing = {};  // the validations of another run say nothing about this one
     progress_.rules = kNumberRules;
     peers_.together([&] {
       parallel::ModelState& state = session_->rank().state();
@@ -442,27 +445,25 @@ class Training {
   ModelSource source_;
   PreparationProgress preparation_;
   std::unique_ptr<const RunData> data_;
-  RunContents contents_;           // contents of the data at this start
+  RunContents contents_;           // contents of the files that this start reads
   std::vector<std::string> same_;  // keys whose values the run in --out may spell differently
   std::vector<std::string> contents_notes_;
   LeftState left_state_;
   std::optional<TrainConfig>* first_ = nullptr;
   Start start_;
-  size_t told_ = 0;  // damaged checkpoints already reported (of start_.left)
+  size_t told_ = 0;  // number of the damaged checkpoints in start_.left that were reported
   Progress progress_;
   i64 ranks_before_ = 1;
-  Resume asked_;           // --resume as given
-  Recovery recovery_;      // the state on nvme
-  std::string attention_;  // cuDNN's engines
-  DiskWatch watch_;        // must outlive the session, whose engine uses it
+  Resume asked_;           // --resume as the user gave it
+  Recovery recovery_;      // the state on nvme, or why it is not used
+  std::string attention_;  // names of cuDNN's attention engines; empty without cuDNN
+  DiskWatch watch_;        // must outlive the session, whose I/O engine calls it
   parallel::MeshEnds ends_;
   std::optional<Session> session_;
   std::optional<RunFolder> folder_;
 };
 
 }  // namespace
-
-int run_train(const TrainConfig& config, Messages& messages, const Peers& peers) { return run_train(config, messages, peers, {}); }
 
 int run_train(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own) {
   return run_on_ranks(peers, [&] {

@@ -8,9 +8,9 @@
 namespace spillway::trainer {
 
 struct TrainingResult {
-  bool finished = false;             // false: the run was stopped; run it again to continue
-  std::filesystem::path run;         // the run folder
-  std::filesystem::path checkpoint;  // the newest checkpoint; empty if none was saved
+  bool finished = false;             // false if the run was stopped; running it again continues it
+  std::filesystem::path run;         // path of the run folder
+  std::filesystem::path checkpoint;  // path of the newest checkpoint; empty if none was saved
 };
 
 /// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
@@ -23,11 +23,9 @@ void check_run_settings(const TrainConfig& config);
 /// handlers.
 TrainingResult train(const TrainConfig& config, const OwnParts& own, const TrainCallbacks& callbacks, Messages& messages);
 
-/// Trains as one of several ranks; all ranks call it. Only the first rank prints. Returns the exit status of the command. An error common
-/// to all ranks is thrown by the first one only; the others return its exit status.
-int run_train(const TrainConfig& config, Messages& messages, const Peers& peers);
-/// Does the same for a program that trains through the C++ or Python interface. `callbacks` tell the program about the run, and `own` holds
-/// the model and data that the program brings, if any.
-int run_train(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own = {});
+/// Collective. Trains as one of several ranks. `messages` hears the first rank only. `callbacks` tell a calling program about the run, and
+/// `own` holds the model and data that it brings, if any. Returns the exit status of the command. An error common to all ranks is thrown
+/// by the first rank only; the others return the error's exit status.
+int run_train(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks = {}, const OwnParts& own = {});
 
 }  // namespace spillway::trainer
