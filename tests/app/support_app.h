@@ -1,5 +1,5 @@
-// Declares what the tests of src/app share: a way to run the program inside the test process, scratch folders, and fake machines made of
-// files.
+// Declares what the tests of src/app share: a way to run the program inside the test
+// process, scratch folders, and fake machines whose /proc and /sys are files of the test.
 #pragma once
 #include <map>
 #include <string>
@@ -34,7 +34,7 @@ class FakeHost {
   std::map<std::string, std::string> env_;
 };
 
-/// Parses flags, merges them with `config_file` (if that is not empty) and runs all checks, on a machine with no environment variables set.
+/// Parses flags, merges them with `config_file` (if that is not empty) and runs all checks, as on a machine without environment variables.
 Settings settings_of(Command command, const std::vector<std::string>& args, const std::string& config_file = "");
 TrainConfig train_config(std::vector<std::string> args);
 

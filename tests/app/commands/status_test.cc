@@ -1,4 +1,4 @@
-// Tests what the status command reads from the folder of a run, from one with half-written files, and from folders of another kind.
+// Tests what the status command reads from the folder of a run, from a folder with half-written files, and from folders of other kinds.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -80,7 +80,8 @@ TEST_F(StatusTest, HalfALineAndOtherLinesArePassedOver) {
     EXPECT_EQ(read().step, 7) << end;
     EXPECT_DOUBLE_EQ(*read().step_s, 0.5) << end;
   }
-  // The line that replaces one which a dead process failed to write gives the step but not the pace. A value of the wrong type is left out.
+  // A line marked "recovered" replaces one that a dead process failed to write. It has a step but no times, so status keeps the pace of
+  // earlier lines. A value of the wrong type is ignored.
   write("metrics.jsonl", whole + R"({"step": 8, "loss": null, "nonfinite": "nan", "recovered": true})" + "\n");
   EXPECT_EQ(read().step, 8);
   EXPECT_FALSE(read().loss);
@@ -112,7 +113,7 @@ TEST_F(StatusTest, RunningWhileTheLockIsHeld) {
   EXPECT_EQ(read().owner, "");
   write("metrics.jsonl", lines(100, 100));
   EXPECT_EQ(read().state, RunStatus::State::finished);
-  const RunFolder again(run());  // status left the lock free for the next owner
+  const RunFolder again(run());  // fails if status did not release the run's lock
 }
 
 TEST_F(StatusTest, TheNewestCompleteCheckpoint) {
@@ -155,7 +156,7 @@ TEST_F(StatusTest, WhatIsNoRun) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("expected a run folder"), std::string::npos) << outcome.err;
   config("");
-  EXPECT_EQ(run_app({"status", run().string()}).status, 2);  // a model folder has a config.json too
+  EXPECT_EQ(run_app({"status", run().string()}).status, 2);  // a model folder has a config.json too, but is no run
   write("config.json", "{");
   write("metrics.jsonl", "");
   EXPECT_EQ(run_app({"status", run().string()}).status, 0);

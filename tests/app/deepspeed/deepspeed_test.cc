@@ -67,7 +67,7 @@ TEST(Deepspeed, AnOffloadedStageThreeIsTaken) {
   EXPECT_THAT(notes, Not(HasSubstr("fp16"))) << "of what is off nothing is said";
 }
 
-// A key that the file leaves out has DeepSpeed's default, not that of train.
+// A key that a DeepSpeed file leaves out takes DeepSpeed's default, not the default of Spillway's train command.
 TEST(Deepspeed, DefaultsAreDeepspeeds) {
   EXPECT_EQ(taken(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Adam"}})"), (Flags{{"micro-batch-size", "2"},
                                                                                                      {"optimizer", "adamw"},
@@ -82,7 +82,8 @@ TEST(Deepspeed, DefaultsAreDeepspeeds) {
   EXPECT_EQ(taken("{}"), (Flags{{"precision", "fp32"}, {"gradient-clipping", "0"}}));
 }
 
-// The configuration is one of transformers' examples, with "auto" for most values.
+// A value "auto" sets no flag, and a note lists such keys. The configuration is an example of transformers, most of whose values are
+// "auto".
 TEST(Deepspeed, AutoIsLeftToTheFlags) {
   const std::string text = R"({
     "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16}, "bf16": {"enabled": "auto"},
@@ -106,8 +107,8 @@ TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_THAT(refusal(R"({"fp16": {"enabled": true, "loss_scale_window": 0}})"), HasSubstr("fp16.loss_scale_window in ds.json"));
 }
 
-// After the warm-up the rate equals that of DeepSpeed's WarmupDecayLR, lr * max(0, (total - s) / max(1, total - max(2, warm-up))), whatever
-// --steps is.
+// After the warm-up the learning rate of step s equals that of DeepSpeed's WarmupDecayLR,
+// lr * max(0, (total - s) / max(1, total - max(2, warm-up))), for any value of --steps.
 TEST(Deepspeed, TheLinearRateFallsToZeroAtTotalNumSteps) {
   for (const auto& [total, warmup, steps] : {std::tuple(20, 4, 12), {20, 4, 30}, {7, 0, 7}, {300, 100, 299}}) {
     const Flags flags = taken(fmt::format(R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type":
@@ -157,7 +158,7 @@ TEST(Deepspeed, BatchesAreOfAllRanks) {
   EXPECT_THAT(refusal(R"({"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})"),
               HasSubstr("expected a multiple of train_micro_batch_size_per_gpu x gradient_accumulation_steps, 8 rows, got 30"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected from 1 to 2147483647, got 0"));
-  // The product of the two would overflow to 0 in 64 bits.
+  // The product of the two values, 2^32 each, would overflow to 0 in 64 bits.
   EXPECT_THAT(
       refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
       HasSubstr("expected from 1 to 2147483647, got 4294967296"));

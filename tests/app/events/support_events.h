@@ -40,8 +40,8 @@ std::vector<ReadEvent> read_events(std::string_view bytes, size_t* rest = nullpt
 
 /// Returns the event files of a run, oldest first.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& run);
-/// Returns the histograms of all event files by tag and step, as TensorBoard shows them: each start event discards earlier values of its
-/// step and later ones. Throws if a tag has two histograms of one step.
+/// Returns the histograms of all event files by tag and step, as TensorBoard shows them: each start event discards
+/// the values read before it whose step is its own or a later one. Throws if a tag has two histograms of one step.
 using ReadHistograms = std::map<std::string, std::map<i64, ReadHistogram>>;
 ReadHistograms histograms_in(const std::filesystem::path& run);
 

@@ -205,7 +205,7 @@ TEST(OptionTable, HelpNamesThePresetsThatAreBuilt) {
   EXPECT_EQ(named, built);
 }
 
-// A field that is bound to a configuration that its command does not have would throw here.
+// Reads each option's field in the settings of each command that has the option. A field of another command's settings would throw.
 TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
   for (const Command command : kCommands) {
     const Settings settings = default_settings(command);
@@ -216,7 +216,7 @@ TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
   }
 }
 
-// The value that an option shows as its default must be accepted as its value and change nothing.
+// The value that --help shows as an option's default must be accepted as the option's value and change nothing.
 TEST(OptionTable, DefaultsAreLegalValues) {
   const std::string plain = to_json(TrainConfig{});
   for (const Option* option : options_of(Command::train)) {

@@ -1,4 +1,4 @@
-// Compares the profile's sums with a list of instructions worked out by hand, and tests the wear of drives.
+// Tests the sums of a profile on a list of instructions, against sums worked out by hand, and the predicted wear of drives.
 #include "app/plan/profile.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Instruction instruction(Op op, Lane lane, What what = What::none) {
   return i;
 }
 
-// A plan in f32, where an optimizer update moves 28 bytes per parameter.
+// Returns a plan in f32, where an optimizer update moves 28 bytes per parameter.
 parallel::Plan plan() {
   parallel::Plan p;
   p.scheduling.format = optim::plain_format(DType::f32);
@@ -81,8 +81,8 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
 }
 
-// Counts the FLOPs of a block: those of its forward; twice as many for its backward, and those of the forward that it recomputes first; and
-// half of a backward's for a weight part.
+// Counts a block's FLOPs. A backward has twice those of the forward, and once more if
+// it recomputes the forward first. A separate weight part has half of a backward's.
 TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute),
                          instruction(Op::BackwardWeight, Lane::compute)};

@@ -1,5 +1,5 @@
-// Tests that some Steps wait for the next forward if a drive has more to do than fits beside a backward, so that the drive is busy in both.
-// If all of it fits, no Step waits.
+// Tests which blocks' optimizer steps are deferred to the next forward. If a drive cannot do all of them
+// during a backward, some are deferred, so that the drive is busy in both passes. Otherwise none is.
 #include <gtest/gtest.h>
 
 #include "app/plan/search.h"

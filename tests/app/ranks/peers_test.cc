@@ -1,4 +1,4 @@
-// Tests how ranks wait for each other outside of steps: they do not time out while one of them says that it does something alone.
+// Tests how ranks wait for each other outside of steps: the wait does not time out while a rank reports that it is busy by itself.
 #include "app/ranks/peers.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr double kTimeout_s = 0.5;
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Runs `body` on two ranks, of which `body` makes the second the slower. Returns whether both come to its end without a time-out.
+// Runs `body` on two ranks. `body` itself delays the second rank. Returns whether both ranks finish without a time-out.
 bool both_end(const std::function<void(const Peers&)>& body) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::vector<std::thread> threads;

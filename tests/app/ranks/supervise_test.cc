@@ -1,5 +1,5 @@
-// Tests the supervision of ranks. The test program starts copies of itself as ranks: each does what the environment tells it, and exits
-// before any test would begin in it.
+// Tests the supervision of ranks. The test program starts copies of itself as ranks. A
+// copy does what an environment variable tells it, and exits before any test begins.
 #include "app/ranks/supervise.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ sigset_t listened_to() {
   return set;
 }
 
-// Carries out one command of a rank's script, such as "exit:3"; "exit" does not return.
+// Carries out one command of a rank's script, such as "exit:3". The command "exit" does not return.
 void act(const std::string& word) {
   const std::vector<std::string> said = split(word, ':');
   const auto number = [&] { return std::atoi(said.at(1).c_str()); };
@@ -67,7 +67,7 @@ void act(const std::string& word) {
   if (said[0] == "exit") std::_Exit(number());
 }
 
-// The scripts of all ranks: '|' separates ranks, and spaces separate the commands of one rank.
+// Carries out the rank's script before main() if this process is a rank. '|' separates the scripts of ranks, spaces separate commands.
 const bool acted = [] {
   const char *text = std::getenv("SPILLWAY_TEST_ACTS"), *rank = std::getenv("SPILLWAY_RANK");
   if (text == nullptr || rank == nullptr) return false;
@@ -110,7 +110,7 @@ TEST(Supervise, ErrorOfARankIsSaidOnce) {
   const Ended agreed = ranks_that("say:[disk]_is_full exit:3|exit:3|exit:3");
   EXPECT_EQ(agreed.status, 3);
   EXPECT_EQ(agreed.error, "[disk]_is_full");
-  // If one rank has an error of its own and the others only report that they miss it, its error is the one printed, whoever comes first.
+  // If one rank has an error and the others only report that it is missing, that error is printed, whoever reports first.
   const Ended own = ranks_that("say:misses_rank_1 exit:6|sleep_ms:100 say:[disk]_is_bad exit:5|say:misses_rank_1 exit:6");
   EXPECT_EQ(own.status, 5);
   EXPECT_EQ(own.error, "[disk]_is_bad");
@@ -145,7 +145,7 @@ TEST(Supervise, StoppedRankIsNamedAtOnceAndEndsAllAfterTheTimeOut) {
   EXPECT_LT(outcome.seconds, 30);
 }
 
-// A peer of the stopped rank may time out before the supervisor does; the stopped rank is named all the same.
+// A peer of a stopped rank may time out before the supervisor does. The supervisor must still name the stopped rank.
 TEST(Supervise, StoppedRankIsNamedThoughAnotherOneGivesUpFirst) {
   const Ended outcome = ranks_that("meet raise:19|meet sleep_ms:3000 say:misses_rank_0 exit:6");
   EXPECT_EQ(outcome.status, 6);
@@ -171,7 +171,7 @@ TEST(Supervise, SignalsAreHandedOn) {
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:15 listen").status, 75);
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:2 listen").status, 75);
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:10 listen").status, 3);
-  // The signal arrives before the ranks install a handler, so it ends them.
+  // The signal arrives before the ranks install a handler for it, so it ends them.
   EXPECT_EQ(ranks_that("sleep_ms:60000|tell_parent:15 sleep_ms:60000").status, 128 + SIGTERM);
 }
 
@@ -236,7 +236,7 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   EXPECT_EQ(meeting_place({.name = "torchrun", .ranks = 2, .local_ranks = 2}, "auto", fake.host()), "unix:spillway-torchrun-29500");
   FakeHost own;
   EXPECT_EQ(meeting_place({.name = "spillway"}, "auto", own.env("SPILLWAY_MEETING", "unix:x").host()), "unix:x");
-  // torchrun's own store listens on that port, so the next one is taken.
+  // torchrun's own store listens on MASTER_PORT, so the ranks use the next port.
   store.env("MASTER_ADDR", "::1").env("MASTER_PORT", "29500").env("TORCHELASTIC_USE_AGENT_STORE", "True");
   EXPECT_EQ(meeting_place(torchrun, "auto", store.host()), "tcp:[::1]:29501");
   EXPECT_THROW(meeting_place(torchrun, "auto", half.env("MASTER_ADDR", "n1").host()), Error);

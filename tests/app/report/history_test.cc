@@ -93,14 +93,14 @@ TEST_F(HistoryTest, OfAStepThatWasRunAgainTheLastLineCounts) {
   const History h = read();
   EXPECT_EQ(h.steps, 7);
   EXPECT_EQ(h.last_step, 7);
-  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10, then 7 and 8 again
+  EXPECT_EQ(h.run_again, 7);  // steps 6 to 10, then 7 and 8, were run again
   EXPECT_EQ(h.measure("loss").last, (Point{7, 7}));
   EXPECT_EQ(h.measure("loss").most, (Point{6, 100}));
   EXPECT_EQ(h.tokens, 7000);
   EXPECT_EQ(h.parts_lost, 0);
 }
 
-// Older versions wrote no "positions", and their "tokens" counted padding. Tokens then stand for positions.
+// Older versions wrote no "positions", and their "tokens" counted padding. The reader then takes the positions from "tokens".
 TEST_F(HistoryTest, LinesOfOlderProgramsAreReadAsTheyAre) {
   text_ = R"({"step":1,"loss":2.5,"tokens":100,"tokens_per_s":200.0,"step_ms":500.0})"
           "\n";

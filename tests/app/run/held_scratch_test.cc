@@ -1,5 +1,5 @@
-// Tests the lifetime of a run's files on the scratch paths: files that a session created are removed with it unless kept, and files that it
-// found stay until they are given up.
+// Tests the lifetime of a run's files on the scratch paths. Files that a session created
+// are removed with it unless kept. Files that it found stay until it gives them up.
 #include "app/run/held_scratch.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests generate and evaluate on several ranks that are threads of this process: text and loss equal those of one rank to the bit, however
-// weights are sharded and placed.
+// Tests generate and evaluate on several ranks that are threads of this process. Text
+// and loss equal those of one rank to the bit, however weights are sharded and placed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ struct Sharded : testing::Test {
   TemporaryFolder folder;
   Sharded() {
     folder.write("text.txt", words(20000, 1));
-    folder.write("held.txt", words(500, 2));  // makes 31 windows of 16 tokens
+    folder.write("held.txt", words(500, 2));  // makes 31 sequences of 16 tokens
   }
   static std::string words(int bytes, u32 state) {
     std::string text;

@@ -24,7 +24,7 @@ int run_command(const Settings& settings, Console& console, const Peers& peers) 
   return run_train(std::get<TrainConfig>(settings), console, peers);
 }
 
-// Runs a command on one rank and reports its failure, as entry.cc does.
+// Runs a command on one rank and reports its failure as the program's main() does (entry.cc).
 Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicator> end) {
   std::ostringstream out, err;
   int status = 0;
