@@ -1,4 +1,5 @@
-// The gradient check finds a wrong gradient and tells where it is. Hooks see and change gradients. NoGrad keeps ops off the tape.
+// Tests that the gradient check finds a wrong gradient and tells its place, that hooks see and change gradients, and that NoGrad records no
+// op.
 #include "autograd/gradient_check.h"
 
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ u32 by_definition(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-// The values are those of RFC 3720 B.4, and the check value that every catalogue of CRCs lists.
+// The expected values are those of RFC 3720 B.4, and the check value that catalogues of CRCs list for CRC-32C.
 TEST(Crc32c, KnownValues) {
   std::vector<std::byte> ascending;
   for (int i = 0; i < 32; ++i) ascending.push_back(static_cast<std::byte>(i));

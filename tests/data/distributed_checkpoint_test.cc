@@ -1,5 +1,5 @@
-// A torch.distributed.checkpoint of two ranks (made by tests/peers/distributed_checkpoint.py). Every tensor is read exactly, however it was
-// sharded, and the optimizer's are left out. Inconsistent files are refused by name, and no code in them is executed.
+// Tests reading a torch.distributed.checkpoint of two ranks (made by tests/peers/distributed_checkpoint.py). Every weight is read
+// exactly, however it was sharded; optimizer state is left out. Inconsistent files are refused by name, and no code in them is executed.
 #include "data/weights/distributed_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ struct Copied {
     fs::remove(folder / name);
     put(folder / name, bytes);
   }
-  // Replaces the first occurrence in .metadata.
+  // Replaces the first occurrence of `from` in the checkpoint's .metadata by `to`.
   void replace(const std::string& from, const std::string& to) const {
     std::string bytes = bytes_of(folder / ".metadata");
     const size_t found = bytes.find(from);

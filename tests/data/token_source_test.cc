@@ -39,7 +39,7 @@ std::string refused(const std::filesystem::path& path, ErrorCode code = ErrorCod
   return error_of(code, [&] { open_token_sources({path.string()}, vocabulary); });
 }
 
-// Expects every range of a source to equal the same range of `wanted`.
+// Expects every range of tokens of a source to equal the range of `wanted` at the same place.
 void expect_every_range(const TokenSource& source, const std::vector<i32>& wanted) {
   ASSERT_EQ(source.tokens(), static_cast<i64>(wanted.size()));
   for (size_t begin = 0; begin <= wanted.size(); ++begin) {
@@ -300,8 +300,8 @@ TEST(TokenFileWriter, ReplacesAnOlderTokenFileAndNothingElse) {
   EXPECT_EQ(bytes_of(folder / "a.bin"), "chapter one");
 }
 
-// Earlier programs left such a header of zeros when they were killed. A headerless file of tokens practically never begins with 512 times
-// the token 0.
+// Earlier versions of the program left a header of zeros when they were killed, so such a file
+// is refused. A headerless file of tokens practically never begins with 512 times the token 0.
 TEST(TokenSource, AHeaderOfZerosIsNoToken) {
   const TemporaryFolder folder;
   put(folder / "a.bin", std::string(1024, '\0') + raw<u16>({5, 6, 7}));

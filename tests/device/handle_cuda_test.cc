@@ -1,4 +1,4 @@
-// Handles of CUDA resources. These tests are built if CUDA is available; those that need a GPU skip without one.
+// Tests the handles that own CUDA resources. The tests are built if CUDA is available; those that need a GPU skip without one.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(CudaHandle, GivesBackExactlyOnce) {
   EXPECT_EQ(destroyed, 2);
 }
 
-// Typical use of streams and events: bytes go to the GPU on one stream and come back on another, which waits for an event of the first.
+// Shows typical use: bytes go to the GPU on one stream and come back on another, which waits for an event of the first stream.
 TEST(CudaHandle, EventOrdersTwoStreams) {
   if (const GpuReport report = query_gpus(); report.gpus.empty()) GTEST_SKIP() << "needs a GPU: " << report.problem;
   const CudaStream up = make_cuda_stream(), down = make_cuda_stream();

@@ -1,4 +1,4 @@
-// Fuzzing of chat templates: whatever a template or a conversation contains, it is soon rendered or refused with Error(data).
+// Fuzzes chat templates: whatever a template or a conversation contains, it is soon rendered or refused with Error(data).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -115,7 +115,7 @@ std::string repeated(const std::string& text, size_t times) {
   return all;
 }
 
-// Returns a count, width, index or number: a small one, or one near the limits of memory, 32 bits or 64 bits.
+// Returns a random count, width, index or number: a small one, or one near the limits of memory, 32 bits or 64 bits.
 std::string count(Random& random) {
   constexpr std::array<i64, 14> kCounts = {0,
                                            1,
@@ -217,7 +217,7 @@ std::string crowded(Random& random) {
   }
 }
 
-// Returns whether the template was rendered. Rendering that never ends, or that takes more memory than there is, ends the test.
+// Renders a template and returns whether that succeeded. Rendering that takes endless time or memory makes the test fail.
 bool survives(const std::string& source, const Json& messages, const Json& variables) {
   try {
     ChatTemplate(source, "t").render(messages, variables, true, 0);
@@ -240,7 +240,7 @@ void fuzz(u64 seed, int cases) {
   EXPECT_GT(rendered, cases / 50);
 }
 
-// Does the same with templates made to be expensive, some of which are damaged.
+// Renders templates that are made to be expensive, some of which are damaged. Each must render or be refused.
 void fuzz_limits(u64 seed, int cases) {
   Random random(seed);
   const Json variables = read_json("expressions.json")["variables"];

@@ -1,5 +1,5 @@
-// Tests how a folder's chat template is found, under which name, and which special tokens it reads; also loss masks computed from spans of
-// text.
+// Tests how the chat template in a model folder is found, under which name, and which
+// special tokens it reads. Also tests loss masks that are computed from spans of text.
 #include "data/chat/find_chat_template.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ TEST(FindChatTemplate, LooksWhereTransformersLooks) {
   EXPECT_EQ(rendered(find_chat_template(folder.path())), "list");
   EXPECT_EQ(rendered(find_chat_template(folder.path(), "rag")), "r");
   EXPECT_THAT(chat_template_names(folder.path()), ElementsAre("default", "rag"));
-  // chat_template.json is read first by a processor, but never by a tokenizer.
+  // In transformers a processor reads chat_template.json first, but a tokenizer never reads that file.
   folder.write("chat_template.json", R"({"chat_template": "json"})");
   EXPECT_EQ(rendered(find_chat_template(folder.path())), "list");
   folder.write("tokenizer_config.json", "{}");
@@ -57,7 +57,7 @@ TEST(FindChatTemplate, ReadsTheTokensOfBothConfigurations) {
   EXPECT_EQ(special_token_variables(folder.path()), Json::parse(R"({"bos_token": "a", "eos_token": "b", "pad_token": "c"})"));
 }
 
-// The expected values are what AutoTokenizer says of each folder (tests/peers/chat_folders.py).
+// The expected values are what AutoTokenizer of transformers finds in each folder (tests/peers/chat_folders.py).
 TEST(FindChatTemplate, FindsWhatTransformersFinds) {
   for (const Json& tested : test::read_json("folders.json")) {
     SCOPED_TRACE(tested["files"].dump());

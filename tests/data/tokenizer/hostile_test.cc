@@ -1,5 +1,5 @@
-// Damaged and made-up tokenizer files, and texts of random bytes. Each file loads or gives an Error, and each text can be encoded and
-// decoded.
+// Tests damaged and made-up tokenizer files, and texts of random bytes. Each
+// file loads or gives an Error, and each text can be encoded and decoded.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -138,7 +138,7 @@ void use(const Tokenizer& tokenizer, Mutations& mutations) {
   EXPECT_TRUE(is_utf8(joined));
 }
 
-/// Returns how many of the files loaded.
+/// Tries `count` changed versions of each tokenizer file, and returns how many of them loaded.
 int try_files(unsigned seed, int count) {
   Mutations mutations(seed);
   int loaded = 0;
