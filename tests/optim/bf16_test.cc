@@ -1,4 +1,4 @@
-// The split of an fp32 master weight into a bf16 weight and a remainder.
+// Tests the split of an fp32 master weight into a bf16 weight and a 16-bit remainder.
 #include "optim/bf16.h"
 
 #include <gtest/gtest.h>
@@ -57,10 +57,11 @@ TEST(SplitMaster, ACanonicalNanIsANanWeight) {
     EXPECT_TRUE(std::isnan(join_master(weight_of_master(master), remainder_of_master(master))));
   }
   EXPECT_EQ(canonical(1.5f), 1.5f);
-  EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));  // so masters must be canonical
+  // A NaN with these bits would give the weight 0, so masters must be canonical.
+  EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));
 }
 
-// Over all 2^16 noise values, the number that is rounded up equals the lower half of the bits.
+// Of all 2^16 noise values, the number of those that round up equals the lower half of the bits.
 TEST(RoundMomentBf16, IsUnbiased) {
   for (u32 lower : {0u, 1u, 0x4000u, 0x8000u, 0xffffu}) {
     u32 ups = 0;

@@ -1,4 +1,4 @@
-// Input values that reveal differences between instruction sets, and bitwise comparison.
+// Draws input values that reveal differences between instruction sets, and compares values bit by bit.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace spillway::test {
 template <class T>
 using Bits = std::conditional_t<sizeof(T) == 4, u32, u64>;
 
-/// Whether two numbers are equal to the bit, including signed zeros. Any NaN equals any NaN.
+/// Returns whether two numbers are equal to the bit, including signed zeros. Any NaN equals any NaN.
 template <class T>
 bool same(T a, T b) {
   return std::bit_cast<Bits<T>>(a) == std::bit_cast<Bits<T>>(b) || (std::isnan(a) && std::isnan(b));
@@ -69,7 +69,7 @@ std::vector<T> draw(size_t n, Values kind, std::mt19937_64& random) {
 
 constexpr Values kAllValues[] = {Values::ordinary, Values::tiny, Values::huge, Values::any};
 
-/// Tests that compare each instruction set that this CPU has with the scalar path.
+/// Runs tests that compare each instruction set of the current CPU with the scalar path.
 class FastPath : public testing::TestWithParam<optim::Isa> {};
 
 inline std::string isa_name(const testing::TestParamInfo<optim::Isa>& info) { return optim::to_string(info.param); }

@@ -63,7 +63,7 @@ TEST(Storage, OwningIsDroppedAndRefilledInPlace) {
   std::byte* const data = memory.data();
   storage->refill(std::move(memory));
   EXPECT_EQ(view.raw(), data + 256);
-  EXPECT_THROW(storage->fill(data), Error);  // a storage that owns its memory cannot be filled
+  EXPECT_THROW(storage->fill(data), Error);  // refused, since the storage owns its memory
 }
 
 TEST(Storage, OnTheMetaDeviceThereAreNoBytes) {

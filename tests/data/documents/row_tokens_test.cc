@@ -1,5 +1,5 @@
-// Token ids of rows with each tokenizer: those of transformers' tokenizer(text), with the masks of tests/peers/row_fixtures.py; documents
-// that were already packed; and what a template reads beside a conversation.
+// Tests the token ids of rows with each tokenizer against transformers' tokenizer(text), with the masks of
+// tests/peers/row_fixtures.py. Also tests rows that were packed before, and what a chat template reads beside a conversation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

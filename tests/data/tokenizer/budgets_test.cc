@@ -206,7 +206,7 @@ std::vector<std::string> texts_of_one_hash(size_t count) {
     const u64 wanted = 0x123456789ABCDEF0u;
     const u64 second = (wanted ^ wanted >> 32) * inverse ^ hash;
     constexpr u64 kHigh = 0x8080808080808080u, kSigns = 0x6060606060606060u;
-    // the text must consist of ASCII characters without control characters
+    // The text must consist of ASCII characters without control characters.
     if ((second & kHigh) != 0 || (((second & kSigns) + kSigns) & kHigh) != kHigh) continue;
     std::string text(16, '\0');
     std::memcpy(text.data(), &first, 8);

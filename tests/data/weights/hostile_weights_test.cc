@@ -94,7 +94,7 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
               HasSubstr("have more than 2^63 bytes"));
 }
 
-// A file of a kilobyte, whose tensor has a stride of 0, would be read for years if its element counted anew each time.
+// A stride of 0 repeats elements, so a file of a kilobyte could take years to read. A tensor that repeats too much is refused.
 TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   const TemporaryFolder folder;
   constexpr i64 kLarge = 10'000;  // number of floats, more than is read in one piece
