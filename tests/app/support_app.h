@@ -20,10 +20,10 @@ Outcome run_app(const std::vector<std::string>& args, const Host& host = {});
 
 using test::TemporaryFolder;
 
-/// A fake machine: a folder that stands for "/" (its /proc and /sys files are plain text) and a set of environment variables.
+/// Fakes a machine by a folder that stands for "/" (its /proc and /sys files are plain text) and a set of environment variables.
 class FakeHost {
  public:
-  /// The machine starts with 16 GiB of memory, 12 GiB of them available, and may use cores 0-7.
+  /// Makes a machine with 16 GiB of memory, 12 GiB of them available, which lets a process use cores 0-7.
   FakeHost();
   FakeHost& file(const std::string& name, const std::string& text);
   FakeHost& env(const std::string& name, const std::string& value);

@@ -14,7 +14,7 @@
 namespace spillway::autograd::gradient_check_test {
 namespace {
 
-// Returns x^3 of each element. The gradient is off by `wrong` at element 2.
+// Returns x^3 of each element. At element 2 its gradient is wrong by `wrong`.
 Variable cube(const Variable& x, double wrong = 0) {
   const Tensor y = empty(x.shape(), DType::f64);
   for (size_t i = 0; i < y.span<double>().size(); ++i) y.span<double>()[i] = std::pow(x.value.span<double>()[i], 3);

@@ -69,7 +69,7 @@ TEST(Tape, EagerBackwardSeedsOne) {
 TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   Tape tape;
   const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20}));
-  const Variable joined = sum2(x, y);              // its gradient reaches x and y as one tensor
+  const Variable joined = sum2(x, y);              // the gradient of `joined` reaches x and y as one tensor
   const Variable out = sum2(joined, times(x, x));  // adds 2x to x's gradient
   const Tensor dy = values({1, 1});
   tape.backward(out, dy);
@@ -102,7 +102,7 @@ TEST(Tape, AnOpMayAddToWhatOthersGave) {
     int joined = 0;
     const Variable x = tape.input(values({1, 2})), y = tape.input(values({10, 20})), w = tape.parameter(values({3, 4}), 0);
     const Variable more = sum2(times_onto(x, w, joined), times_onto(w, w, joined));
-    const Variable both = sum2(x, y);  // one gradient tensor reaches x and y, before others do
+    const Variable both = sum2(x, y);  // one gradient tensor reaches x and y before other gradients do
     const Variable out = sum2(more, both);
     const Tensor dy = values({1, 1});
     if (in_parts) {
@@ -143,7 +143,7 @@ TEST(Tape, AParameterUsedTwiceIsHandedOverOnce) {
   Tape tape(&sink);
   const Tensor w = values({3});
   const Variable x = tape.input(values({2}));
-  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // y = w^2 x
+  const Variable y = times(tape.parameter(w, 7), times(tape.parameter(w, 7), x));  // computes y = w^2 x
   tape.backward(sum2(y, tape.parameter(w, 7, 1)));                                 // uses the parameter a second time, as use 1
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 0)]), (Doubles{12}));
   EXPECT_EQ(numbers(sink.gradients[std::pair<u32, u8>(7, 1)]), (Doubles{1}));
@@ -211,7 +211,7 @@ TEST(TapeInParts, KeepsWhatTheWeightPartNeeds) {
   Sink sink;
   Tape tape(&sink);
   const Variable x = tape.input(values({1, 2})), w = tape.parameter(values({3, 5}), 0);
-  const Variable product = times(x, w);  // keeps x; a parameter does not count as saved
+  const Variable product = times(x, w);  // saves x; a parameter does not count as saved
   const Variable y = sum2(times(product, product), times(x, values({7, 7})));
   EXPECT_EQ(tape.saved_bytes(), 16 * 5);
   tape.backward_input(y, values({1, 1}));
@@ -333,7 +333,7 @@ TEST(SavedTensors, TheDoorIsTheOnlyHolder) {
 
 // A chain of squares saves one tensor per op. The tape must free each tensor as soon as the backward of its op has run.
 TEST(SavedTensors, AreFreedAtLastUse) {
-  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // whole pages, which is what the pool allocates
+  constexpr i64 kElems = 1024, kBytes = kElems * 8;  // kBytes are whole pages, the unit in which the pool allocates
   MemoryPool pool("activations", kUnlimited);
   const Stream stream{Device::cpu(), nullptr, &pool};
   StreamScope scope(stream);

@@ -16,7 +16,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Computes the checksum bit by bit, as the polynomial defines it.
+// Computes CRC-32C bit by bit, as its polynomial defines it.
 u32 by_definition(std::span<const std::byte> bytes) {
   u32 crc = ~u32{0};
   for (const std::byte byte : bytes) {

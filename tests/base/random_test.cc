@@ -25,7 +25,7 @@ TEST(Philox, KnownAnswers) {
 
 u32 inverse_of(u32 odd) {
   u32 x = odd;
-  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // Newton's iteration modulo 2^32
+  for (int i = 0; i < 5; ++i) x *= 2 - odd * x;  // makes a step of Newton's iteration modulo 2^32
   return x;
 }
 
@@ -76,7 +76,7 @@ TEST(Normal, MomentsTailsAndKolmogorovSmirnov) {
     m1 += x[i], m2 += x[i] * x[i], m3 += x[i] * x[i] * x[i], m4 += x[i] * x[i] * x[i] * x[i];
     if (i) lag += x[i] * x[i - 1];
   }
-  // The tolerances are four standard errors: the variances of x, x^2, x^3, x^4 and x y are 1, 2, 15, 96 and 1.
+  // The tolerances are four standard errors of a mean. For normal x and y, the variances of x, x^2, x^3, x^4 and x y are 1, 2, 15, 96, 1.
   const double error = 4 / std::sqrt(static_cast<double>(n));
   EXPECT_NEAR(m1 / n, 0, error);
   EXPECT_NEAR(m2 / n, 1, error * std::sqrt(2.0));

@@ -136,7 +136,7 @@ TEST(AtomicFolder, AFullDiskIsSaidInWords) {
   write_checkpoint(root / "last", "old");
   {
     AtomicFolder folder(root / "last", Existing::replace);
-    fs::create_symlink("/dev/full", folder.path() / "manifest.json");  // a device on which every write fails with ENOSPC
+    fs::create_symlink("/dev/full", folder.path() / "manifest.json");  // every write to /dev/full fails with ENOSPC
     const std::string text = error_of(ErrorCode::io, [&] { folder.write_text("manifest.json", "new"); });
     EXPECT_THAT(text, HasSubstr("the disk is full"));
     EXPECT_THAT(text, HasSubstr("errno 28"));

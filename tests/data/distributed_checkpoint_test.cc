@@ -100,7 +100,7 @@ TEST(DistributedCheckpoint, WhatDoesNotFitTogetherIsRefusedByName) {
   EXPECT_THAT(with("__0_0.distcp", "../_0.distcp"), HasSubstr("got \"../_0.distcp\""));
   EXPECT_THAT(with("torch.distributed.checkpoint.metadata", "hacks.distributed.checkpoint.metadata"),
               HasSubstr("hacks.distributed.checkpoint.metadata.Metadata"));
-  // columns.weight has the shape [4, 6] and is stored as two blocks of three columns.
+  // The tensor columns.weight has shape [4, 6] and is stored as two blocks of three columns.
   EXPECT_THAT(with(std::string("K\x04K\x06\x86", 5), std::string("K\x04K\x07\x86", 5)),
               testing::AnyOf(HasSubstr("leave a gap"), HasSubstr("its blocks hold")));
   const Copied copy;

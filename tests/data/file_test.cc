@@ -21,8 +21,8 @@
 
 namespace {
 
-std::atomic<bool> stutter{false};   // reads and writes transfer at most 7 bytes; every third call is interrupted
-std::atomic<int> failing_error{0};  // errno of every read, write, fsync, sync_file_range and fallocate
+std::atomic<bool> stutter{false};   // if set, reads and writes transfer at most 7 bytes, and every third call is interrupted
+std::atomic<int> failing_error{0};  // if not 0, the errno of every read, write, fsync, sync_file_range and fallocate
 std::atomic<unsigned> calls{0};
 std::atomic<bool> recording{false};
 std::mutex record_mutex;

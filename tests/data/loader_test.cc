@@ -71,7 +71,7 @@ TEST(Loader, RowsOfAllRanksTileTheStep) {
 }
 
 TEST(Loader, SeveralSourcesAreNumberedThroughAndNoWindowCrosses) {
-  const Sources sources = counting({10, 3, 0, 9});  // 2, 0, 0 and 2 windows of 4 tokens
+  const Sources sources = counting({10, 3, 0, 9});  // the sources have 2, 0, 0 and 2 windows of 4 tokens
   const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 4, .shuffled = false});
   EXPECT_EQ(loader.windows(), 4);
   EXPECT_EQ(firsts(loader.step(0)), (std::vector<i32>{0, 4, 3000, 3004}));
@@ -260,7 +260,7 @@ TEST(Loader, TheStepsWindowsDoNotDependOnTheRanks) {
 }
 
 TEST(Loader, ValidationTakesTheLastWindowsOfEachSource) {
-  const Sources sources = counting({11, 6, 2});  // 10, 5 and 1 windows of one token
+  const Sources sources = counting({11, 6, 2});  // the sources have 10, 5 and 1 windows of one token
   const Loader loader(sources, {.sequence_length = 1, .micro_batch_size = 2, .shuffled = false, .validation_fraction = 0.2});
   EXPECT_EQ(loader.windows(), 8 + 4 + 1);
   EXPECT_EQ(loader.validation_windows(), 2 + 1);

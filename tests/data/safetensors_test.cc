@@ -110,7 +110,7 @@ TEST(SafetensorsReader, TheModelsOfTheFixtures) {
   const SafetensorsReader reference(spillway::test::data("llama-tiny/reference.safetensors"));
   float loss = 0;
   reference.read(*reference.find("loss"), 0, std::as_writable_bytes(std::span(&loss, 1)));
-  EXPECT_NEAR(loss, std::log(97.0), 1.0);  // the loss of an untrained model with 97 tokens
+  EXPECT_NEAR(loss, std::log(97.0), 1.0);  // an untrained model with 97 tokens has about this loss
 }
 
 std::vector<TensorInfo> all_types() {
@@ -325,8 +325,8 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   refused(R"({"a":null})", "got null");
   refused(R"({} x)", "not JSON");
   refused(R"({"__metadata__":{"a":"b","a":"c"}})", "twice");
-  refused(R"({"\u001b[2Jevil":3})", "\\x1b[2Jevil");               // messages contain no terminal escapes
-  refused("{\"a\":" + std::string(1 << 20, '['), "got an array");  // nesting costs no memory
+  refused(R"({"\u001b[2Jevil":3})", "\\x1b[2Jevil");               // messages show escape codes as text
+  refused("{\"a\":" + std::string(1 << 20, '['), "got an array");  // deep nesting is refused without taking memory for each level
   refused("{\"a\":" + std::string(1 << 20, '{'), "not JSON");
 }
 

@@ -25,7 +25,7 @@ inline std::filesystem::path put(const std::filesystem::path& path, const std::s
   return path;
 }
 
-/// Returns the little-endian bytes of numbers, as files store them.
+/// Returns the little-endian bytes of `values`, as binary files store them.
 template <class T>
 std::string raw(const std::vector<T>& values) {
   std::string bytes(values.size() * sizeof(T), '\0');

@@ -62,7 +62,7 @@ TEST(TextSource, AFolderIsJoinedInByteOrderOfNames) {
   const TemporaryFolder folder;
   put(folder / "b.txt", "second");
   put(folder / "a.txt", "first ");
-  put(folder / "B.txt", "zeroth ");  // upper case comes before lower case, whatever the locale
+  put(folder / "B.txt", "zeroth ");  // files are read in byte order of names, so upper case comes first
   put(folder / "c.txt", "");
   put(folder / "d.txt", "\xc3\xa4!");
   put(folder / "notes.md", "not this");
@@ -194,7 +194,7 @@ TEST(TokenSources, PathsThatAreNotTheirs) {
   put(folder / "a.txt", "x");
   EXPECT_THAT(refused(folder / "a.txt", ErrorCode::usage, 0), HasSubstr("vocabulary"));
   ASSERT_EQ(::mkfifo((folder / "pipe.txt").c_str(), 0600), 0);
-  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // opening the pipe does not block
+  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // opening a named pipe must not block
 }
 
 TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {
@@ -220,14 +220,14 @@ TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {
 
 TEST(TokenSources, BeyondTwoGiga) {
   const TemporaryFolder folder;
-  const i64 tokens = (i64{1} << 32) + 5;  // more than 32 bits can count, in a sparse file of 8 GiB
+  const i64 tokens = (i64{1} << 32) + 5;  // the tokens exceed a 32-bit count, in a sparse file of 8 GiB
   put(folder / "a.bin", "");
   std::error_code error;
   std::filesystem::resize_file(folder / "a.bin", static_cast<u64>(tokens) * 2, error);
   if (error) GTEST_SKIP() << "this filesystem takes no sparse file of 8 GiB: " << error.message();
   {
     std::fstream file(folder / "a.bin", std::ios::binary | std::ios::in | std::ios::out);
-    file << raw<u16>({10});  // not zero, since a file that begins with a kilobyte of zeros counts as unfinished
+    file << raw<u16>({10});  // the first token is not zero, since a file that begins with a kilobyte of zeros counts as unfinished
     file.seekp((tokens - 2) * 2);
     file << raw<u16>({11, 12});
   }

@@ -134,7 +134,7 @@ void survive_mutations(u64 seed, int count) {
       EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
       ++refused;
     }
-    // The pickle is also parsed alone, since in the archive a checksum protects its bytes.
+    // The changed pickle is also parsed alone, since a checksum in the archive would refuse it before it is parsed.
     const auto raw = std::as_bytes(std::span(bytes)).subspan(pickle, pickle_end - pickle);
     try {
       const auto some = raw.subspan(raw.size() - (pickle_end - whole.find('\x80', pickle)));

@@ -35,7 +35,7 @@ class EmulatedGpus : public testing::Test {
   }
   static constexpr const char *kGpus = "SPILLWAY_EMULATED_GPUS", *kTaken = "SPILLWAY_EMULATED_TAKEN";
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // kMiB bytes of the first GPU's memory
+  std::byte* on() const { return on_; }  // points to kMiB bytes of the first GPU's memory
 
  private:
   std::string gpus_ = "0";
@@ -83,7 +83,7 @@ TEST_F(EmulatedGpus, CopiesOfPageableMemoryWaitAndAreCounted) {
   pages->give_back(pinned, kMiB);
 }
 
-// An error of a kernel or a copy ends its context: every later call to that GPU fails, on any stream. Other GPUs are not affected.
+// An error of a kernel or a copy ends the GPU's context: every later call to that GPU fails, on any stream. Other GPUs work on.
 TEST_F(EmulatedGpus, AnErrorStays) {
   const CudaStream other = make_cuda_stream();
   cudaEvent_t event = nullptr;

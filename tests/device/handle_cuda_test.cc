@@ -39,7 +39,7 @@ TEST(CudaHandle, GivesBackExactlyOnce) {
     EXPECT_FALSE(first);
     EXPECT_EQ(moved.get(), &a);
     moved = std::move(second);
-    EXPECT_EQ(destroyed, 1);  // the object that `moved` held before was destroyed
+    EXPECT_EQ(destroyed, 1);  // the assignment destroyed the object that `moved` held before
     EXPECT_EQ(moved.get(), &b);
   }
   EXPECT_EQ(destroyed, 2);

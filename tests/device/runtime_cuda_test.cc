@@ -30,7 +30,7 @@ class CudaRuntime : public testing::Test {
   }
   void wait() const { cuda_check(cudaStreamSynchronize(queue()), "cudaStreamSynchronize"); }
   cudaStream_t queue() const { return queue_.get(); }
-  std::byte* on() const { return on_; }  // kMiB bytes of the GPU's memory
+  std::byte* on() const { return on_; }  // points to kMiB bytes of the GPU's memory
 
  private:
   std::unique_ptr<MemorySource> memory_;

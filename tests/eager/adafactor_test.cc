@@ -131,7 +131,7 @@ TEST(EagerAdafactor, StateGoesToAFileAndBack) {
   for (size_t r = 0; r < row_var.size(); ++r) ASSERT_NEAR(row_var[r], want_rows[r], 1e-6) << r;
   for (size_t c = 0; c < col_var.size(); ++c) ASSERT_NEAR(col_var[c], want_columns[c], 1e-6) << c;
 
-  step(others, again, 3);  // gives `again` another state, which load() replaces
+  step(others, again, 3);  // gives `again` a different state, which load() must replace
   again.load(file);
   std::ranges::copy(parameter->value().span<float>(), other->value().data<float>());
   step(held, optimizer, 1);

@@ -72,7 +72,7 @@ struct Product {
   double alpha, beta;
 };
 
-// Rounds to the nearest number with 10 mantissa bits, ties away from zero.
+// Rounds to TF32: the nearest number with 10 mantissa bits, ties away from zero.
 float tf32(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -163,15 +163,15 @@ bool fits(const Desc& desc, const Layout& a, const Layout& b, const Layout& c, c
   const bool leading = a.leading >= a.rows && b.leading >= b.rows && c.leading >= c.rows && d.leading >= d.rows;
   const bool extents = (desc.transpose_a ? a.columns : a.rows) == d.rows && (desc.transpose_b ? b.rows : b.columns) == d.columns &&
                        inner_of(desc, a) == (desc.transpose_b ? b.columns : b.rows) && c.rows == d.rows && c.columns == d.columns;
-  // The leading dimension of the auxiliary tensor "Must be divisible by 8 and be no less than the number of rows in the output matrix"
-  // (cublasLt.h).
+  // For the auxiliary tensor's leading dimension, cublasLt.h demands: "Must be
+  // divisible by 8 and be no less than the number of rows in the output matrix".
   const bool aux = !desc.has_aux() || (desc.aux_leading % 8 == 0 && desc.aux_leading >= d.rows && is_aligned(desc.aux, 16));
   return leading && extents && aux && desc.has_aux() == (desc.aux != 0) && c.type == d.type && d.rows > 0 && d.columns > 0 &&
          inner_of(desc, a) > 0;
 }
 
-// Returns the alignment of the bias pointer. "Routines that don't dereference this pointer, like cublasLtMatmulAlgoGetHeuristic() depend on
-// its value to determine expected pointer alignment" (cublasLt.h).
+// Returns the alignment of the bias pointer, since cublasLt.h says: "Routines that don't dereference this
+// pointer, like cublasLtMatmulAlgoGetHeuristic() depend on its value to determine expected pointer alignment".
 std::uint64_t bias_alignment(const Desc& desc) { return desc.bias == 0 ? 256 : std::min<std::uint64_t>(256, desc.bias & -desc.bias); }
 
 Algo best_algo(const Desc& desc, const Layout& a, const Layout& d, const Preference& wish) {
@@ -207,7 +207,7 @@ bool refuses(const Desc& desc, const Layout& a, const Layout& d, const Preferenc
          (what == "some" && hash % 4 == 0);
 }
 
-// Describes a product for the log: "product m n k: epilogue, beta, alignment of A, B and D, leading dimensions".
+// Describes a product in a line for the log: "product m n k: epilogue, beta, alignment of A, B and D, leading dimensions".
 std::string described(const Product& p) {
   std::string text = "product";
   const std::uint64_t beta = p.beta != 0;

@@ -39,13 +39,13 @@ size_t any_below(size_t n) { return chance()() % n; }
 // Opens once all threads of its group that have not ended have arrived.
 struct Barrier {
   int come = 0;
-  unsigned opened = 0;  // number of times it has opened
+  unsigned opened = 0;  // counts how often the barrier has opened
   Meeting meetings[2];  // for this round and the next, since some threads arrive for the next round before others have left this one
 };
 
 struct Warp {
   Barrier barrier;
-  unsigned lanes = 0;  // lanes that have not ended, one bit each
+  unsigned lanes = 0;  // has one bit for each lane that has not ended
   int alive = 0;
   alignas(16) std::byte given[kLanes][16];
   alignas(16) std::byte published[2][kLanes][kPublishedBytes];
@@ -228,7 +228,7 @@ class Block {
     switched_to(fake_stack);
   }
 
-  // Switches from the current fiber back to the scheduler.
+  // Switches from the current fiber back to the block's scheduler.
   void leave(void** fake_stack) {
     Fiber& f = fibers_[now_];
     switching(fake_stack, home_stack_, home_stack_bytes_);
@@ -254,7 +254,7 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::vector<size_t> order_;  // the random order in which warps run
+  std::vector<size_t> order_;  // random order in which the warps run next
   std::vector<std::byte> shared_;
   Barrier barrier_;
   Meeting begin_, end_;  // order the block's threads and the CPU thread that runs them

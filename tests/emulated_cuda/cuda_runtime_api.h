@@ -145,9 +145,9 @@ namespace emulated_cuda {
 void fail(const char* function, int nth, cudaError_t status);
 /// Returns the bytes of device memory that are allocated on all GPUs.
 size_t held_bytes();
-/// Returns the number of copies from or to host memory that is not registered. Each of them waited for its stream.
+/// Returns the number of copies from or to unregistered (pageable) host memory. Each of them waited for its stream.
 size_t blocking_copies();
-/// Returns whether this process has opened the GPU.
+/// Returns whether this process has a context on the GPU.
 bool has_context(int gpu);
 /// Closes all GPUs, so that the process finds them as a new process does.
 void forget_contexts();
@@ -164,7 +164,7 @@ void set_total_bytes(size_t bytes);
 /// another rank. On a real GPU this may deadlock: the driver waits for the exchange, and the other rank waits for this one.
 int late_loads();
 void forget_kernels();
-/// Returns the bytes of host memory that are registered.
+/// Returns the number of bytes of host memory that are registered (page-locked).
 size_t registered_bytes();
 /// Tells which GPUs were current, and on how many threads, in calls that registered host memory since the last registrations().
 struct Registrations {

@@ -109,7 +109,7 @@ void for_all(const Extents& e, F f) {
         for (std::int64_t j = 0; j < e[3]; ++j) f(b, h, i, j);
 }
 
-// Executes a graph once.
+// Executes a graph of operations on the CPU, once.
 class Execution {
  public:
   Execution(const Object& of, bool downwards) : graph_(of), downwards_(downwards) {}
@@ -251,7 +251,7 @@ class Execution {
   std::map<std::int64_t, Values> values_;
 };
 
-// Calls f for every tensor of a graph.
+// Calls f for every tensor that an operation of the graph reads or writes.
 template <class F>
 void for_tensors(const Object& of, F f) {
   for (const Part& operation : of.parts.at(801))

@@ -36,15 +36,15 @@ constexpr int kCollective = -1;
 
 // Holds the state shared by all ranks of one unique id.
 struct Group {
-  std::mutex mutex;  // protects all members below
+  std::mutex mutex;  // protects all members of the group
   std::condition_variable changed;
   int ranks = 0, finalized = 0;
-  std::map<int, int> gpus;                                                  // the GPUs of the ranks that have arrived, by rank
-  bool twice = false;                                                       // two ranks use the same GPU
+  std::map<int, int> gpus;                                                  // maps the ranks that have arrived to their GPUs
+  bool twice = false;                                                       // whether two ranks use one GPU
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Given>>> given;  // data sent, by (sender, receiver)
 };
 
-std::mutex registry_mutex;  // protects the registry and its counters
+std::mutex registry_mutex;  // protects `registry` and the counters below
 std::map<int, std::shared_ptr<Group>> registry;
 int next_id = 1, alive = 0, most_blocks = 0;
 std::condition_variable& abort_changed = *new std::condition_variable;  // never destroyed, since threads may wait on it at exit
@@ -87,7 +87,7 @@ std::shared_ptr<Given> give(ncclComm& comm, int to, const void* from, size_t byt
   return given;
 }
 
-// Receives data from a rank. Returns false if the communicator was aborted.
+// Receives data from rank `from`. Returns false if the communicator was aborted.
 bool take(ncclComm& comm, std::unique_lock<std::mutex>& lock, int from, void* to, size_t bytes, bool collective) {
   Group& group = *comm.group;
   auto& queue = group.given[{from, comm.rank}];
@@ -141,7 +141,7 @@ void carry_out(ncclComm& comm, const std::vector<Operation>& operations) {
   --waiting;
 }
 
-// Allocates GPU memory for the communicator. Returns whether there was enough.
+// Allocates GPU memory for the communicator. Returns whether the GPU had enough.
 bool take_memory(ncclComm& comm, size_t bytes) {
   void* memory = nullptr;
   if (cudaMalloc(&memory, bytes) != cudaSuccess) return false;

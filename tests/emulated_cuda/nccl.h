@@ -50,7 +50,7 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 
-// Functions with which tests inspect and control the emulated NCCL.
+// Declares functions with which tests inspect and control the emulated NCCL.
 namespace emulated_cuda {
 
 /// Returns the number of communicators that are neither destroyed nor aborted.

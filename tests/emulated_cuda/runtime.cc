@@ -32,11 +32,11 @@ struct Held {
 struct Machine {
   std::mutex mutex;
   std::map<std::string, Planted> planted;
-  std::map<int, cudaError_t> contexts;  // the opened GPUs, each with the error that ended it
+  std::map<int, cudaError_t> contexts;  // maps each opened GPU to the error that ended its context
   std::map<void*, Held> held;
   std::map<void*, size_t> registered;
-  std::map<std::thread::id, int> registering;                  // the GPU that was current on each thread
-  std::map<const void*, size_t> shared_bytes;                  // dynamic shared memory of kernels that requested a limit of their own
+  std::map<std::thread::id, int> registering;                  // maps a thread to the GPU that was current on it
+  std::map<const void*, size_t> shared_bytes;                  // limit of dynamic shared memory of each kernel that set one
   size_t registered_bytes = 0, total_bytes = size_t{1} << 30;  // total_bytes: memory size of each GPU
   size_t blocking_copies = 0;
   int running = 0;  // number of running kernels and copies; while it is 0, GPU memory must not be accessed

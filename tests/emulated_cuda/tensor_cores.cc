@@ -23,7 +23,7 @@ const T& of_lane(const std::byte* published, int lane) {
   return *reinterpret_cast<const T*>(published + static_cast<size_t>(lane) * kPublishedBytes);
 }
 
-// Returns one of the two bf16 or f16 numbers in a register.
+// Returns number 0 or 1 of the two bf16 or f16 numbers in a register.
 float half(bool f16, unsigned pair, int which) {
   if (f16) return static_cast<float>(std::bit_cast<_Float16>(static_cast<unsigned short>(pair >> 16 * which)));
   return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000u);

@@ -32,7 +32,7 @@ Nanoseconds& thread_clock();
 /// Tracks when one engine of a GPU is busy. An engine does one piece of work at a time.
 class Busy {
  public:
-  /// Reserves the first gap of length `time` at or after `from`, and returns where it begins.
+  /// Reserves the engine's first free gap of length `time` at or after `from`, and returns where the gap begins.
   Nanoseconds take(Nanoseconds from, Nanoseconds time);
 
  private:

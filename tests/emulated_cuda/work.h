@@ -16,7 +16,7 @@ cudaError_t open_context(int gpu);
 cudaError_t open_context();
 int current_gpu();
 void end_context(int gpu, cudaError_t status);
-/// Waits until all streams of the GPU have completed what is queued now.
+/// Waits until all streams of the GPU have completed all work queued before the call.
 void wait_for_streams(int gpu);
 /// Stores `status` for cudaGetLastError() and returns it.
 cudaError_t said(cudaError_t status);

@@ -19,7 +19,7 @@ namespace {
 using test::KernelCode;
 using test::LoopCode;
 
-constexpr int kPlain = 0, kUnaligned = 2;  // values of attention_mma::Kind
+constexpr int kPlain = 0, kUnaligned = 2;  // are values of attention_mma::Kind
 
 // Returns the number of registers per thread under a launch bound of `blocks` blocks of
 // `threads` threads. Registers are allocated in units of eight, and a thread can address 255.
@@ -38,7 +38,7 @@ struct Hot {
 // Limits the accesses to local memory in a hot loop of a kernel that may spill registers.
 constexpr int kSpilled = 16;
 
-// Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over it takes 2 n k
+// Returns the limits for each head width. A width is k sixteenths, and a product of 2 x n fragments over the width takes 2 n k
 // instructions. Operands in registers need no loads. Kernels may keep loop constants in local memory if they hold sums of 32 x 128
 // or twice 32 x 64 elements beside a tile, if they draw dropout, or if three blocks of the forward kernel share a multiprocessor.
 std::vector<Hot> all_hot() {
@@ -51,7 +51,7 @@ std::vector<Hot> all_hot() {
         const auto hot = [&](const std::string& name, int threads, int blocks, int stack, int products, int loads, int instructions) {
           all.push_back({name, registers_for(threads, blocks), stack, products, loads, instructions, kind == kUnaligned});
         };
-        const bool crowded = width == 64 && kind == kPlain;  // three blocks share a multiprocessor
+        const bool crowded = width == 64 && kind == kPlain;  // three thread blocks share a multiprocessor
         hot("attend_tile" + of + ">", 128, crowded ? 3 : 2, drawn || crowded || width == 128 ? 40 : 0, 2 * 16 * k, (2 + 4 + 4) * k,
             1250 + 700 * drawn);
         hot("query_tile" + of + ">", 128, 2, drawn || width == 128 ? 40 : 0, 3 * 8 * k, width == 64 ? 6 * k : 10 * k, 560 + 540 * drawn);

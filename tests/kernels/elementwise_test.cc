@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Elementwise, Halves, ::testing::Values(DType::bf16, DTy
 TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
   const RandomKey key{0x9876543210ABCDEFu};
   const Tensor x = test::random({3, 5, 7}, DType::f32, 1), y = empty(x.shape(), DType::f32);
-  constexpr i64 kFirst = (i64{1} << 33) + 11;  // sample numbers that need more than 32 bits
+  constexpr i64 kFirst = (i64{1} << 33) + 11;  // sample numbers from kFirst on need more than 32 bits
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);
     kernels::dropout(x, 0.3, key, kFirst, y);
@@ -188,7 +188,7 @@ TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
   const Tensor alone = empty({1, 5, 7}, DType::f32);
   kernels::dropout(x.slice(0, 2, 3), 0.3, key, kFirst + 2, alone);
   EXPECT_TRUE(test::same_bits(alone, y.slice(0, 2, 3)));
-  // Elements in the middle of a sample have numbers beyond 2^32.
+  // Dropout numbers the elements of a sample. Elements in the middle of a large sample have numbers beyond 2^32.
   std::vector<double> far(13, 1);
   kernels::drop(key, 5, (i64{1} << 32) - 6, 13, 0.5, far.data());
   for (u64 i = 0; i < far.size(); ++i) EXPECT_EQ(far[i], uniform(key, 5, (u64{1} << 32) - 6 + i) < 0.5 ? 0 : 2) << i;

@@ -98,7 +98,7 @@ TEST_F(NormTwins, TheSameBitsAgainAndWhereverTheViewsLie) {
     EXPECT_TRUE(test::same_bits(once.dx, again.dx));
     EXPECT_TRUE(test::same_bits(once.dgamma, again.dgamma));
     EXPECT_TRUE(test::same_bits(once.dbeta, again.dbeta));
-    // The data begins one element later, so that no access of 16 bytes is aligned.
+    // The tensors begin one element after an aligned address, so that no access of 16 bytes is aligned.
     const Tensor x = gpu().empty({c.rows * c.columns + 1}, dtype), dy = gpu().empty({c.rows * c.columns + 1}, dtype);
     const auto shifted = [&](const Tensor& memory, const Tensor& values) {
       const Tensor view(memory.storage(), size_of(dtype), values.shape(), dtype);

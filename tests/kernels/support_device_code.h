@@ -8,12 +8,12 @@
 namespace spillway::test {
 
 struct Instruction {
-  long at;  // address within the kernel
+  long at;  // bytes from the start of the kernel
   std::string name, rest;
 };
 
 struct KernelCode {
-  std::string architecture;  // such as sm_80
+  std::string architecture;  // has a name such as sm_80
   std::string name;          // without namespaces and parameters, such as attend_tile<BFloat16, 64, 0>
   int registers = 0, stack_bytes = 0, local_bytes = 0;
   std::vector<Instruction> instructions;
@@ -22,7 +22,7 @@ struct KernelCode {
 /// Holds the instructions of a loop: the part of a kernel that a backward jump closes.
 struct LoopCode {
   std::vector<Instruction> instructions;
-  /// Counts instructions whose name up to the first point is `name`, such as "HMMA".
+  /// Counts the loop's instructions whose name up to the first point is `name`, such as "HMMA".
   int count(const std::string& name) const;
 };
 

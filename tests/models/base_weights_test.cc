@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Wider, BaseWeights,
                          ::testing::Combine(kFamilies, ::testing::Values(WeightFormat::bf16), ::testing::Values(DType::f32, DType::f64)),
                          name_of);
 
-// Quantizing a part of a parameter gives the same bytes as quantizing the whole.
+// Quantizing any part of a parameter gives the bytes that quantizing the whole gives for that part.
 TEST(QuantizedValues, OfAnyPartAreThoseOfTheWhole) {
   const auto p = nn::make_parameter("w", {30, 50}, DType::bf16, {}, WeightFormat::nf4);
   EXPECT_TRUE(p->frozen);

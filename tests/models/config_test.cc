@@ -20,7 +20,7 @@ const char* kGpt2 = R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd
 const char* kLlama = R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                          "intermediate_size": 80, "max_position_embeddings": 64, "vocab_size": 97})";
 
-// Returns `base` with the keys of `changes` replaced. A change to "<remove>" removes the key.
+// Returns the JSON `base` with the keys of `changes` replaced. A change to "<remove>" removes the key.
 std::string with(const char* base, const char* changes) {
   nlohmann::json config = nlohmann::json::parse(base);
   const nlohmann::json changed = nlohmann::json::parse(changes);

@@ -96,7 +96,7 @@ TEST_F(FolderModelTest, AHeadOfItsOwnIsTakenUntied) {
   const std::vector<double> head = reference().values("untied/gpt2/lm_head");
   gpt2["lm_head.weight"] = {gpt2.at("transformer.wte.weight").first, {head.begin(), head.end()}};
   nlohmann::json config = nlohmann::json::parse(config_with("gpt2-tiny", nlohmann::json::object()));
-  config.erase("tie_word_embeddings");  // GPT-2's head is tied if the key is missing
+  config.erase("tie_word_embeddings");  // GPT-2's head is tied if the config lacks this key
   const FolderModel own = read(config.dump(), gpt2);
   EXPECT_FALSE(own.config.tied_head);
   expect_logits(own.config, "untied/gpt2/logits");

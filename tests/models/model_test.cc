@@ -86,8 +86,8 @@ TEST(Build, InitialisesAsHuggingFaceDoes) {
 
 TEST(Build, RefusesOtherTypes) { EXPECT_THROW(build(preset("gpt2-tiny"), DType::int32), Error); }
 
-// The expected numbers are those of transformers' _compute_llama3_parameters in fp64: theta 10000, width 16, factor 8, low 1, high 4,
-// original 32.
+// The expected frequencies are those of transformers' _compute_llama3_parameters in fp64: theta
+// 10000, width 16, factor 8, low_freq_factor 1, high_freq_factor 4, original context length 32.
 TEST(Rope, FrequenciesOfTheThreeBranches) {
   ModelConfig config = preset("llama-tiny");
   config.head_dim = 16;

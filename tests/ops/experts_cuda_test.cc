@@ -34,7 +34,7 @@ std::vector<Tensor> inputs(DType dtype) {
   return all;
 }
 
-// Returns y, dx and the gradients of all parameters.
+// Runs a mixture of experts and returns y, dx and the gradients of all parameters.
 std::vector<Tensor> run(const std::vector<Tensor>& in, bool in_parts) {
   GpuSink sink;
   autograd::Tape tape(&sink);

@@ -29,7 +29,7 @@ using Function = std::function<Variable(const std::vector<Variable>&)>;
 
 struct Case {
   std::vector<Shape> activations, parameters;  // f() gets activations first and then parameters
-  double f32 = 4e-6;                           // absolute error of the f32 arithmetic
+  double f32 = 4e-6;                           // absolute error of f32 arithmetic
   double on_the_way = 0;                       // absolute error of intermediate results that are rounded to bf16; f16 is eight times finer
 };
 
@@ -114,7 +114,7 @@ TEST(Halves, Linear) {
   check({{{2, 7, 20}, {2, 20, 11}}, {}}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
   check({{{2, 7, 20}}, {{2, 20, 11}}, 1e-5}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
   check({{{7, 20}}, {{20}}, 1e-5}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
-  // The gradient of a broadcast input adds three products, of size 15 at most and each rounded.
+  // The gradient of an input that is broadcast adds three products, each of size 15 at most and each rounded.
   check({{{3, 1, 7, 20}, {2, 20, 11}}, {}, 1e-5, 3 * 15 * 0x1p-8}, [](const auto& in) { return ops::matmul(in[0], in[1]); });
 }
 

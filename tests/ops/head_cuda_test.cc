@@ -87,7 +87,7 @@ constexpr Case kCases[] = {
     {3, 17, 9001, {1, 1}},    // the fewest columns per piece: three pieces, padding beyond a multiple of 64, and an odd width
     {70, 8, 41, {}},          // less than one aligned piece
     {2, 8, 128256 / 16, {}},  // a vocabulary that is a multiple of 16 only
-    {2, 8, 8192, {1, 1}},     // the vocabulary divides into whole pieces
+    {2, 8, 8192, {1, 1}},     // a vocabulary that divides into whole pieces
 };
 
 TEST_F(HeadOnGpu, NearFp64AtAnyVocabulary) {

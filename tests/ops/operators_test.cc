@@ -56,7 +56,7 @@ TEST(Operators, Gradients) {
   test::check_gradient(inputs, [](const auto& in) { return (in[0] + 2) * (1 - in[1]) / (in[0] * 3) - 2 / in[1] + -in[0] / 5; });
 }
 
-// A half-precision parameter's gradient is f32. It equals the widened gradient of an input with the same values.
+// The gradient of a bf16 or f16 parameter is f32. It equals the widened gradient of an input with equal values.
 TEST(Operators, HalfParametersGetWideGradients) {
   const std::vector<test::Function> functions{[](const auto& in) {
                                                 return in[0] * test::random({2, 3}, in[0].dtype(), 3);

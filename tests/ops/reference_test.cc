@@ -63,7 +63,7 @@ Tensor as_dtype(const Tensor& t, DType dtype) {
   return to;
 }
 
-// Moves `from` part of the way towards `to`, as an optimizer step moves running statistics whose "gradient" is a batch's statistics.
+// Moves `from` by the share `share` towards `to`, as an optimizer step moves running statistics towards a batch's statistics.
 Tensor part_of_the_way(const Tensor& from, const Tensor& to, double share) {
   const Tensor moved = empty(from.shape(), DType::f64);
   for (i64 i = 0; i < from.elems(); ++i)
@@ -283,7 +283,7 @@ TEST(Reference, Norms) {
 
 TEST(Reference, Rope) {
   const auto turned = [](const Case& c, const auto& rope) {
-    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // the data has the axis order B, H, T, D
+    const Variable x = ops::permute(c["x"], {0, 2, 1, 3});  // the reference data has the axis order B, H, T, D
     const i64 rows = x.shape()[0], positions = x.shape()[1], width = x.shape()[3];
     std::vector<i32> at;
     for (i64 i = 0; i < rows * positions; ++i)

@@ -104,7 +104,7 @@ TEST_P(TileFormat, GapsStayZero) {
   const AlignedBytes gradient(f.gradient_tile_bytes());
   std::memset(gradient.data(), 0, gradient.size());
   EXPECT_TRUE(updated(f, old, gradient, {&gap, 1}, Isa::best, true) == old);
-  EXPECT_FALSE(updated(f, old, gradient, {&used, 1}, Isa::best, true) == old);  // without eps, a used element divides 0 by 0
+  EXPECT_FALSE(updated(f, old, gradient, {&used, 1}, Isa::best, true) == old);  // eps is 0, so an element that is updated divides 0 by 0
 }
 
 TEST_P(TileFormat, NanIsNeverHidden) {
@@ -115,7 +115,8 @@ TEST_P(TileFormat, NanIsNeverHidden) {
   const Tile old = random_tile(f, Values::ordinary, random);
   for (Isa isa : available_isas()) {
     const AlignedBytes gradient = random_gradient(f, Values::ordinary, random);
-    std::memset(gradient.data() + 700 * size_of(f.gradient), 0xff, static_cast<size_t>(size_of(f.gradient)));  // a NaN with all bits set
+    // Element 700 of the gradient becomes a NaN with all bits set.
+    std::memset(gradient.data() + 700 * size_of(f.gradient), 0xff, static_cast<size_t>(size_of(f.gradient)));
     const Tile next = updated(f, old, gradient, {&whole, 1}, isa, false);
     for (StatePart part : {StatePart::master, StatePart::first, StatePart::second}) {
       std::vector<double> values(kTileElems);

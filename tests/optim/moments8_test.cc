@@ -25,7 +25,7 @@ TEST(Moments8, CodesAreTheDynamicTree) {
   for (int code = 0; code < 256; ++code) {
     EXPECT_NEAR(decode_v(static_cast<u8>(code), 1), by_words(code, 8), 1e-6 * by_words(code, 8)) << code;
     const int m = code < 128 ? code : code - 256;
-    if (m == -128) continue;  // -128 is not a code
+    if (m == -128) continue;  // -128 is no code of m
     EXPECT_NEAR(decode_m(static_cast<u8>(code), 1), std::copysign(by_words(std::abs(m), 7), m), 1e-6) << m;
   }
   EXPECT_EQ(decode_v(255, 1), 1);
@@ -89,7 +89,7 @@ TEST(Moments8, DecodedValuesHaveTheSameScaleAndCodes) {
   std::vector<float> m(255), v(256);
   for (float scale : scales) {
     for (size_t code = 0; code < v.size(); ++code) v[code] = decode_v(static_cast<u8>(code), scale);
-    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // for codes -127 to 127
+    for (size_t k = 0; k < m.size(); ++k) m[k] = decode_m(static_cast<u8>(k + 129), scale);  // makes the values of codes -127 to 127
     ASSERT_EQ(block_scale(m), scale);
     ASSERT_EQ(block_scale(v), scale);
     for (size_t code = 0; code < v.size(); ++code) ASSERT_EQ(encode_v(v[code], scale, 0x8000), code) << scale;

@@ -18,7 +18,7 @@ using test::Values;
 template <class T>
 double model(std::span<const T> tile) {
   std::vector<double> lanes(64, 0.0);
-  for (size_t i = 0; i < 16384; ++i) {  // padded with zeros to a whole tile
+  for (size_t i = 0; i < 16384; ++i) {  // pads the tile with zeros to 16,384 elements
     const double x = i < tile.size() ? static_cast<double>(tile[i]) : 0.0;
     lanes[i % 64] += x * x;
   }
@@ -71,7 +71,8 @@ void equals_widened(Isa isa) {
     std::vector<BFloat16> narrow(length);
     std::vector<float> wide(length);
     for (size_t i = 0; i < length; ++i) {
-      narrow[i].bits = static_cast<u16>(random() % 0x7f00 | random() % 2 << 15);  // denormals and both signs; squares are finite in fp64
+      // The numbers include denormals and have both signs. Their squares are finite in fp64.
+      narrow[i].bits = static_cast<u16>(random() % 0x7f00 | random() % 2 << 15);
       wide[i] = std::bit_cast<float>(static_cast<u32>(narrow[i].bits) << 16);
     }
     EXPECT_EQ(tile_square_sum(narrow, isa), model<float>(wide)) << length;

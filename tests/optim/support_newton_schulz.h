@@ -45,7 +45,7 @@ inline std::vector<double> transposed(const std::vector<double>& x, Extents e) {
   return flipped;
 }
 
-/// Applies the iteration to the shorter side of the matrix, and returns the result.
+/// Applies Newton-Schulz to the shorter side of the matrix x, and returns the result.
 inline std::vector<double> newton_schulz(const std::vector<double>& x, Extents e) {
   if (e.rows <= e.columns) return rows_orthonormal(x, e);
   const Extents flipped{e.columns, e.rows};

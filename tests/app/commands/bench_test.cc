@@ -60,7 +60,7 @@ TEST_F(BenchTest, ALoopsTimeIsItsBestRoundsAndTheSpreadSaysHowFarTheOthersAre) {
   EXPECT_LT(s[0].seconds, 0.04);
   EXPECT_GT(s[0].spread, 1);
   EXPECT_GE(s[1].seconds, 0.001);
-  EXPECT_EQ(calls, 2 + size.rounds);  // one call to warm up, one to estimate the time, and one per round
+  EXPECT_EQ(calls, 2 + size.rounds);  // one call warms up, one estimates the time, and one is made per round
 }
 
 TEST_F(BenchTest, RowsOfTheLoops) {

@@ -52,7 +52,7 @@ TEST_F(Exchange, AGgufFileIsOneFile) {
   EXPECT_THAT(bytes, AllOf(HasSubstr("mistral-window-tiny"), HasSubstr("blk.1.ffn_down.weight")));
   const Outcome json = run_app({"export", data("llama-tiny"), "--out", at("json"), "--format", "gguf", "--dtype", "q8_0", "--json"});
   EXPECT_THAT(json.out, HasSubstr("\"tensors\":21,\"files\":1"));
-  // A second export of the same weights gives the same bytes.
+  // Exporting a model to GGUF twice gives equal bytes.
   ASSERT_EQ(run_app({"export", data("mistral-window-tiny"), "--out", at("again"), "--format", "gguf"}).status, 0);
   EXPECT_EQ(file_text(at("again/model.gguf")), bytes);
 }

@@ -1,4 +1,4 @@
-// Tests, for many models, budgets and clusters, that no plan printed as an alternative is a better choice than the chosen one.
+// Tests, for many models, budgets and clusters, that no plan printed as an alternative is better than the chosen plan.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class Grid {
     }
   }
 
-  int plans = 0;  // number of plans that fit
+  int plans = 0;  // counts plans that fit into their budgets
   std::string faults;
 };
 

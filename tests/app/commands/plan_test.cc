@@ -1,4 +1,4 @@
-// Tests what the plan command prints about a plan that fits: which alternatives would fit too, and the command that trains with it.
+// Tests what the plan command prints about a plan that fits: alternatives that fit too, and the train command that runs the plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ TEST_F(PlanCommand, AnAlternativeIsThePlanWithItsFlag) {
       const std::string flag = one["flag"];
       const size_t space = flag.find(' ');
       const std::string name = flag.substr(0, space), value = flag.substr(space + 1);
-      if (name == "--device-memory" || name == "--host-memory") continue;  // this flag is already given
+      if (name == "--device-memory" || name == "--host-memory") continue;  // the test's command already has this flag
       const Json with_flag = json({name, value})["total_bytes"];
       if (with_flag != one["total_bytes"]) different += flag + ": " + with_flag.dump() + ", not " + one["total_bytes"].dump() + "\n";
     }

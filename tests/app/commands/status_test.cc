@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a line of metrics.jsonl: a step of half a second with 1000 tokens, which wrote 4000 bytes to nvme.
+// Returns a line of metrics.jsonl for a step that took half a second, had 1000 tokens and wrote 4000 bytes to nvme.
 std::string line(i64 step) {
   return R"({"step": )" + std::to_string(step) +
          R"(, "loss": 2.5, "tokens": 1000, "step_ms": 500.0, "tier_bytes": {"device": 1, "host": 2, "nvme": 3},
@@ -65,7 +65,7 @@ TEST_F(StatusTest, WearAndTheDaysItLeaves) {
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_step, 4000);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_token, 4);
   EXPECT_DOUBLE_EQ(s.wear.bytes_per_day, 8000.0 * 86400);
-  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the two drives endure 2e12 bytes together
+  EXPECT_DOUBLE_EQ(*s.wear.days, 2e12 / (8000.0 * 86400));  // the endurance of the two drives is 2e12 bytes together
   config(R"(, "endurance": "very")");
   EXPECT_FALSE(read().wear.days);
 }

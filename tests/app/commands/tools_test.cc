@@ -238,7 +238,7 @@ TEST(Generate, SaysWhatWasExpectedOfAPathThatIsNotThere) {
   EXPECT_TRUE(has(early.err, "saved no checkpoint yet")) << early.err;
 }
 
-// If the reader of stdout is gone or the disk is full, the command fails with an I/O error instead of reporting success.
+// If the reader of stdout is gone or the disk is full, a command fails with an I/O error instead of reporting success.
 TEST(Entry, ResultsThatCannotBeWrittenAreAFailure) {
   std::ostringstream out, err;
   out.setstate(std::ios::badbit);

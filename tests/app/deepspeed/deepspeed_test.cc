@@ -98,7 +98,7 @@ TEST(Deepspeed, AutoIsLeftToTheFlags) {
   EXPECT_THAT(said(text), HasSubstr("rises with the logarithm"));
 }
 
-// DeepSpeed doubles the loss scale after 1000 steps if the file does not say otherwise.
+// Like DeepSpeed, a run doubles the loss scale after 1000 steps without overflow, or after loss_scale_window steps if the file gives it.
 TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_EQ(taken(R"({"fp16": {"enabled": true}})")["loss-scale-window"], "1000");
   EXPECT_EQ(taken(R"({"fp16": {"enabled": true, "loss_scale_window": 100}})")["loss-scale-window"], "100");
@@ -223,7 +223,7 @@ TEST(Deepspeed, WhatAsksForNothingIsTaken) {
             "taken");
 }
 
-// A flag of Spillway overrides a DeepSpeed key that sets the same thing in another way.
+// A flag of Spillway on the command line overrides a DeepSpeed key that sets the same thing, even under another name.
 TEST(Deepspeed, FlagsWin) {
   const GivenMap theirs = read_deepspeed_text(kOffloaded, "ds.json").given;
   const GivenMap flags = parse_flags(Command::train, {"--epochs", "2", "--learning-rate", "1", "--gradient-accumulation-steps", "3"});
@@ -234,7 +234,7 @@ TEST(Deepspeed, FlagsWin) {
   EXPECT_EQ(all.at("place-optimizer").what, "zero_optimization.offload_optimizer.device in ds.json");
 }
 
-// All flags that a DeepSpeed file is translated into are flags that train accepts.
+// The train command accepts every flag that a DeepSpeed file is translated into.
 TEST(Deepspeed, EveryFlagIsOneOfTrains) {
   GivenMap given = read_deepspeed_text(kOffloaded, "ds.json").given;
   EXPECT_GT(given.size(), 15u);

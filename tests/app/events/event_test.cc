@@ -105,7 +105,7 @@ TEST_F(Watch, EveryBeginningOfAFileIsRead) {
     most = events;
   }
   EXPECT_EQ(rest, 0u);
-  EXPECT_EQ(most, 6u);  // records: first, start, config, three steps
+  EXPECT_EQ(most, 6u);  // the records are: first, start, config, three steps
 }
 
 TEST_F(Watch, AStartTellsWhichStepsNoLongerCount) {

@@ -34,8 +34,8 @@ struct ReadEvent {
   std::vector<ReadValue> values;
 };
 
-/// Reads the whole records at the beginning of `bytes`, and sets `rest` to the number of bytes that follow them. Throws std::runtime_error
-/// if a checksum differs or a message is malformed.
+/// Reads the complete event records at the beginning of `bytes`, and sets `rest` to the number of
+/// bytes behind them. Throws std::runtime_error if a checksum differs or a message is malformed.
 std::vector<ReadEvent> read_events(std::string_view bytes, size_t* rest = nullptr);
 
 /// Returns the event files of a run, oldest first.

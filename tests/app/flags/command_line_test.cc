@@ -1,5 +1,5 @@
-// Tests that every class of wrong command line ends with exit status 2, one block on stderr that names the flag and the cure, and nothing
-// on stdout.
+// Tests every class of wrong command line: the exit status is 2, stderr
+// has one message that names the flag and the cure, and stdout is empty.
 #include <gtest/gtest.h>
 
 #include "app/flags/suggest.h"

@@ -1,5 +1,5 @@
-// Tests the JSON configuration: its keys, that flags override them, the round trip through a file, and the hash of all options that change
-// numbers.
+// Tests the JSON configuration file: its keys, flags that override keys,
+// writing and reading it back, and the hash of all options that change results.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

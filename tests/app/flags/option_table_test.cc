@@ -1,4 +1,4 @@
-// Tests invariants of the option table, and that --help shows every documented flag with its default.
+// Tests invariants of the table of all options, and that --help shows every documented flag with its default.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::g
                                  Command::slurm,   Command::selftest, Command::evaluate,    Command::chat,         Command::classify,
                                  Command::report,  Command::top,      Command::import_model};
 
-// Every flag in train's table, with its default as --help shows it ("" if there is none).
+// Lists every flag in train's option table, with its default as --help shows it ("" if there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"model", ""},
     {"from-scratch", ""},
@@ -193,7 +193,7 @@ TEST(OptionTable, RowsAreWhole) {
   }
 }
 
-// The help of --model names exactly the presets that are built in.
+// The help of --model names exactly the model presets that are built in.
 TEST(OptionTable, HelpNamesThePresetsThatAreBuilt) {
   std::istringstream words(find_option(Command::train, "model")->help);
   std::set<std::string> named, built;

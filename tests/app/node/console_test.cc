@@ -72,7 +72,7 @@ TEST(Console, OnATerminalProgressIsOneRefreshedLine) {
     Console console(out, err, true);
     console.progress("step 1");
     console.progress("step 2");
-    console.log("saved");  // replaces the progress line
+    console.log("saved");  // a log line replaces the progress line
     console.progress("step 3");
   }  // the console's destructor ends the last progress line with a newline
   EXPECT_EQ(err.str(), "step 1\r\033[Kstep 2\r\033[Ksaved\nstep 3\n");

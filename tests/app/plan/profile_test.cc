@@ -45,7 +45,7 @@ TEST(Profile, SumsByKindAndLane) {
   profile.add(list, {{0, 1000}, {1000, 4000}, {0, 500}, {500, 2500}}, plan());
   const auto rows = profile.rows({}, {}, {});
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0].kind, "Forward");  // rows are sorted, the longest first
+  EXPECT_EQ(rows[0].kind, "Forward");  // rows are sorted by time, the longest first
   EXPECT_EQ(rows[0].lane, "compute");
   EXPECT_DOUBLE_EQ(rows[0].ms, 4);
   EXPECT_FALSE(rows[0].bytes_per_s);
@@ -71,7 +71,7 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_EQ(row(rows, "Fetch weights").ceiling_name, "disk read");
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").bytes_per_s, 1.5e9);
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").ceiling, 2e9);
-  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // bytes read plus bytes written
+  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // counts bytes read plus bytes written
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").ceiling, 8e9);
   const auto dealt = profile.rows(calibration, {fast, slow}, {2, 1});
   EXPECT_DOUBLE_EQ(*row(dealt, "Fetch weights").ceiling, 6e9);  // shares of 2:1 let both drives run at full speed

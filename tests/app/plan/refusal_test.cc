@@ -33,7 +33,7 @@ struct Refusals : testing::Test {
     base.sequence_length = 128;
   }
 
-  // Returns the refusal's text, or "" if a plan fits.
+  // Returns the text of the planner's refusal for these budgets, or "" if a plan fits.
   std::string refusal(const TierBudgets& budgets) const {
     try {
       choose_plan(base, {}, budgets, rates);
@@ -51,7 +51,7 @@ i64 advised_bytes(const std::string& text, const std::string& flag) {
   return std::stoll(found[1]) * kMiB;
 }
 
-using RefusalsRelease = Refusals;  // runs in release builds only, since it makes many plans
+using RefusalsRelease = Refusals;  // for tests that run in release builds only, since they make many plans
 
 TEST_F(Refusals, EachWayOutIsOne) {
   const TierBudgets tight{.bytes = {12 * kMiB, 12 * kMiB, 0}};

@@ -50,7 +50,7 @@ TEST(Peers, DoNotWaitForWhoDoesNotSaySo) {
   }));
 }
 
-// A rank that takes part in a collective inside together() no longer counts as busy, so if it hangs afterwards the others time out.
+// A rank inside together() counts as busy until it takes part in a collective. If it hangs after that, the other ranks time out.
 TEST(Peers, DoNotWaitForWhoHangsBetweenMeetings) {
   EXPECT_FALSE(both_end([](const Peers& peers) {
     peers.together([&] {
@@ -69,7 +69,7 @@ TEST(Peers, AddUpAndTakeTheLargest) {
   EXPECT_EQ(Peers().sum({5, -7}), (std::vector<i64>{5, -7}));
 }
 
-// The second of two ranks announces a size of `size_told` and then sends `bytes` bytes. Returns the first rank's error.
+// Makes the second of two ranks announce a text of `size_told` bytes and send `bytes` bytes. Returns the first rank's error.
 std::string told(i64 size_told, i64 bytes) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::string error;

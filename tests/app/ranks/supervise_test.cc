@@ -192,7 +192,7 @@ TEST(Supervise, ProgramThatIsNotThere) {
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("/nowhere/spillway"), HasSubstr("No such file")));
 }
 
-// Returns the cores of a thread that was bound to its share. It is a new thread, so that the binding does not stay with the test's own.
+// Returns the cores of a new thread that was bound to a rank's share. The test's own thread stays unbound.
 std::vector<int> bound_cores(const std::string& bind, const Launcher& launcher) {
   std::vector<int> cores;
   std::thread([&] {
@@ -223,8 +223,8 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   fake.env("MASTER_ADDR", "n1").env("MASTER_PORT", "29500");
   EXPECT_EQ(meeting_place(torchrun, "auto", fake.host()), "tcp:n1:29500");
   EXPECT_EQ(meeting_place(torchrun, "file:/x", fake.host()), "file:/x");
-  // With a bare srun the rendezvous is a socket name if all ranks are on one node, else the first node of the step. MPI is used only if
-  // srun provides it (PMIx).
+  // With a bare srun, ranks meet at a local socket if all are on one node, otherwise
+  // on the first node of the job step. MPI is used only if srun provides PMIx.
   FakeHost step, steps, pmix;
   step.env("SLURM_JOB_ID", "7").env("SLURM_STEP_ID", "0").env("SLURM_STEP_NUM_NODES", "1");
   EXPECT_EQ(meeting_place({.name = "srun"}, "auto", step.host()), "unix:spillway-slurm-7.0");
@@ -232,7 +232,7 @@ TEST(MeetingPlace, FollowsTheLauncher) {
   EXPECT_TRUE(meeting_place({.name = "srun"}, "auto", steps.host()).starts_with("tcp:gpu03:2"));
   EXPECT_EQ(meeting_place({.name = "srun"}, "auto", pmix.env("PMIX_RANK", "0").host()), "");
   EXPECT_EQ(meeting_place({.name = "srun", .ranks = 2}, "env", fake.host()), "tcp:n1:29500");
-  // All ranks are on one node, so a local socket is enough, which no other machine can reach.
+  // All ranks are on one node, so a local socket is enough. No other machine can reach it.
   EXPECT_EQ(meeting_place({.name = "torchrun", .ranks = 2, .local_ranks = 2}, "auto", fake.host()), "unix:spillway-torchrun-29500");
   FakeHost own;
   EXPECT_EQ(meeting_place({.name = "spillway"}, "auto", own.env("SPILLWAY_MEETING", "unix:x").host()), "unix:x");

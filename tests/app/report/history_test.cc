@@ -168,8 +168,8 @@ TEST_F(HistoryTest, WhatBoundTheStepsInPieces) {
   EXPECT_EQ(h.bound_steps.at("compute"), 15);
 }
 
-// The audit compares measured with predicted times as the trainer does: it leaves out two warm-up steps, and covers only the last start and
-// the plan of that start.
+// The audit of measured against predicted times covers only the last start of a run and
+// the plan of that start. Like the trainer's audit, it leaves out two warm-up steps.
 TEST_F(HistoryTest, TheAuditIsOfTheLastStart) {
   RunPlan plan;
   plan.began_at_step = 5;

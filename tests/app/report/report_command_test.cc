@@ -18,7 +18,7 @@ using testing::HasSubstr;
 class ReportCommandTest : public testing::Test {
  protected:
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
-  // Trains a tiny model for ten steps.
+  // Trains a tiny model for ten steps into the folder "run".
   void train(const std::vector<std::string>& more = {}) const {
     folder_.write("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
     std::vector<std::string> args = {"train",

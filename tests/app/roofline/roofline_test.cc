@@ -1,4 +1,4 @@
-// Compares the roofline's lines with the same arithmetic done by hand, and runs the command on the two models whose figures the docs quote.
+// Compares the lines of the roofline report with arithmetic done by hand, and runs the command on the two models quoted in the docs.
 #include "app/roofline/roofline.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class Gpt2Roofline : public testing::Test {
 TEST_F(Gpt2Roofline, TheModelsFlopsAreSixAParameterAndToken) {
   const Roofline r = roofline();
   const double matrices = kLayers * 12 * kC * kC + kV * kC;              // the head's matrix is the tied embedding
-  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // scores below the diagonal; backward costs twice forward
+  const double attention = 3 * kLayers * 4 * kC * 16 * 1024 * 1025 / 2;  // causal scores; backward costs twice as much as forward
   const double again = 2 * kV * kC * kRows;                              // backward computes the logits again for their gradients
   EXPECT_NEAR(r.model_flops, 6 * matrices * kRows + attention, 1e-6 * r.model_flops);
   EXPECT_GT(r.flops, r.model_flops + again) << "and attention's seven products instead of four";
@@ -198,7 +198,7 @@ TEST(RooflineCommand, SaysWhatBoundsEachOfTheTwoModels) {
                             "device", "--place-optimizer", "host", "--place-activations", "device", "--recompute", "block", "--json"});
   ASSERT_EQ(llama.status, 0) << llama.err;
   const Json large = Json::parse(llama.out)["roofline"];
-  // The model needs 6 FLOPs per token for each parameter of a matrix, and those of attention.
+  // A model needs 6 FLOPs per token for each parameter of a matrix, and the FLOPs of attention.
   const double matrices = 32.0 * (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336) + 128256.0 * 4096;
   const double attention = 3.0 * 32 * 4 * 4096 * 2 * 8192 * 8193 / 2;
   EXPECT_NEAR(large["model_flops"], 6 * matrices * 16384 + attention, 1e9);

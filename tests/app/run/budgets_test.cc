@@ -1,4 +1,4 @@
-// Tests the memory budgets that a session's plan must fit into, on a made-up node.
+// Tests the memory budgets into which a command's plan must fit, on a fake node whose memory is known.
 #include "app/run/budgets.h"
 
 #include <gtest/gtest.h>

@@ -107,7 +107,7 @@ TEST_F(Epochs, APartialBatchHasItsTrueWeightAlsoWithEmptyMicroBatchesAndRanks) {
   EXPECT_EQ(want["tokens"], 3 + 4 + 5);
 }
 
-// A micro-batch without targets does not contribute to the router's load-balancing loss.
+// A micro-batch without targets adds nothing to the router's load-balancing loss.
 TEST_F(Epochs, EmptyMicroBatchesHaveNoRouterLoss) {
   folder_.write("moe/config.json",
                 R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 256, "max_position_embeddings": 64,

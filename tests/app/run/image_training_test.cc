@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-// Returns images whose class is visible: each class has its own brightness in each of three parts of the image, and noise is added.
+// Returns images that show their class: each class has its own brightness in each of three parts of the image, under noise.
 std::string images(int count, u64 seed) {
   const RandomKey key{seed};
   std::string bytes;

@@ -13,7 +13,7 @@ struct NotFinite : testing::Test {
   const TemporaryFolder folder;
   const std::string run = (folder.path() / "run").string();
 
-  // Trains with so high a learning rate that after the first step the weights give no finite loss.
+  // Trains with so high a learning rate that the loss is not finite after the first step.
   std::vector<Outcome> train(int ranks, const std::vector<std::string>& more) const {
     folder.write("text.txt", std::string(4000, 'a') + std::string(4000, 'b'));
     std::vector<std::string> args{"--model",

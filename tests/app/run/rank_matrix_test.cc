@@ -27,7 +27,7 @@ const test::CoveringArray& array() {
   return all;
 }
 
-// Returns the covering array for the other kinds of models: experts, sliding window, packed rows and adapters.
+// Returns the covering array for models of other kinds: experts, sliding window, packed rows and adapters.
 const test::CoveringArray& kinds() {
   static const test::CoveringArray all(
       rank_factor_sizes(),
@@ -67,11 +67,11 @@ INSTANTIATE_TEST_SUITE_P(Models, SoakRankKinds, testing::Range(kFirstKind, kFirs
 // Lists the cells that a change is most likely to break. They run whether or not the covering array contains them.
 struct NamedCell {
   const char* name;
-  Row cell;  // one value per RankFactor
+  Row cell;  // has one value for each RankFactor
 };
 const NamedCell kNamed[] = {
-    // The values are: model, ZeRO stage, pipeline, tiers of parameters, gradients and optimizer, activations, overlap, threads,
-    // communicator, reduction.
+    // The values of a cell are: model, ZeRO stage, pipeline, tiers of parameters,
+    // gradients and optimizer, activations, overlap, threads, communicator, reduction.
     {"zero3_all_on_nvme_forward", {2, 3, 0, 2, 2, 2, 0, 2, 1, 0, 0}},
     {"zero3_1f1b_all_on_nvme", {0, 3, 2, 2, 2, 2, 2, 0, 1, 2, 0}},
     {"zero2_vertical_stages_all_on_nvme", {3, 2, 6, 2, 2, 2, 2, 1, 0, 0, 0}},
@@ -173,7 +173,7 @@ class RankFaults : public testing::TestWithParam<PlantedFault> {};
 
 TEST_P(RankFaults, Show) {
   const PlantedFault& fault = GetParam();
-  std::atomic<int> planted{-1};  // -1 while no fault is to be planted
+  std::atomic<int> planted{-1};  // stays -1 until a fault is to be planted
   const auto spoil = [&](parallel::Collective what, std::span<std::byte> given) {
     if (what != fault.where || given.size() < 2 * kTileBytes || given.size() % kTileBytes != 0) return;
     if (int none = 0; planted.compare_exchange_strong(none, 1)) fault.plant(given);

@@ -29,7 +29,7 @@ struct Sharded : testing::Test {
   }
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
 
-  // Trains `model` for two steps and returns the flags that load the run.
+  // Trains `model` for two steps and returns the flags with which other commands load the trained run.
   Args trained(const std::string& model, const Args& more = {}, int ranks = 1) const {
     const std::string out = at("run-" + model);
     const std::vector<Outcome> ran =
@@ -112,7 +112,7 @@ TEST_F(Sharded, AnErrorIsOneMessageOfAll) {
          "rank 1 on host here: [");
 }
 
-// An exported model is the same whichever ranks trained it.
+// An exported model has the same bytes, however many ranks trained it.
 TEST_F(Sharded, AnExportDoesNotKnowHowManyRanksTrained) {
   const auto exported = [&](const std::string& model, int ranks, const Args& more) {
     const std::string run = trained(model, more, ranks)[1], out = at("exported");

@@ -67,7 +67,7 @@ const char* uneven_config(const std::string& family) {
              "intermediate_size": 352, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 }
 
-// Runs a command, writes its output to two files and returns its exit status.
+// Runs a program with its arguments, writes stdout and stderr to two files, and returns its exit status.
 int run_command(const Words& words, const std::string& out, const std::string& err) {
   std::string line;
   for (const std::string& word : words) line += "'" + word + "' ";
@@ -191,7 +191,7 @@ Words RankCells::flags(const Row& cell, const std::string& out) {
   return all;
 }
 
-// Starts the ranks as a user would: as threads, as processes that spillway starts, or as processes of mpirun.
+// Starts the cell's ranks as a user would: as threads, as processes that spillway starts, or as processes of mpirun.
 Outcome RankCells::start(const Row& cell, const Words& flags) const {
   const int ranks = kCellDataRanks * stages(cell);
   if (cell[kRankCommunicator] == kLocal && on_threads_) return on_threads_(ranks, flags);

@@ -42,8 +42,8 @@ Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicato
   return {status, out.str(), err.str()};
 }
 
-// Sets the number of connections to a GPU before CUDA is used, as the program does for its ranks (keep_nccl_from_hanging). With the default
-// of eight, a rank's copy to the host, for which another stage may wait, can queue behind an exchange that waits for that stage.
+// Sets the number of hardware connections to a GPU before CUDA is used, as the program does (keep_nccl_from_hanging). With CUDA's
+// default of eight, a rank's copy to the host, for which another stage may wait, can queue behind an exchange that waits for that stage.
 void on_ranks(int ranks, const RankBody& body) {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   std::ostream nowhere(nullptr);

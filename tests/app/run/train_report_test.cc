@@ -57,8 +57,8 @@ TEST_F(TrainReport, EnduranceInTheSummaryTheMetricsAndStatus) {
   EXPECT_TRUE(status["nvme_written_bytes"]["days_to_endurance"].is_number());
 }
 
-// gpt2-tiny has 4 layers of 12 * 128 * 128 matrix elements and a head of 256 * 128. The model's FLOPs are two per token and element in the
-// forward and twice that in the backward; recomputation does not count.
+// gpt2-tiny has 4 layers of 12 * 128 * 128 matrix elements and a head of 256 * 128. A model's FLOPs
+// are two per token and element in the forward and four in the backward. Recomputation does not count.
 TEST_F(TrainReport, OperationsOfTheModel) {
   for (const char* recompute : {"none", "block"}) {
     std::filesystem::remove_all(run());
@@ -70,7 +70,7 @@ TEST_F(TrainReport, OperationsOfTheModel) {
   }
 }
 
-// Frozen weights need no weight gradient, so they save one of the backward's two products.
+// Frozen weights need no weight gradient, so their backward needs one matrix product instead of two.
 TEST_F(TrainReport, OperationsOfFrozenWeights) {
   ASSERT_EQ(run_app(train({"--freeze", "*.mlp.*"})).status, 0);
   const Json last = last_metrics();
@@ -161,7 +161,7 @@ TEST_F(TrainReport, TheAuditsBytesAreExact) {
     EXPECT_EQ(row["predicted"], row["measured"]) << row["what"];
     ++exact;
   }
-  EXPECT_EQ(exact, 5);  // bytes read and written on nvme, and the peaks of three tiers
+  EXPECT_EQ(exact, 5);  // these are the bytes read and written on nvme, and the peaks of three tiers
 }
 
 // Flags that only add a report change no number of a run, so the hash of those numbers stays the same.

@@ -21,7 +21,7 @@ using Random = std::mt19937_64;
 __extension__ typedef __int128 i128;
 
 struct Outcome {
-  std::string text, error;  // either the rendered text or the error message; the other is empty
+  std::string text, error;  // one of them is the result of rendering, the other is empty
 };
 
 Outcome render(const std::string& source) {
@@ -72,7 +72,7 @@ std::string written(i64 n) {
 
 struct Expression {
   std::string text;
-  std::optional<i128> value;  // empty if Python refuses it or an intermediate result leaves 64 bits
+  std::optional<i128> value;  // empty if Python refuses the expression or an intermediate result exceeds 64 bits
 };
 
 // Returns the quotient as Python does, rounded down, and the remainder, which has the divisor's sign.

@@ -122,7 +122,7 @@ std::vector<std::string> on_long_texts() {
           "namespace(x=s).x ~ ''"};
 }
 
-// Returns templates that take more steps than the limit allows.
+// Returns templates whose rendering takes more steps than the limit allows.
 std::vector<std::string> long_ones() {
   const std::string sets = numbered("{% set a", 20000, "=1 %}");
   std::vector<std::string> all = {

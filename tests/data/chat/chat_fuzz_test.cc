@@ -135,7 +135,7 @@ std::string count(Random& random) {
   return below(random, 4) == 0 ? "(-" + n + ")" : n;
 }
 
-// Returns an expression whose value may be huge.
+// Returns a random expression of a chat template whose value may be huge.
 std::string huge(Random& random, int depth) {
   if (depth == 0) return std::array{"'ab'", "[1]", "'\u00e9\n'", "(1, 'x')", "range(5)", "messages", "7", "2.5"}[below(random, 8)];
   const std::string x = "(" + huge(random, depth - 1) + ")", n = count(random), m = count(random), k = count(random);
@@ -173,7 +173,7 @@ std::string huge(Random& random, int depth) {
   }
 }
 
-// Returns blocks and expressions nested in each other, sometimes deeper than is allowed.
+// Returns a template of nested blocks and expressions, sometimes deeper than the limit allows.
 std::string deep(Random& random) {
   constexpr std::array<std::array<const char*, 2>, 10> kKinds = {{{"{% if x %}", "{% endif %}"},
                                                                   {"{% for x in [[1]] recursive %}", "{% endfor %}"},
@@ -195,7 +195,7 @@ std::string deep(Random& random) {
   return open + "{{ x }}" + close;
 }
 
-// Returns a template with scopes of many names that are looked up often.
+// Returns a template whose scopes have many names that are often looked up.
 std::string crowded(Random& random) {
   const size_t names = 1 + below(random, 2000);
   const auto name = [&] { return std::string(1 + below(random, 3), 'n') + std::to_string(below(random, names)); };

@@ -105,7 +105,7 @@ TEST(TokenMask, MarksWhatOverlaps) {
   EXPECT_THAT(mask_of_spans(tokens, std::vector<ByteRange>{{4, 6}}), ElementsAre(0, 1, 0, 1, 0, 0));
   EXPECT_THAT(mask_of_spans(tokens, std::vector<ByteRange>{{0, 1}, {1, 1}, {7, 7}, {8, 10}}), ElementsAre(1, 0, 0, 0, 1, 1));
   EXPECT_THAT(mask_of_spans(tokens, std::vector<ByteRange>{{0, 12}}), ElementsAre(1, 1, 0, 1, 1, 1));
-  // Several tokens may share the span of one character, as byte-level tokenizers split its bytes.
+  // Several tokens may have the span of one character, if a byte-level tokenizer splits the character's bytes.
   const std::vector<ByteRange> shared = {{0, 3}, {0, 3}, {3, 4}};
   EXPECT_THAT(mask_of_spans(shared, std::vector<ByteRange>{{1, 2}}), ElementsAre(1, 1, 0));
   EXPECT_THROW(mask_of_spans(tokens, std::vector<ByteRange>{{4, 6}, {0, 1}}), Error);

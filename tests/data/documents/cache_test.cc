@@ -130,7 +130,7 @@ TEST(Cache, HasAnotherNameForAnythingThatChangesRows) {
   options = options_in("");
   options.threads = 1;
   EXPECT_EQ(name_of(path, {}, options), name_of(path)) << "threads change no rows";
-  // The boundary between the texts of two files is part of the hash.
+  // The hash covers the boundary between two files of a folder: moving a letter from one file to the next changes the name.
   fs::create_directories(folder / "t");
   put(folder / "t/a.txt", "ab"), put(folder / "t/b.txt", "c");
   const std::string before = name_of(folder / "t");
@@ -138,7 +138,7 @@ TEST(Cache, HasAnotherNameForAnythingThatChangesRows) {
   EXPECT_NE(name_of(folder / "t"), before);
 }
 
-// Returns the inode number of a file, which changes when the file is written anew.
+// Returns the inode number of a file. It changes when the cache replaces the file.
 u64 inode_of(const fs::path& file) {
   struct stat info {};
   EXPECT_EQ(::stat(file.c_str(), &info), 0);

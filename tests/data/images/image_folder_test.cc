@@ -51,7 +51,7 @@ TEST_F(ImageFolderTest, ClassesAndImagesAreInByteOrder) {
   for (i64 i = 0; i < 4; ++i) seen.insert(class_and_pixel(*source, i));
   std::vector<u8> grey(3 * 9 * 13);
   fit(netpbm("grey-jpg.pgm"), {3, 9, 13}, grey);
-  const auto sixth = [](const std::string& name) { return netpbm(name).pixels_HWC[15]; };  // the red component of the sixth pixel
+  const auto sixth = [](const std::string& name) { return netpbm(name).pixels_HWC[15]; };  // returns the red component of the sixth pixel
   EXPECT_EQ(seen, (std::set<std::pair<i32, u8>>{
                       {0, sixth("palette-png.ppm")}, {1, grey[5]}, {2, sixth("rgb-png.ppm")}, {2, sixth("rgb-jpg.ppm")}}));
   EXPECT_EQ(open({.side = 8})->format().shape_CHW, (Shape{3, 8, 8}));

@@ -78,7 +78,7 @@ TEST(Picture, BytesThatCamerasLeaveHarmNone) {
   EXPECT_EQ(decode_picture(span_of(bytes), "f").pixels_HWC, netpbm("rgb-jpg.ppm").pixels_HWC);
 }
 
-// A file cut at any byte is refused, or gives the same pixels if only bytes behind the last pixel are missing.
+// A picture file that is cut at any byte is refused, unless only bytes behind the last pixel are missing. It then gives equal pixels.
 TEST(Picture, CutShortIsRefused) {
   for (const char* name : {"rgb.png", "palette.png", "rgba.png", "rgb.jpg", "grey.jpg", "progressive.jpg"}) {
     const std::string whole = picture_bytes(name);

@@ -148,7 +148,7 @@ TEST(Row, TokensThatCamePackedAreDocuments) {
   EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 2, 2], "position_ids": [0, 1, 2, 0, 1], "seq_lengths": [3, 2])").begins, two);
   EXPECT_EQ(of(R"("attention_mask": [1, 1, 1, 1, 1], "position_ids": [0, 1, 2, 0, 1])").begins, two);
   EXPECT_EQ(of(R"("position_ids": [0, 1, 0, 1, 0])").begins, (std::vector<u32>{2, 4}));
-  // Zeros in the attention mask mark padding on either side, which is removed.
+  // Zeros in the attention mask mark padding at the beginning or the end of a row. The padding is removed.
   const Row padded = of(R"("attention_mask": [0, 1, 1, 2, 0], "position_ids": [1, 0, 1, 0, 0], "seq_lengths": [2, 1])");
   EXPECT_EQ(padded.ids, (std::vector<i32>{6, 7, 8}));
   EXPECT_EQ(padded.begins, (std::vector<u32>{2}));

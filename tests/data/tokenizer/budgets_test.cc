@@ -83,13 +83,13 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
                              HasSubstr("text of 43500 bytes"), HasSubstr("backtracks less")));
   const std::string letters(20000, 'a');
   for (const char* pattern : {
-           "(?:a*+b|.)",           // each match scans to the end, in one step
-           "(?=.*x).|.",           // look-ahead scans to the end as well
+           "(?:a*+b|.)",           // each match scans to the end of the text, in one step
+           "(?=.*x).|.",           // each look-ahead scans to the end of the text
            "(?:(?=a*+b?)a)*!|.",   // a look-ahead scans once for each round of a loop
            "(?:a{50000}b|.)",      // a repeat that fails has already passed over all its required letters
            "(?<=ba{50000})x|.",    // a look-behind goes back over the text
-           "(?:(a*)\\1b|.)",       // a back reference compares the text again
-           "[a-z]*[a-z]*[a-z]*1",  // a single search tries each place
+           "(?:(a*)\\1b|.)",       // a back reference compares the text that it refers to again
+           "[a-z]*[a-z]*[a-z]*1",  // a single search tries each place of the text
            "(?:(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)(?:a|a)!|.)",
            "(?:a?a?a?a?a?a?a?a?a?a?a?a?a?a?aaaaaaaaaaaaaa!|.)",
            "(a|aa)+!|.",

@@ -26,7 +26,7 @@ class Parts {
     return of[below(N)];
   }
 
-  /// Returns a text of a few characters, sometimes with thousands of one of them.
+  /// Returns a random text of a few parts, one of which may be repeated thousands of times.
   std::string text(size_t most_parts) {
     static const std::array<std::string, 12> kParts = {"a", "b", "ab", " ", "\n", "1", "\u00e9", "\u0301", "\u0316", "世", "\u2581", "!"};
     std::string made;

@@ -45,7 +45,7 @@ class Mutations {
     return bytes;
   }
 
-  /// Replaces one value somewhere in the file by another. Small parts of a file are chosen as often as large ones.
+  /// Replaces one random value of a tokenizer file by another. Small parts of the file are chosen as often as large ones.
   void mutate(json& value, int depth = 0) {
     if (value.is_structured() && !value.empty() && (depth == 0 || below(5) != 0)) {
       auto at = value.begin();

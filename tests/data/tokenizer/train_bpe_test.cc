@@ -90,9 +90,9 @@ TEST(BpeTraining, EndsWhereDifferentWordsWouldTakeTooMuchMemory) {
   }
 }
 
-/// Returns the merges of one word, computed from the definition: all pairs are counted anew, the most frequent pair (with the lowest ids)
-/// is merged from left to right, until no pair occurs twice. Ids are those of letters, then of merges; `first` is the id of the first
-/// merge.
+/// Returns the BPE merges of one word, computed from their definition: all pairs are counted anew, and the
+/// most frequent pair (of equals, the one with the lowest ids) is merged from left to right, until no pair
+/// occurs twice. Letters have the lowest ids, then come merges; `first` is the id of the first merge.
 std::vector<std::pair<i32, i32>> merges_by_definition(std::vector<i32> word, i32 first) {
   std::vector<std::pair<i32, i32>> merges;
   for (;; ++first) {

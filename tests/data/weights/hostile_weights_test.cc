@@ -28,7 +28,7 @@ std::vector<std::string> many(size_t count, const std::function<std::string(size
   return all;
 }
 
-// Returns the error message for a torch.save file that contains `value`.
+// Returns the message with which a torch.save file that contains `value` is refused.
 std::string torch_refusal(const std::string& value, const Members& storages = {{"0", std::string(4, '\0')}}) {
   const TemporaryFolder folder;
   const auto path = put(folder / "x.bin", torch_file(value, storages));
@@ -88,7 +88,7 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
   EXPECT_THAT(refusal({2}, {1}), HasSubstr("its storage of 1 elements"));
   EXPECT_THAT(refusal({1}, {1}, kHuge), HasSubstr("its storage of"));
   EXPECT_THAT(refusal({1, 1}, {1}), HasSubstr("stride for each size"));
-  // All tensors together have more bytes than 64 bits can count.
+  // The sizes of all tensors together need more than 64 bits.
   const std::string large = kept(tensor({.sizes = {i64{1} << 56}, .strides = {0}}), 0);
   EXPECT_THAT(torch_refusal(large + dict(many(64, [](size_t i) { return text(std::to_string(i)) + get(0); }))),
               HasSubstr("have more than 2^63 bytes"));
@@ -97,7 +97,7 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
 // A stride of 0 repeats elements, so a file of a kilobyte could take years to read. A tensor that repeats too much is refused.
 TEST(HostileTorchFile, AnElementIsNotReadWithoutEnd) {
   const TemporaryFolder folder;
-  constexpr i64 kLarge = 10'000;  // number of floats, more than is read in one piece
+  constexpr i64 kLarge = 10'000;  // counts floats, more of them than are read in one piece
   const auto of_one = [](std::vector<i64> sizes) { return tensor({.sizes = sizes, .strides = std::vector<i64>(sizes.size(), 0)}); };
   const auto of_large = [](i64 times) { return tensor({.key = "1", .sizes = {times, kLarge}, .strides = {0, 1}}); };
   const TorchFile file(put(folder / "x.bin", torch_file(dict({text("few"), of_one({1 << 15, 1 << 10}), text("many"),
@@ -194,11 +194,11 @@ TEST(HostileDistributedCheckpoint, SharedListsAndNamesAreNotVisitedWithoutEnd) {
   const std::string name = kept(text(std::string(1'000'000, 'n')), 0);
   const auto places = dict(many(3000, [](size_t i) { return place(get(0), {static_cast<i64>(i)}, "a", static_cast<i64>(i), 1); }));
   EXPECT_THAT(Saved(name, metadata(dict({}), places)).refusal(), HasSubstr(kTooOften));
-  // One object with thousands of attributes is shared by thousands of tensors, which takes too many steps.
+  // Thousands of tensors share one object with thousands of attributes, which takes too many steps.
   const std::string object = kept(of_metadata("TensorStorageMetadata", {repeated(text("a") + none, 5000)}), 0);
   const Saved attributes(object, metadata(dict({repeated(text("w") + get(0), 5000)}), two_places()));
   EXPECT_THAT(attributes.refusal(), HasSubstr(kTooOften));
-  // One long path is shared by thousands of names, which takes too many steps.
+  // Thousands of names share one long path, which takes too many steps.
   const std::string path = kept(tuple({repeated(text("a"), 5000)}), 0);
   const Saved paths(path, metadata(dict(many(5000, [](size_t i) { return text(std::to_string(i)) + of_tensor({0}, list({})); })),
                                    two_places(), dict(many(5000, [](size_t i) { return text(std::to_string(i)) + get(0); }))));
@@ -313,11 +313,11 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   // One shard is listed a thousand times, and each entry would need elements of its own.
   for (const int stage : {1, 3})
     EXPECT_THAT(refusal(usual, one + z.optimizer({}, list({repeated(get(0), 1000)}), stage)), HasSubstr("have more elements than fit"));
-  // One dictionary of shapes is listed as thousands of groups, which takes too much memory or too many steps.
+  // One dictionary of shapes is listed as thousands of parameter groups, which takes too much memory or too many steps.
   const std::string shapes = kept(dict({repeated(text("w") + torch_size({1}), 1000)}), 0);
   EXPECT_THAT(refusal(shapes + z.model({text(kShapes), list({repeated(get(0), 5000)})}), z.optimizer({})),
               testing::AnyOf(HasSubstr(kTooMuch), HasSubstr(kTooOften)));
-  // The optimizer has thousands of arrays of thousands of parameters, which would take too much memory.
+  // The optimizer state lists thousands of arrays for thousands of parameters, which would take too much memory.
   const auto arrays =
       dict({text("state"), dict({number(0), dict(many(3000, [](size_t i) { return text("a" + std::to_string(i)) + get(0); }))})});
   const std::string size = kept(torch_size({0}), 1);

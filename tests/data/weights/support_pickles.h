@@ -71,7 +71,7 @@ inline std::string tensor(const TensorBytes& of = {}) {
               {storage, number(of.offset), numbers(of.sizes), numbers(of.strides), no, call(global("collections", "OrderedDict"), {})});
 }
 
-using Members = std::vector<std::pair<std::string, std::string>>;  // name and bytes of each file in an archive
+using Members = std::vector<std::pair<std::string, std::string>>;  // pairs of name and bytes, one for each file in an archive
 
 /// Makes a zip archive with uncompressed members. The directory claims `claimed` more bytes for the last member than it has.
 inline std::string archive(const Members& members, u32 claimed = 0) {
@@ -89,7 +89,7 @@ inline std::string archive(const Members& members, u32 claimed = 0) {
   return all + directory + "PK\5\6" + little<u16>(0) + little<u16>(0) + little(static_cast<u16>(count)) + little(static_cast<u16>(count)) +
          little(static_cast<u32>(directory.size())) + little(begin) + little<u16>(0);
 }
-/// Returns the file that torch.save would write for a value, with its storages by key.
+/// Returns the file that torch.save would write for a value. `storages` holds the bytes of each storage by key.
 inline std::string torch_file(const std::string& value, const Members& storages = {{"0", std::string(4, '\0')}}) {
   Members members{{"archive/data.pkl", pickle(value)}};
   for (const auto& [key, bytes] : storages) members.emplace_back("archive/data/" + key, bytes);

@@ -116,7 +116,7 @@ TEST_F(AttentionTwins, NearFp64AndTheCpu) {
   const Case cases[] = {
       {1, 1, 1, 1, 1, 1},         // all sizes are 1
       {2, 5, 5, 2, 1, 3, false},  // odd sizes, a group of heads, no mask
-      {1, 65, 65, 1, 1, 20},      // one row more than a tile
+      {1, 65, 65, 1, 1, 20},      // one query and key more than a tile
       {1, 6, 70, 2, 2, 36},       // more keys than queries, as with a cache
       {1, 66, 66, 2, 1, 8},       // a group of heads over several tiles of queries
       {1, 7, 7, 1, 1, 136},       // head width above one block of columns
@@ -170,10 +170,10 @@ Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
 TEST_F(AttentionTwins, TensorCoresNearFp64) {
   const Case cases[] = {
       {1, 1, 1, 1, 1, 64},             // one query and one key
-      {2, 63, 63, 1, 1, 64},           // not quite a tile
+      {2, 63, 63, 1, 1, 64},           // one query and key less than a tile
       {1, 65, 65, 4, 2, 64},           // one key more than a tile, groups of heads
       {1, 300, 300, 1, 1, 64},         // several blocks of queries and of keys
-      {1, 130, 130, 2, 1, 128},        // the largest width
+      {1, 130, 130, 2, 1, 128},        // the largest head width
       {1, 3, 200, 2, 1, 96},           // more keys than queries
       {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all keys of a tile except one
       {1, 40, 41, 1, 1, 64},           // only one query of a tile sees the first key of a warp

@@ -96,7 +96,7 @@ Rows sorted(const Tensor& experts, i64 count) {
   return r;
 }
 
-// Returns `chosen` different experts for each token, in ascending order. If there are three experts or more, expert 1 gets no token.
+// Returns `chosen` different experts for each token, in ascending order. If there are at least three experts, expert 1 gets no token.
 Tensor experts_of(i64 tokens, i64 count, i64 chosen) {
   const Tensor experts = empty({tokens, chosen}, DType::int32);
   for (i64 n = 0; n < tokens; ++n) {

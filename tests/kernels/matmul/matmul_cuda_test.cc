@@ -79,7 +79,7 @@ TEST_F(MatmulTwins, AddsToWhatIsThere) {
   EXPECT_THROW(multiply(one, one, {}, gpu().empty({2, 2}, DType::bf16), Store::add), Error) << "it would be rounded twice";
 }
 
-// Parts of matrices begin at any row and column, so addresses have every alignment that an element can have.
+// Multiplies parts of matrices that begin at any row and column, so addresses have every alignment that an element can have.
 TEST_F(MatmulTwins, PartsOfMatrices) {
   for (const Types& types : kAllTypes) {
     const Tensor a = test::random({40, 50}, types.in, 1), b = test::random({50, 60}, types.in, 2), bias = test::random({60}, types.in, 3);
@@ -99,9 +99,9 @@ TEST_F(MatmulTwins, OneColumnOfWiderRows) {
     const Tensor a = test::random({30, 7}, types.in, 1), b = test::random({20, 9}, types.in, 2), out = test::random({30, 4}, types.out, 3);
     const auto column = [](const Tensor& x) { return x.slice(1, 3, 4); };
     const Tensor ga = gpu()(a), gb = gpu()(b), thin = gpu()(out), outer = gpu().empty({30, 20}, types.out);
-    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // a product of shapes [30, 1] and [1, 20]
+    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // multiplies shapes [30, 1] and [1, 20]
     test::expect_product(column(a), column(b).transpose(0, 1), {}, gpu().host(outer), error_of_an_addition(types));
-    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // a product of shapes [30, 7] and [7, 1]
+    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // multiplies shapes [30, 7] and [7, 1]
     test::expect_product(a, a.slice(0, 0, 1).transpose(0, 1), {}, column(gpu().host(thin)), error_of_an_addition(types));
   }
 }
@@ -161,7 +161,7 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
 // products must have the same bits.
 TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
   for (const Types& types : kAllTypes) {
-    const i64 m = 20, k = 330, n = 66;  // rows that are not multiples of 16 bytes
+    const i64 m = 20, k = 330, n = 66;  // rows have sizes that are not multiples of 16 bytes
     const Tensor a = test::random({m, k}, types.in, 1), b = test::random({k, n}, types.in, 2);
     const auto product = [&](i64 row, i64 column) {
       const Tensor tall = gpu().empty({m + 1, k}, types.in), wide = gpu().empty({k, 3 * n}, types.in), out = gpu().empty({m, n}, types.out);

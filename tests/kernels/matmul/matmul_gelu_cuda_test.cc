@@ -53,8 +53,8 @@ class MatmulGeluTwins : public test::GpuTest {
     const auto wide = [](const Tensor& t) { return test::as(DType::f64, t); };
     const Results exact = run(wide(p.a), wide(p.b), wide(p.bias), wide(p.kept));
     const Results there = gpu().run([&] { return run(gpu()(p.a), gpu()(p.b), gpu()(p.bias), gpu()(p.kept)); });
-    // Sums have k products of sizes 1 / sqrt(k) and 1. The slope of gelu is at most 1.13, and if its argument was rounded, the rounding
-    // error counts twice.
+    // Sums have k products of numbers of sizes 1 / sqrt(k) and 1. The slope of gelu is at
+    // most 1.13, and if the argument of gelu was rounded, the rounding error counts twice.
     const double u = test::half_ulp(dtype), sums = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-23;
     test::expect_near(gpu().host(there.kept), exact.kept, u, sums, "kept");
     test::expect_near(gpu().host(there.gelu), exact.gelu, 2.5 * u, 2 * sums + 2 * u, "gelu");

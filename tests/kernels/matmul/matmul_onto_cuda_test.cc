@@ -40,7 +40,7 @@ class MatmulOntoTwins : public test::GpuTest {
     const Problem p(m, n, k, dtype, biased);
     const Tensor exact = run(Problem(p, [](const Tensor& t) { return test::as(DType::f64, t); }));
     const Tensor there = gpu().run([&] { return run(Problem(p, [&](const Tensor& t) { return gpu()(t); })); });
-    // Sums have k products of sizes 1 / sqrt(k) and 1. If the product is rounded before the sum, its error is relative to the product.
+    // Sums have k products of numbers of sizes 1 / sqrt(k) and 1. A product that is rounded before the sum errs by an ulp of itself.
     const double u = test::half_ulp(dtype), sums = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-23;
     test::expect_near(gpu().host(there), exact, u, sums + (roundings - 1) * 8 * u, "sum");
   }

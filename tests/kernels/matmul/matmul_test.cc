@@ -56,7 +56,7 @@ TEST(Matmul, LongInnerExtent) {
   }
 }
 
-// A large packed operand is processed in slabs: 1000 rows by 2100 are more than 4 MiB, and so are 1000 by 3100 in bf16.
+// A large packed operand is processed in slabs of 4 MiB: 1000 rows by 2100 in f32 are more than that, and so are 1000 by 3100 in bf16.
 TEST(Matmul, SlabsOfTheInnerExtent) {
   for (const Types& types : {kAll[0], kAll[2], kAll[3]}) {
     const i64 k = types.in == DType::bf16 ? 3101 : 2100;

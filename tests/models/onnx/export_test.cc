@@ -25,7 +25,7 @@ struct External {
 
 // Holds the parts of an exported graph that a reader relies on.
 struct ReadGraph {
-  std::set<std::string> known;  // inputs, initializers and outputs of nodes
+  std::set<std::string> known;  // names of inputs, initializers and outputs of nodes
   std::vector<std::string> outputs, unknown;
   std::vector<External> external;
   i64 nodes = 0;

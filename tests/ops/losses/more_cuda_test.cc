@@ -22,7 +22,7 @@ using ops::Variable;
 using On = std::function<Tensor(const Tensor&)>;
 using Op = std::function<Variable(const Variable& x, const Variable& y, const On& on)>;
 
-// as_images takes a [5, 7] tensor as an image row of five channels; as_kernels takes its first three columns as one kernel per channel.
+// as_images() views a [5, 7] tensor as an image row of five channels. as_kernels() views its first three columns as a kernel per channel.
 Variable as_images(const Variable& x) { return ops::reshape(x, {1, 5, 7}); }
 Variable as_kernels(const Variable& x) { return ops::reshape(ops::slice(x, 1, 0, 3), {5, 1, 3}); }
 

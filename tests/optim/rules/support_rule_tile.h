@@ -27,7 +27,7 @@ inline std::vector<StateFormat> formats_of(optim::Rule rule) {
   return formats;
 }
 
-/// Returns settings that select `rule`.
+/// Returns settings (learning rate and so on) that select update rule `rule`.
 inline optim::RuleSettings settings_of(optim::Rule rule) {
   using namespace optim;
   switch (rule) {
@@ -66,7 +66,7 @@ inline optim::RuleSettings settings_of(optim::Rule rule) {
   return LionSettings{};
 }
 
-/// Returns a tile of ordinary numbers, in which values under a square root are not negative.
+/// Returns a tile of ordinary random numbers. State under a square root is not negative.
 inline Tile random_rule_tile(const StateFormat& f, std::mt19937_64& random) {
   Tile tile(f);
   std::vector<std::vector<double>> values;
