@@ -78,7 +78,7 @@ TEST(Tape, ResidualNeverCorruptsWhatWasPassedOn) {
   EXPECT_EQ(numbers(dy), (Doubles{1, 1})) << "the caller's gradient was written";
 }
 
-// Returns a * b. Its backward adds the gradient of a directly to the gradient that a has from other ops, and counts that in `joined`.
+// Returns a * b. Its backward adds the gradient of `a` to the gradient that `a` has from other ops, and counts such additions in `joined`.
 Variable times_onto(const Variable& a, const Variable& b, int& joined) {
   const Tensor out = empty(a.shape(), DType::f64);
   multiply(a.value, b.value, out);

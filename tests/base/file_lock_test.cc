@@ -117,7 +117,7 @@ TEST_F(KilledLocksRelease, WhoDiesWhileTakingItHoldsNothing) {
   EXPECT_GE(deaths, 8);
 }
 
-// Earlier versions created the lock file empty and then wrote their name. An unreadable name therefore counts as held for a minute.
+// Earlier versions created the lock file empty and wrote the holder into it later. A file without a holder thus counts for a minute.
 TEST_F(Locks, AFileThatNamesNobodyCountsForAMinute) {
   for (const char* text : {"", "here 17", "here 17 1000 - -", "host n1, process 3\n"}) {
     write_holder(text);

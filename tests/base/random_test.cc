@@ -118,7 +118,7 @@ TEST(Uniform, LiesInTheUnitIntervalEvenly) {
   }
   double chi2 = 0;
   for (const int c : counts) chi2 += (c - 10000.0) * (c - 10000.0) / 10000;
-  EXPECT_LT(chi2, 37.7);  // with 15 degrees of freedom, a correct generator exceeds it for one seed in a thousand
+  EXPECT_LT(chi2, 37.7);  // with 15 degrees of freedom, a correct generator exceeds this for one seed in a thousand
   const Counter top = counter_of({11}, {0xffffffff, 0xffffffff, 1, 2});
   EXPECT_EQ(uniform({11}, top.high, top.low), 1 - 0x1p-53);
 }

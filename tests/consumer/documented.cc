@@ -17,7 +17,7 @@ namespace {
 i64 heard = 0;
 void hear_step(const app::StepEvent&) { ++heard; }
 
-// The hidden layer of the model in docs/library.md, which the copied code blocks use.
+// Declares the hidden layer of the model in docs/library.md, which the copied code uses.
 class Hidden final : public nn::Module {
  public:
   explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}

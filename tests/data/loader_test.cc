@@ -189,8 +189,8 @@ TEST(Loader, DropLastRefusesStepsLargerThanAnEpoch) {
       Loader(sources, {.sequence_length = 1, .micro_batch_size = 4, .drop_last = true, .validation_fraction = 1}).validation_windows(), 3);
 }
 
-// As in transformers' num_train_epochs, the number of steps is the product of epochs and
-// steps per epoch, rounded up. Unlike there, the product is exact for decimal numbers.
+// As in transformers' num_train_epochs, the number of steps is the product of epochs and steps
+// per epoch, rounded up. Unlike in transformers, the product is exact for decimal numbers.
 TEST(Loader, StepsOfEpochsAreExactProducts) {
   const auto steps = [](i64 rows, i64 batch, double epochs, bool drop_last = false) {
     const Sources sources = counting({rows + 1});

@@ -278,7 +278,7 @@ TEST(SafetensorsReader, OffsetsBeyond4GiB) {
   EXPECT_EQ(end, 0);
 }
 
-// Tensors of types that Spillway has not are listed, and their bytes can be read. Only reading them as numbers is refused.
+// Tensors of types that Spillway does not support are listed, and their bytes can be read. Reading them as numbers is refused.
 TEST(SafetensorsReader, TypesAndRanksThatAreNotOursAreNamed) {
   const TemporaryFolder folder;
   const std::tuple<const char*, const char*, int> types[] = {{"I8", "1", 1},           {"U16", "1", 2},     {"I16", "2,3", 12},
@@ -382,7 +382,7 @@ TEST(SafetensorsFuzz, MutationsOpenOrAreRefused) {
           bytes.erase(at, 1 + random() % 4);
       }
     }
-    std::filesystem::remove(folder / "a");  // faster, since ext4 flushes a file that is truncated and rewritten
+    std::filesystem::remove(folder / "a");  // removing is faster, since ext4 flushes a file that is truncated and rewritten
     put(folder / "a", bytes);
     try {
       const SafetensorsReader reader(folder / "a");

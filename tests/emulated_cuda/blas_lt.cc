@@ -16,7 +16,7 @@ struct cublasLtContext {};
 namespace emulated_cuda {
 namespace {
 
-// Lay out the contents of the library's opaque structs.
+// The structs below are the contents of the library's opaque structs.
 struct Layout {
   std::uint64_t type, rows, columns, leading, unused[4];
 };

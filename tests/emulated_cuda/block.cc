@@ -70,7 +70,7 @@ class Stack {
       kept().pop_back();
     }
 #if defined(__SANITIZE_ADDRESS__)
-    // Fibers end without leaving their functions, so their stack frames are still poisoned
+    // Fibers end without leaving their functions, so their stack frames are still poisoned.
     __asan_unpoison_memory_region(memory_.get(), kStackBytes);
 #endif
   }

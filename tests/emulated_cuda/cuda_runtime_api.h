@@ -68,7 +68,7 @@ typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUmemPoolHandle_st* cudaMemPool_t;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
-// Means the current GPU's default stream. No other stream waits for it, since the project makes all of its with cudaStreamNonBlocking.
+// Means the current GPU's default stream. No other stream waits for it, since all others are made with cudaStreamNonBlocking.
 #define cudaStreamLegacy ((cudaStream_t)0x1)
 
 const char* cudaGetErrorName(cudaError_t status);

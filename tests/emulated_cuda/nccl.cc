@@ -57,7 +57,7 @@ struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
   std::vector<void*> memory;  // GPU memory that the communicator has allocated
-  // Peers for which memory is allocated; kCollective stands for collectives
+  // Peers for which memory is allocated; kCollective stands for collectives.
   std::set<int> pairs;
   bool blocking = true, ready = false, aborted = false, finalized = false;  // protected by the group's mutex; aborted ends all waits
   ncclResult_t error = ncclSuccess;

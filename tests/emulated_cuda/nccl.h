@@ -55,7 +55,7 @@ namespace emulated_cuda {
 
 /// Returns the number of communicators that are neither destroyed nor aborted.
 int nccl_communicators();
-/// GPU memory taken by a communicator when it is made, by each pair of ranks, and by the first collective, in bytes.
+/// The constants say how much GPU memory a communicator, each pair of ranks and the first collective take, in bytes.
 constexpr size_t kNcclBytes = size_t{1} << 20, kNcclPairBytes = size_t{256} << 10, kNcclCollectiveBytes = size_t{512} << 10;
 /// Sets whether ncclCommAbort hangs: while `blocks` is true, it does not return and ends nothing.
 void block_nccl_abort(bool blocks);

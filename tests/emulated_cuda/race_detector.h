@@ -1,7 +1,6 @@
-// Tells ThreadSanitizer about the threads of a kernel: each counts as a thread of its own. Only the barriers of their warp and block order
-// their accesses, not the single CPU thread that runs them in turn. In builds without ThreadSanitizer the classes do nothing. Files that
-// use this header are compiled without ThreadSanitizer, since accesses by the emulation itself are no race. See
-// "sanitizer/tsan_interface.h", fibers.
+// Tells ThreadSanitizer about the threads of a kernel: each counts as a thread, and only the barriers of its warp and block
+// order its accesses, not the CPU thread that runs all in turn. Other builds do nothing. Files that use this header are
+// compiled without ThreadSanitizer, since accesses by the emulation are no race. See "sanitizer/tsan_interface.h", fibers.
 #pragma once
 #ifdef EMULATED_CUDA_TSAN
 #include <sanitizer/tsan_interface.h>

@@ -288,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
                             "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}})",
                 "rope_parameters", "rope_scaling"}));
 
-// Gives the config of a model with keys that GPT-2 and Llama do not have (Gemma 2), to be changed by tests.
+// Gives the config of a Gemma 2 model, for tests of keys that GPT-2 and Llama do not have.
 const char* kOthers =
     R"({"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 80,
                           "max_position_embeddings": 64, "vocab_size": 97, "head_dim": 8, "model_type": "gemma2"})";

@@ -67,7 +67,7 @@ TEST_P(AgainstReference, LogitsOfEveryPassWithACache) {
   const MicroBatch whole = reference.batch("input_ids", "labels");
   const std::vector<double> want = reference.values("logits");
   const i64 B = whole.tokens_BT.size(0), T = whole.tokens_BT.size(1), V = eager.config.vocabulary, all = T + 2 * (B - 1);
-  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };  // padding tokens in front of row b
+  const auto front = [&](i64 b) { return 2 * (B - 1 - b); };  // row b begins with front(b) padding tokens, so rows end at different places
   nn::KeyValueCache cache(Stream{.memory = &MemoryPool::heap()}, B, all);
   i64 compared = 0;
   const auto pass = [&](i64 begin, i64 count) {

@@ -15,7 +15,7 @@
 namespace spillway::nn::measure_test {
 namespace {
 
-// Has a convolution without padding, a linear layer and a sum.
+// Computes a convolution without padding, a linear layer and a sum.
 class Net final : public Module {
  public:
   Net() : conv_("conv", 2, 3, 3, DType::f32, {}), linear_("linear", 3 * 36, 5, DType::f32, {}) {}

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, TileFormat, testing::ValuesIn(test::all_format
 TEST(F16Weight, IsItsMasterRoundedToEven) {
   const StateFormat f = plain_format(DType::f16);
   std::vector<double> master(kTileElems, 0);
-  for (u32 bits = 0; bits < 0x7c00; bits += 2) {  // twice halfway to the next f16, which is odd, and a little beyond
+  for (u32 bits = 0; bits < 0x7c00; bits += 2) {  // makes masters halfway between an even f16 and the next one, of both signs
     const double below = widen(Float16{static_cast<u16>(bits)}),
                  next = bits + 1 == 0x7c00 ? 65536 : widen(Float16{static_cast<u16>(bits + 1)});
     master[bits / 2] = (below + next) / 2 * (bits % 4 == 0 ? 1 : -1);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kNobody = 65534;
 
-// Makes a test that runs as root act as user nobody while an object lives, since root may read any folder. Earlier files stay root's.
+// Lets a test run by root act as user nobody while the object lives, since root may read any folder. Files made before belong to root.
 class AsNobody {
  public:
   AsNobody() : root_(::geteuid() == 0 && ::seteuid(kNobody) == 0) {}

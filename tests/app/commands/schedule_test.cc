@@ -116,7 +116,7 @@ TEST(ScheduleCommand, Draws) {
   EXPECT_EQ(count(drawing, ">rank \\d</text>"), 2);
   EXPECT_TRUE(has(drawing, "<title>3F0: 3 to 4</title>"));
   EXPECT_TRUE(has(drawing, "makespan 25, bubble 4.0 %"));
-  // Actions of stages 0 and 1 have one shade. Stage 3 belongs to a later chunk of its rank, so its actions have another shade.
+  // In the drawing, actions of stages 0 and 1 have one shade. Stage 3 is a later chunk of its rank, so its actions have another shade.
   const auto shade = [&](const char* action) {
     const size_t title = drawing.find(std::string("<title>") + action + ":");
     return drawing.substr(drawing.rfind("fill=", title), 14);
@@ -152,7 +152,7 @@ TEST(ScheduleCommand, Json) {
   EXPECT_TRUE(Json::parse(schedule({"--json", "--pipeline-schedule", reference("LoopedBFS_r2_m4_s2.csv")}).out)["why_not"].is_string());
 }
 
-// For 2000 ranks the command prints times but leaves out the table of actions, which would be too long to read.
+// For 2000 ranks the schedule command prints times but leaves out the table of actions, which would be too long to read.
 TEST(ScheduleCommand, LargeOnesAreTimedWithoutATable) {
   const TemporaryFolder folder;
   const Outcome outcome = schedule(shape("1f1b", 2000, 64));

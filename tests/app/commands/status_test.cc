@@ -80,8 +80,8 @@ TEST_F(StatusTest, HalfALineAndOtherLinesArePassedOver) {
     EXPECT_EQ(read().step, 7) << end;
     EXPECT_DOUBLE_EQ(*read().step_s, 0.5) << end;
   }
-  // A line marked "recovered" replaces one that a dead process failed to write. It has a step but no times, so status keeps the pace of
-  // earlier lines. A value of the wrong type is ignored.
+  // A line of metrics.jsonl marked "recovered" replaces one that a dead process failed to write. It has a
+  // step but no times, so status keeps the pace of earlier lines. A value of the wrong type is ignored.
   write("metrics.jsonl", whole + R"({"step": 8, "loss": null, "nonfinite": "nan", "recovered": true})" + "\n");
   EXPECT_EQ(read().step, 8);
   EXPECT_FALSE(read().loss);

@@ -158,7 +158,7 @@ TEST(Deepspeed, BatchesAreOfAllRanks) {
   EXPECT_THAT(refusal(R"({"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})"),
               HasSubstr("expected a multiple of train_micro_batch_size_per_gpu x gradient_accumulation_steps, 8 rows, got 30"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected from 1 to 2147483647, got 0"));
-  // The product of the two values, 2^32 each, would overflow to 0 in 64 bits.
+  // The product of micro-batch size and accumulation steps, 2^32 each, would overflow to 0 in 64 bits.
   EXPECT_THAT(
       refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
       HasSubstr("expected from 1 to 2147483647, got 4294967296"));

@@ -43,8 +43,8 @@ std::vector<float> weights(size_t count) {
   return values;
 }
 
-// Python computed the expected limits with the loop of torch.utils.tensorboard
-// (SummaryWriter.default_bins). They equal its limits bit for bit.
+// The expected limits were computed in Python by the loop of torch.utils.tensorboard
+// (SummaryWriter.default_bins), and equal PyTorch's bit for bit.
 TEST(Histogram, LimitsAreTensorFlows) {
   const std::vector<double>& limits = bucket_limits();
   ASSERT_EQ(limits.size(), 1551u);

@@ -72,7 +72,7 @@ TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
     }
     const StepCost cost = predict(of_three, {}, model_, rates);
     EXPECT_GT(expected_s, 0);
-    // Computing overlaps the exchange and takes a small share of its cores, so the times are not exactly equal.
+    // Computing and the exchange run at once and share the cores a little, so predicted and expected time are not exactly equal.
     EXPECT_NEAR(cost.phase_ms.at("exchange"), expected_s * 1e3, expected_s) << stage;
     EXPECT_EQ(cost.account.bound_by(), parallel::Resource::ranks) << stage;
   }
@@ -93,7 +93,7 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   EXPECT_GT(deepest(Tier::nvme), 0);
 }
 
-// The estimate of a plan's bytes on nvme is a lower bound. It may only leave out gradients, which some plans keep in buffers in memory.
+// The estimate of a plan's bytes on nvme is a lower bound. It leaves out gradients whose buffers in memory are too small for them.
 TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
   PlacementSettings wishes;

@@ -68,8 +68,8 @@ TEST_F(LeftOver, AnExplicitWishStays) {
   EXPECT_EQ(count(chosen, Tier::nvme), chosen.plan.layout.groups.size());
 }
 
-// Host memory goes to gradients that would otherwise travel to nvme. Block 0's gradient stays in its device slot
-// until its optimizer step and never travels, so it gets no host memory although block 0 comes first in order.
+// Host memory goes to gradients that would otherwise travel to nvme. Block 0's gradient stays in its buffer on the
+// device until its optimizer step and never travels, so it gets no host memory although block 0 comes first in order.
 TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   PlacementSettings wishes;
   wishes.parameters = wishes.optimizer = PlacementWish::whole(Tier::nvme);
@@ -86,7 +86,7 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   }
 }
 
-// The largest group of weights stays on the device first: the slot for weights in transit is as large as the largest spilled group,
+// The largest group of weights stays on the device first: the buffer for weights in transit is as large as the largest spilled group,
 // so keeping that group takes no more memory. Of equally large groups, the ones kept are spread evenly among the spilled ones.
 TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});

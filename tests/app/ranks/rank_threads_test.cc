@@ -70,8 +70,8 @@ TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   EXPECT_EXIT(hang(), testing::ExitedWithCode(6), "rank 1 .*; rank 1 did not end within 0.1 s");
 }
 
-// A process that belongs to another program may not exit. The call then waits until the hanging rank has ended, and throws the first
-// failure.
+// A process that belongs to another program may not exit. run_rank_threads()
+// then waits until the hanging rank has ended, and throws the first failure.
 TEST_F(RankThreadsTest, AHangingOneIsWaitedForInAProcessThatMayNotExit) {
   std::ostringstream said;
   Console to_text(said, said);

@@ -100,7 +100,7 @@ TEST_F(HistoryTest, OfAStepThatWasRunAgainTheLastLineCounts) {
   EXPECT_EQ(h.parts_lost, 0);
 }
 
-// Older versions wrote no "positions", and their "tokens" counted padding. The reader then takes the positions from "tokens".
+// Older versions wrote no "positions" to metrics.jsonl, and their "tokens" counted padding. Positions are then read from "tokens".
 TEST_F(HistoryTest, LinesOfOlderProgramsAreReadAsTheyAre) {
   text_ = R"({"step":1,"loss":2.5,"tokens":100,"tokens_per_s":200.0,"step_ms":500.0})"
           "\n";

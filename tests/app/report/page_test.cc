@@ -153,7 +153,7 @@ TEST(Timeline, NeighboursTooShortToSeeBecomeOne) {
   EXPECT_EQ(few[0].count, 10'000);
   EXPECT_EQ(few[0].block, -1);
   EXPECT_EQ(few[1].block, 3);
-  // Neighbouring bars of one kind are merged. If kinds alternate, so that no bars can be merged, the longest bars are kept.
+  // The timeline merges neighbouring bars of one kind. If kinds alternate, so that no bars can be merged, it keeps the longest bars.
   for (size_t n = 0; n < 10'000; n += 2) bars[n].kind = "fetch";
   const std::vector<Bar> most = thinned(bars, 100);
   EXPECT_EQ(most.size(), 100u);

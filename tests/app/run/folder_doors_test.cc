@@ -51,7 +51,7 @@ class FolderDoors : public ::testing::Test {
   }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
 
-  // Writes a Llama over bytes with random untied weights. The keys in `says` then replace those of its config.json, about the head.
+  // Writes a byte-level Llama with random weights and a separate head. `says` then replaces keys about the head in its config.json.
   void make_base(const std::string& name, const json& says) {
     json config = {{"model_type", "llama"},       {"vocab_size", 256},       {"hidden_size", 32},    {"num_hidden_layers", 2},
                    {"num_attention_heads", 4},    {"intermediate_size", 48}, {"rms_norm_eps", 1e-5}, {"max_position_embeddings", 64},

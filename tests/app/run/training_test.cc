@@ -191,7 +191,7 @@ TEST_F(ProgramTraining, SameEventsOnRanksThatAreThreads) {
   EXPECT_LT(validations, 8);
 }
 
-// The command knows no keep_best and prunes checkpoints. It still keeps the best checkpoint, which the run's files name.
+// The train command, which has no option keep_best, prunes checkpoints. It must still keep the best one, which the run's files name.
 TEST_F(ProgramTraining, TheBestStaysWhenTheCommandGoesOn) {
   Words worse = kWorse;
   worse.insert(worse.end(), {"--keep", "1", "--checkpoint-every", "1", "--lr-schedule", "constant"});

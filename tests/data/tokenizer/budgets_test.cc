@@ -100,8 +100,8 @@ TEST(TokenizerBudgets, PatternsAreChargedForAllThatTheyLookAt) {
 }
 
 TEST(TokenizerBudgets, LongRunsOfOneKindAreNoHarm) {
-  // The pattern is one that real tokenizers use. Its part `\s*[\r
-  // ]+` backtracks over all spaces, once.
+  // The pattern is one that real tokenizers use. Its part `\s*[\r\n]+`
+  // backtracks over all spaces in a row of spaces, but only once.
   const std::string pattern = R"(\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   const auto tokenizer = made_of(small_tokenizer({{"pre_tokenizer", split(pattern)}}));
   for (const char run : {' ', 'a', '1', '-', '\n'}) {

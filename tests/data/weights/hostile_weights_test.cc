@@ -334,7 +334,7 @@ TEST(HostileZeroCheckpoint, SharedListsAreNotVisitedWithoutEnd) {
   EXPECT_EQ(ZeroCheckpoint(fine.at.path()).tensors().size(), 3001u);
 }
 
-// A frozen tensor of 16-bit integers is listed with a foreign type. Its bytes cannot be read as 16-bit floating-point numbers.
+// Spillway does not support tensors of 16-bit integers. A frozen one is listed as such and not read as 16-bit floating-point numbers.
 TEST(HostileZeroCheckpoint, AFrozenTensorOfAForeignTypeIsForeign) {
   const Zero zero;
   const std::string frozen = tensor({.type = "ShortStorage", .sizes = {2}});

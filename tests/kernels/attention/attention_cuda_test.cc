@@ -177,7 +177,7 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
       {1, 3, 200, 2, 1, 96},           // more keys than queries
       {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all keys of a tile except one
       {1, 40, 41, 1, 1, 64},           // only one query of a tile sees the first key of a warp
-      {1, 130, 131, 1, 1, 80},         // a width that is padded; masked tiles begin in the middle of a block
+      {1, 130, 131, 1, 1, 80},         // a head width that is padded; one key more than queries
       {1, 70, 140, 1, 1, 112, false},  // no mask
       {1, 66, 70, 2, 1, 32, true, 0.3},
       {1, 33, 129, 1, 1, 128, false, 0.5},
