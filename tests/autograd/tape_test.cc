@@ -240,7 +240,7 @@ TEST(TapeInParts, AnInputsGradientDoesNotChangeWhatIsKept) {
   EXPECT_EQ(numbers(sink.gradients.at({1, 0})), (Doubles{1}));
 }
 
-// The gradient of the last op is added first, then those of earlier ops. In another order the term 1 would be lost beside 1e17.
+// If a parameter is used several times, the gradient of the last use is added first. In another order a 1 would be lost beside 1e17.
 TEST(TapeInParts, UsesAreAddedInReverseOrderAndHandedOverOnce) {
   for (const bool in_parts : {false, true}) {
     Sink sink;
@@ -281,9 +281,9 @@ TEST(TapeInParts, OpsAreToldWhichPartItIs) {
   tape.backward_weight();
   EXPECT_EQ(calls, (std::vector<std::tuple<bool, bool, bool>>{
                        {true, true, false},   // a call for an op without parameters
-                       {true, false, false},  // the input part of x w
+                       {true, false, false},  // a call for the input part of x w
                        {true, true, false},   // a call for w w, in the weight part
-                       {false, true, true},   // the weight part of x w
+                       {false, true, true},   // a call for the weight part of x w
                    }));
 }
 

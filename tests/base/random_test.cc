@@ -95,7 +95,7 @@ TEST(Normal, MomentsTailsAndKolmogorovSmirnov) {
   EXPECT_LT(distance * std::sqrt(static_cast<double>(n)), 1.95);  // a correct generator exceeds this bound for one seed in a thousand
 }
 
-// The expected bits must never change: every run that resumes from a checkpoint relies on random numbers staying the same.
+// Random numbers must stay the same to the bit for ever, since every run that resumes from a checkpoint relies on them.
 TEST(Random, ValuesAreFixedForEver) {
   const RandomKey key = RandomKey{1337}.derive("weights", 2);
   EXPECT_EQ(key.value, 0x451142103889fa47u);

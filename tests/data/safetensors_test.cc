@@ -312,7 +312,7 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "whole number of bytes");
   refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,4]}})", "expected 6 bytes of data for I16 [3]");
   refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]}})", "exceeds");
-  // The shapes' sizes in bytes fit into 64 bits, but their numbers of elements do not fit into a Shape.
+  // The bytes of these shapes fit into 64 bits, but their numbers of elements do not fit into a Shape.
   refused(R"({"a":{"dtype":"U8","shape":[1152921504606846975,0],"data_offsets":[0,0]}})", "exceeds");
   refused(R"({"a":{"dtype":"F4","shape":[2305843009213693951,0],"data_offsets":[0,0]}})", "exceeds");
   refused(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "too large");

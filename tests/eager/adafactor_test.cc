@@ -64,8 +64,8 @@ double distance(int i, const AdafactorSettings& settings, double gradient_factor
   return worst;
 }
 
-// PyTorch's own f32 run differs from its f64 run by 7e-7 (max_f32_minus_f64
-// in the file). Ours may differ from f64 by as much in the other direction.
+// PyTorch's own f32 run differs from its f64 run by 7e-7 (max_f32_minus_f64 in the
+// reference file). Our f32 run may differ from f64 by as much in the other direction.
 TEST(EagerAdafactor, FollowsPyTorch) {
   for (const int i : {0, 1, 2}) {
     EXPECT_LT(distance<double>(i, kSettings), 1e-13) << i;

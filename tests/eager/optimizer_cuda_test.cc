@@ -59,7 +59,7 @@ TEST_F(OptimizerTwins, StepsToTheBitsOfTheCpu) {
   }
 }
 
-// The parameters are a matrix that takes one tile and a part of another, and a vector.
+// The parameters of the test are a matrix that takes one tile (16,384 elements) and a part of another, and a vector.
 TEST_F(OptimizerTwins, WholeParametersStepToTheBitsOfTheCpu) {
   const test::TemporaryFolder folder;
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
@@ -87,7 +87,7 @@ TEST_F(OptimizerTwins, ParametersMoveThereAndBack) {
   EXPECT_TRUE(test::same_bits(w->value(), values));
 }
 
-// The second parameter does not fit on the GPU. The first parameter and the gradients must then be back in host memory, too.
+// A second parameter does not fit on the GPU. The first parameter and the gradients must then be back in host memory, too.
 TEST_F(OptimizerTwins, ParametersMoveTogetherOrStay) {
   const auto a = nn::make_parameter("a", {kMiB / 4}, DType::f32, {}), b = nn::make_parameter("b", {kMiB / 4}, DType::f32, {});
   nn::EagerParameters weights({a, b});

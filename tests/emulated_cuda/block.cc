@@ -184,7 +184,7 @@ class Block {
   void end() {
     Fiber& f = fibers_[now_];
     f.ended = true;
-    // The bytes are cleared one by one, as volatile, so that ThreadSanitizer counts no access by the kernel.
+    // The ended lane's bytes are cleared one by one, as volatile, so that ThreadSanitizer counts no access by the kernel.
     for (volatile std::byte& given : warp().given[lane()]) given = std::byte{0};
     --alive_, --warp().alive;
     warp().lanes &= ~(1u << lane());
@@ -360,8 +360,8 @@ void cp_async(unsigned to, const void* from, size_t bytes, size_t there) {
     std::fprintf(stderr, "emulated CUDA: cp.async of %zu bytes that do not begin at a multiple of it\n", bytes);
     std::abort();
   }
-  // The copy arrives either at once, overwriting what other threads may still read, or as
-  // late as allowed. In the second case the destination is NaN until the copy arrives.
+  // A cp.async arrives either at once, overwriting what other threads may still read, or
+  // as late as allowed. In the second case the destination is NaN until the copy arrives.
   const Copy copy{to, from, bytes, there, block.fiber().copy_groups};
   if (any_below(2) == 0) return land(copy);
   std::memset(block.shared() + to, 0xff, bytes);

@@ -38,7 +38,7 @@ float cut_sum(float c, const double (&products)[8]) {
     largest = std::max(largest, std::abs(product));
   }
   if (!std::isfinite(plain) || largest == 0) return static_cast<float>(plain);
-  // The scale is 2^24 over the power of two not above the largest term, computed from its bits, since it is a normal double.
+  // The factor is 2^24 over the power of two not above the largest term, computed from its bits, since it is a normal double.
   const std::uint64_t exponent = std::bit_cast<std::uint64_t>(largest) >> 52;
   const auto scale = std::bit_cast<double>((2 * 1023 + 24 - exponent) << 52);
   auto units = static_cast<std::int64_t>(c * scale);

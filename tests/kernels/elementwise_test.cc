@@ -87,7 +87,7 @@ TEST(Elementwise, NotANumberStaysOneAndInfinitiesHaveLimits) {
   EXPECT_EQ(got(Unary::gelu_tanh)[4], 0);
 }
 
-// The result for an element is the same wherever it lies in a vector, or behind the last whole vector.
+// An element's result is the same wherever the element lies in a vector, or behind the last whole vector.
 TEST(Elementwise, AValueDoesNotDependOnItsPlace) {
   const Tensor x = test::random({200}, DType::f32, 3, 3), y = empty({200}, DType::f32), dx = empty({200}, DType::f32);
   for (const Reference& reference : kAll) {

@@ -41,7 +41,7 @@ TEST(Import, TorchvisionsLayersSayTheClasses) {
   EXPECT_EQ(imported.config.image_CHW, (Shape{3, 224, 224}));
 }
 
-// Each tensor of the file holds one number, which is the tensor's index in torchvision's state_dict.
+// Each tensor of the file holds one number, which is the tensor's place in torchvision's state_dict, counted from 1.
 TEST(Import, ATorchvisionModelHasItsNames) {
   const auto file = test::data(kFolder / "resnet18.pth");
   const PlainModel model(imported_model(file, "resnet18").config, file);
@@ -53,7 +53,7 @@ TEST(Import, ATorchvisionModelHasItsNames) {
   }
   EXPECT_EQ(numbers.size(), 102u);
   EXPECT_EQ(numbers["conv1.weight"], 1);
-  EXPECT_EQ(numbers["bn1.running_var"], 5);  // the sixth tensor is num_batches_tracked
+  EXPECT_EQ(numbers["bn1.running_var"], 5);  // number 6 is num_batches_tracked
   EXPECT_EQ(numbers["layer1.0.conv1.weight"], 7);
   EXPECT_EQ(numbers["fc.bias"], 122);
 }
@@ -88,7 +88,7 @@ TEST(Import, WhatIsNoneOfThemSaysSo) {
   };
   EXPECT_EQ(imported_model(with_classes(7), "resnet18").config.vocabulary, 7);
   EXPECT_THAT(refused(with_classes(i64{1} << 50), "resnet18"), AllOf(HasSubstr("16777216"), HasSubstr("fc.bias of 1125899906842624")));
-  // The config is that of a ResNet-34, but the weights are those of a ResNet-18.
+  // The config is that of a ResNet-34, but the file has the weights of a ResNet-18.
   const auto wrong = imported_model(resnet, "resnet34");
   EXPECT_THAT(error_of(ErrorCode::data, [&] { PlainModel model(wrong.config, resnet); }), HasSubstr("are missing: layer1.2.conv1.weight"));
 }

@@ -66,8 +66,8 @@ TEST(Presets, OfImagesHaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("lenet"), 61'706);
 }
 
-// The expected number is counted by hand: two tables of 256 x 128; in each layer two norms, q
-// and o of 128 x 128, k and v of 64 x 128, and three matrices of 352 x 128; and the last norm.
+// llama-tiny's number of parameters is counted by hand: two tables of 256 x 128; in each layer two
+// norms, q and o of 128 x 128, k and v of 64 x 128, and three matrices of 352 x 128; and the last norm.
 TEST(Presets, LlamaTinyIsWhatTheManualSays) {
   EXPECT_EQ(parameters("llama-tiny"), 2 * 256 * 128 + 4 * (2 * 128 + 2 * 128 * 128 + 2 * 64 * 128 + 3 * 352 * 128) + 128);
   EXPECT_FALSE(preset("llama-tiny").tied_head);

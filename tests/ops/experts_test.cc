@@ -128,7 +128,7 @@ TEST(Mixture, TheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// The reference computes each token alone, with other ops, in fp64.
+// The reference for a mixture of experts computes each token alone, with other ops, in fp64.
 TEST(Mixture, IsItsDefinition) {
   const Mixture m(40, 5, DType::f64);
   const Results got = run(m, 2);

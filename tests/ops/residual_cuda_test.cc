@@ -117,8 +117,8 @@ TEST_F(ResidualOnGpu, NearItsParts) {
   }
 }
 
-// The forward has two norms and five products. The backward has twice as many
-// products, and two norms that compute only the gradient of their input.
+// The forward of the fused block has two norms and five products. Its backward has
+// twice as many products, and two norms that compute only the gradient of their input.
 TEST_F(ResidualOnGpu, NothingIsAddedApart) {
   const test::GpuLog log;
   there({DType::bf16, true, false, false});

@@ -89,7 +89,7 @@ class TilesOnGpu : public test::GpuTest, public testing::WithParamInterface<Stat
 
 TEST_P(TilesOnGpu, HaveTheBitsOfTheCpu) { expect_the_cpus(3001, false); }
 TEST_P(TilesOnGpu, InPlace) { expect_the_cpus(kTiles * kTileElems, true); }
-// The tiles have more parts than fit into one kernel launch.
+// Tiles of optimizer state (16,384 elements) are cut into more parts than fit into one kernel launch.
 TEST_P(TilesOnGpu, OfManyParts) { expect_the_cpus(64, true); }
 
 INSTANTIATE_TEST_SUITE_P(Formats, TilesOnGpu, testing::ValuesIn(test::all_formats()),

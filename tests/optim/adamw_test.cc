@@ -94,7 +94,7 @@ TEST(AdamW, ScalarsAreRoundedOnce) {
   EXPECT_EQ(s.beta2, 0.95f);
   EXPECT_EQ(s.one_minus_beta2, static_cast<float>(1 - 0.95));
   EXPECT_EQ(s.eps, 1e-8f);
-  // The numbers are 1 - 0.95^3 and 1 - 0.9^3 in decimals. Rounding the result to fp32 hides the last bits of fp64.
+  // 0.142625 and 0.271 are 1 - 0.95^3 and 1 - 0.9^3 in decimals. Rounding the result to fp32 hides the last bits of fp64.
   EXPECT_EQ(s.root_correction2, static_cast<float>(std::sqrt(0.142625)));
   EXPECT_EQ(s.step_size, static_cast<float>(0.01 / 0.271));
 }

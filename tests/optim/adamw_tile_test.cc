@@ -75,7 +75,7 @@ TEST_P(TileFormat, ManyStepsInPlaceAreManyStepsOutOfPlace) {
   EXPECT_TRUE(same(f, in_place, slow));
 }
 
-// Compares only the weights. With 8-bit moments, parts in one block share a scale, but weights are updated before moments are rounded.
+// Compares only the weights. With 8-bit moments, elements of a quantization block share a scale, but weights are updated before that.
 TEST_P(TileFormat, PartsDoNotChangeEachOther) {
   const StateFormat f = GetParam();
   const ThreeParts three;

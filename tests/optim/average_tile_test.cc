@@ -32,7 +32,7 @@ std::vector<double> values(const StateFormat& f, StatePart part, const Tile& til
 
 class AverageOf : public testing::TestWithParam<StateFormat> {};
 
-// The tolerance allows three roundings: those of the difference, the product and the sum.
+// The tolerance for an averaged weight allows three roundings: those of the difference, the product and the sum.
 TEST_P(AverageOf, GoesAShareOfTheWayToTheMaster) {
   const StateFormat f = with_average(GetParam());
   std::mt19937_64 random(11);

@@ -35,7 +35,7 @@ TEST(Moments8, CodesAreTheDynamicTree) {
   EXPECT_NEAR(decode_v(1, 1), 1e-7, 1e-13);
 }
 
-// The mean over all values of the rounding noise is the number itself, and only the number's two neighbouring codes occur.
+// Stochastic rounding to 8 bits is unbiased: the mean over all noise values is the number, and only its two neighbouring codes occur.
 TEST(Moments8, RoundingIsUnbiased) {
   std::mt19937_64 random(71);
   for (int repeat = 0; repeat < 40; ++repeat) {

@@ -13,7 +13,7 @@ struct Extents {
   i64 elems() const { return rows * columns; }
 };
 
-// Computes the iteration as its paper writes it down, always multiplying on the side of the rows.
+// Computes the Newton-Schulz iteration as Muon's author writes it down, always multiplying on the side of the rows.
 inline std::vector<double> rows_orthonormal(std::vector<double> x, Extents e) {
   const auto at = [](const std::vector<double>& m, i64 columns, i64 r, i64 c) { return m[static_cast<size_t>(r * columns + c)]; };
   double squares = 0;

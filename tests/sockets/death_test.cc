@@ -29,7 +29,7 @@ std::string failure_of(const Event& event) {
 
 std::string named() { return "rank " + std::to_string(ending_rank()); }
 
-// Reduces until a collective fails. On the rank that is to end, another thread raises `signal` while reductions are in flight.
+// Runs all-reduces until one fails. On the rank that is to end, another thread raises `signal` while all-reduces are in flight.
 std::string sum_until_failure(Communicator& end, int signal) {
   std::vector<float> values(1 << 20, 1.0F);
   std::thread killer;
@@ -60,7 +60,7 @@ TEST(Death, KilledRankFailsItsMessages) {
     const auto part = end->split(0);
     part->barrier().wait();
     if (end->rank() == ending_rank()) {
-      // The other ranks' sends to this rank have been accepted and are in flight when it is killed.
+      // The other ranks' sends to this rank have been accepted and are in flight when this rank kills itself.
       std::vector<std::vector<std::byte>> all(static_cast<size_t>(end->size()), in);
       std::vector<Event> events;
       for (int r = 0; r < end->size(); ++r) {
@@ -82,7 +82,7 @@ TEST(Death, KilledRankFailsItsMessages) {
   });
 }
 
-// The stopped rank is named, and the end of the test does not wait for that rank either.
+// The other ranks name a stopped rank in their errors, and the end of the test does not wait for the stopped rank either.
 TEST(Death, StoppedRankIsNamed) {
   ASSERT_GE(ending_rank(), 0) << "for tests/sockets.cmake to run";
   const auto begin = std::chrono::steady_clock::now();

@@ -220,7 +220,7 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
   for (size_t i = 0; i < losses(one).size(); ++i) EXPECT_NEAR(std::stod(losses(one)[i]), std::stod(losses(all[0])[i]), 1e-5);
 }
 
-// The run is killed in each step in turn, in the middle of a callback, and resumed with the state that it left on nvme.
+// A run is killed in each step in turn, in the middle of a callback, and resumed with the state that it left on nvme.
 TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   const TrainConfig whole = on(settings("whole"), Tier::nvme);
   TrainConfig killed = on(settings("killed"), Tier::nvme);

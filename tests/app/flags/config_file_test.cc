@@ -219,7 +219,7 @@ TEST(ConfigFile, ResolvedAlternativesDoNotExcludeEachOther) {
   EXPECT_EQ(again.micro_batches(), 4);
 }
 
-// The hash names the folders and the nvme states of runs, so the hash of the defaults must not change when options are added.
+// numbers_hash() names the folders and the nvme states of runs, so the hash of the default options must not change when options are added.
 TEST(NumbersHash, IsWhatItWasBeforeOtherOptimizers) { EXPECT_EQ(numbers_hash(train_config({})), "043f168f"); }
 
 TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {

@@ -128,7 +128,7 @@ TEST(Console, ColourOnlyWhereItIsTaken) {
   EXPECT_EQ(Console(out, err, false, true).painted("plain", Colour::none), "plain");
 }
 
-// If stderr is a pipe, passing() writes at most one line every five seconds. A recorder gets every other line printed while it is set.
+// If stderr is a pipe, passing() writes at most one line every five seconds. A recorder gets lines of all other kinds while it is set.
 TEST(Console, PassingLinesAndTheRecord) {
   std::ostringstream out, err;
   Console console(out, err);

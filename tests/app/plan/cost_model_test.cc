@@ -40,7 +40,7 @@ TEST_F(CostModel, SmallCopiesDoNotCountSpilledActivations) {
   EXPECT_EQ(small_copies_tokens(plan(Tier::device, Tier::host), model_, rates), 0);
 }
 
-// The break-even is the number of tokens that the machine computes while the disk moves the bytes of one step.
+// A plan's break-even is the number of tokens that the machine computes while the disk moves the bytes of one step.
 TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 0.01, .backward = 0.02, .backward_more = 0.02});
@@ -72,7 +72,7 @@ TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
     }
     const StepCost cost = predict(of_three, {}, model_, rates);
     EXPECT_GT(expected_s, 0);
-    // Computing and the exchange run at once and share the cores a little, so predicted and expected time are not exactly equal.
+    // Computing runs at the same time as the exchange and takes a few of its cores, so predicted and expected time differ a little.
     EXPECT_NEAR(cost.phase_ms.at("exchange"), expected_s * 1e3, expected_s) << stage;
     EXPECT_EQ(cost.account.bound_by(), parallel::Resource::ranks) << stage;
   }

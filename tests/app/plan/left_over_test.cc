@@ -52,7 +52,7 @@ TEST_F(LeftOver, StateGoesToTheHostGroupByGroup) {
   EXPECT_NE(chosen.why.back().find("left-over memory: "), std::string::npos) << chosen.why.back();
 }
 
-// If computing a step takes minutes, moving fewer bytes gains no time. The plan's explanation then does not mention left-over memory.
+// If computing a step takes minutes, moving fewer bytes gains no time, and the plan's explanation has no line "left-over memory".
 TEST_F(LeftOver, WhatGainsNothingIsNotSaid) {
   rates_.flops = 1e9;
   rates_.disk_read_bytes_per_s = rates_.disk_write_bytes_per_s = 1e11;

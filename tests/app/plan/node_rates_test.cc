@@ -22,7 +22,7 @@ TEST(DiskLook, AProbeLeavesNoDoubtAndNothingBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// The probe loads the disk as a training run does: most reads happen while it is also writing.
+// DiskLoad probes the disk as a training run loads it: most reads happen while it is also writing.
 TEST(DiskLook, AProbeMovesBothWaysAndNoMoreThanItSays) {
   const TemporaryFolder folder;
   DiskMeter meter(offload::SystemCalls::real());

@@ -1,4 +1,4 @@
-// Tests the sums of a profile on a list of instructions, against sums worked out by hand, and the predicted wear of drives.
+// Tests the sums that train --profile makes of a list of instructions, against sums worked out by hand, and the wear of drives.
 #include "app/plan/profile.h"
 
 #include <gtest/gtest.h>

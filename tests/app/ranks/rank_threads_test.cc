@@ -56,7 +56,7 @@ TEST_F(RankThreadsTest, ThrowWhatTheFirstThrewThatFailedByItself) {
   EXPECT_EQ(err.str(), "");
 }
 
-// The message names a rank that never enters a collective. The process then exits, although that rank's thread still runs.
+// If a rank never enters a collective, the error names it, and the process exits although that rank's thread still runs.
 TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {

@@ -110,7 +110,7 @@ TEST(Supervise, ErrorOfARankIsSaidOnce) {
   const Ended agreed = ranks_that("say:[disk]_is_full exit:3|exit:3|exit:3");
   EXPECT_EQ(agreed.status, 3);
   EXPECT_EQ(agreed.error, "[disk]_is_full");
-  // If one rank has an error and the others only report that it is missing, that error is printed, whoever reports first.
+  // If one rank reports an error and the others only report that they miss this rank, the error is printed, whoever reports first.
   const Ended own = ranks_that("say:misses_rank_1 exit:6|sleep_ms:100 say:[disk]_is_bad exit:5|say:misses_rank_1 exit:6");
   EXPECT_EQ(own.status, 5);
   EXPECT_EQ(own.error, "[disk]_is_bad");
@@ -171,7 +171,7 @@ TEST(Supervise, SignalsAreHandedOn) {
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:15 listen").status, 75);
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:2 listen").status, 75);
   EXPECT_EQ(ranks_that("block meet listen|block meet tell_parent:10 listen").status, 3);
-  // The signal arrives before the ranks install a handler for it, so it ends them.
+  // The supervisor gets a signal before its ranks install a handler. The forwarded signal then ends the ranks.
   EXPECT_EQ(ranks_that("sleep_ms:60000|tell_parent:15 sleep_ms:60000").status, 128 + SIGTERM);
 }
 

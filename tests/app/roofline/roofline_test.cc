@@ -62,7 +62,7 @@ TEST_F(Gpt2Roofline, ALineIsItsFlopsAndBytesAtTheCeilings) {
   EXPECT_EQ(up.kernel.times, kLayers);
   EXPECT_DOUBLE_EQ(up.kernel.flops, 2 * kRows * kC * 4 * kC);
   EXPECT_DOUBLE_EQ(up.kernel.bytes, 2 * (kRows * kC + kC * 4 * kC + 2 * kRows * 4 * kC)) << "with what GELU is taken of";
-  // The matrix product has 128 x 12 output tiles of 128 x 256, which 132 multiprocessors compute in twelve waves.
+  // The matrix product of "MLP up" has 128 x 12 output tiles of 128 x 256, which 132 multiprocessors compute in twelve waves.
   EXPECT_NEAR(up.kernel.compute, 1536.0 / (12 * 132), 1e-12);
   EXPECT_NEAR(up.seconds, kLayers * (up.kernel.flops / (989e12 * 0.72 * 1536 / 1584) + 2e-6), 1e-9);
   EXPECT_EQ(up.bound, Bound::compute);

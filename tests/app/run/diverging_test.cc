@@ -108,7 +108,7 @@ TEST_F(Diverging, ACheckpointWhoseWeightsGiveNoFiniteLossIsNotGoneOnFrom) {
   expect_all(train(words).err, {"continues at step 10 of 60"});
 }
 
-// The learning rate 1e-3 * 1e50 is beyond fp32, so the step makes infinite weights.
+// The learning rate 1e-3 * 1e50 is beyond fp32, so an optimizer step with it makes infinite weights.
 TEST_F(Diverging, WeightsThatAreNotFiniteAreNeverSaved) {
   const Outcome f = train(flags({"--steps", "60", "--checkpoint-every", "1", "--keep", "1"}, "1e50"));
   EXPECT_EQ(f.status, 7);
@@ -145,7 +145,7 @@ TEST_F(Diverging, AStopAfterSuchAStepSavesNothing) {
   expect_good(10);
 }
 
-// The state on nvme is later than the checkpoint but gives no finite loss either, so the restart uses the checkpoint.
+// The newer state on nvme gives no finite loss, like the weights that diverged, so the restart uses the older checkpoint.
 TEST_F(Diverging, AStateOnNvmeIsGivenUpForTheCheckpoint) {
   for (const char* durability : {"checkpoint", "step"}) {
     for (const std::string& old : {run, (folder.path() / "scratch").string()}) fs::remove_all(old);
@@ -160,7 +160,7 @@ TEST_F(Diverging, AStateOnNvmeIsGivenUpForTheCheckpoint) {
   }
 }
 
-// The initial loss scale of fp16 overflows the gradients, but the losses are finite. Checkpoints are therefore saved.
+// fp16 begins with a loss scale at which the gradients overflow. The losses are finite, so checkpoints are saved.
 TEST_F(Diverging, Fp16SavesWhileItLooksForItsScale) {
   const Outcome f = train(flags({"--steps", "4", "--checkpoint-every", "1", "--keep", "9", "--precision", "fp16"}, "1"));
   EXPECT_EQ(f.status, 0) << f.err;

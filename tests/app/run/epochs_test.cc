@@ -80,8 +80,8 @@ TEST_F(Epochs, TheLastStepHasWhatIsLeftOverAndTheFirstLinesSaySo) {
   EXPECT_EQ(metrics("d").size(), 29u);
 }
 
-// The last step of the epoch has only 3 rows. Its loss and gradient norm equal
-// those of a run whose batch is those 3 rows, up to the last bits of fp64 sums.
+// An epoch of 3 rows is smaller than a batch. Its only step has the loss and gradient
+// norm of a run whose batch is those 3 rows, up to the last bits of fp64 sums.
 TEST_F(Epochs, APartialBatchHasItsTrueWeightAlsoWithEmptyMicroBatchesAndRanks) {
   const std::string data = rows(3);
   const Words order{"--data-order", "sequential", "--learning-rate", "1e-3"};

@@ -207,7 +207,7 @@ TEST_F(FolderDoors, ThePaddingRowRestsInEveryPlacement) {
   EXPECT_THAT(more.err, HasSubstr("from here on row 101"));
 }
 
-// Padding behind a row changes neither its loss nor its router loss, whichever rows share a step.
+// Padding behind a row changes neither the row's loss nor its router (load-balancing) loss, whichever rows share a step.
 TEST_F(FolderDoors, PaddingIsNoPartOfTheRouterLoss) {
   folder_.write("experts/config.json", R"({"model_type": "mixtral", "vocab_size": 256, "max_position_embeddings": 64, "hidden_size": 32,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "rms_norm_eps": 1e-5,

@@ -91,7 +91,7 @@ TEST_F(ImageTraining, LearnsAndSaysWhatItNamesRight) {
   EXPECT_FALSE(rows[0].contains("validation_accuracy"));
   EXPECT_GT(rows[29]["validation_accuracy"], 0.5) << "one in ten by chance";
   EXPECT_LT(rows[29]["validation_loss"], 1.5);
-  // The checkpoint has PyTorch's names and shapes. evaluate takes the test images of the data folder, as training's validation did.
+  // A checkpoint of cifar-net has PyTorch's names and shapes. evaluate takes the data folder's test images, as validation in training did.
   const Outcome evaluated = run_app({"evaluate", "--model", path("run"), "--data", path("cifar"), "--json", "--device", "cpu"});
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   const Json said = Json::parse(evaluated.out);
@@ -147,7 +147,7 @@ TEST_F(ImageTraining, TheSameBitsWhereverItsBytesLie) {
 
 using ImageTrainingRelease = ImageTraining;
 
-// The compared bits include batch norm's running statistics, which a restart reads from the checkpoint.
+// The comparison of bits includes batch norm's running statistics, which a restart reads from the checkpoint.
 TEST_F(ImageTrainingRelease, ResNet20GivesTheSameBitsAndIsReadAgain) {
   const Words small = {"--micro-batch-size", "4", "--gradient-accumulation-steps", "2", "--validation-steps", "2"};
   const auto run = [&](const std::string& out, int steps, Words more) {

@@ -159,7 +159,7 @@ TEST(NcclMemory, IsThatOfThePairsThatTalk) {
 #ifdef NCCL_EMULATED
 using CommandsOverNcclDeathTest = CommandsOverNccl;
 
-// The rank is started as by srun or torchrun, so no supervisor of Spillway's could end it. It must end itself, with exit status 6.
+// Ranks are started as by srun or torchrun, so no supervisor would end a rank that hangs. It must end itself, with exit status 6.
 TEST_F(CommandsOverNcclDeathTest, ARankWhoseGpuHangsEndsWithSix) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto train = [&] {

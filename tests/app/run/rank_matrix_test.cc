@@ -49,7 +49,7 @@ void expect_same_bits(const test::CoveringArray& rows, int model, size_t from, s
   std::cout << count << " cells\n";
 }
 
-// The first rows, which contain all pairs, run in release builds. The rows for all triples take minutes and run as soak tests only.
+// The covering array's first rows, which contain all pairs, run in release builds. All rows take minutes and run as soak tests only.
 struct RankMatrixRelease : testing::TestWithParam<int> {};
 TEST_P(RankMatrixRelease, EveryPairGivesTheSameBits) { expect_same_bits(array(), GetParam(), 0, array().rows_for_pairs()); }
 INSTANTIATE_TEST_SUITE_P(Models, RankMatrixRelease, testing::Range(0, 2));
@@ -126,13 +126,13 @@ TEST(RankMatrix, ShardsAreUneven) {
   }
 }
 
-// The comparison must be able to fail: it must detect a run with a different learning rate.
+// Shows that the comparison of runs can fail: it must detect a run with a different learning rate.
 TEST(RankMatrix, ADifferenceShows) {
   RankCells cells;
   EXPECT_EQ(cells.objection(Row(kRankFactors, 0), {"--learning-rate", "1.1e-3"}), "losses and norms differ");
 }
 
-// The comparison must also detect a run in which rank 1 sends wrong bytes once. The fault is planted in one collective of the run.
+// Shows that the comparison of runs detects wrong bytes that rank 1 sends once. The fault is planted in one collective of the run.
 struct PlantedFault {
   const char* name;
   Row cell;

@@ -103,7 +103,7 @@ TEST_F(FullDisk, WhatAKillLeftHalfReplacedGoesAtTheNextStart) {
   EXPECT_TRUE(std::filesystem::exists(run / "notes.partial"));
 }
 
-// The metrics file is as long as after months. Lines after the resumed step are removed, and lines far before it are not even read.
+// The metrics file is as long as after months of training. Lines after the resumed step are removed. Lines far before it are not read.
 TEST(Metrics, AreOpenedFromTheirEnd) {
   const TemporaryFolder folder;
   const std::filesystem::path run = folder.path() / "run";

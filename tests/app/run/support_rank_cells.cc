@@ -111,7 +111,8 @@ RankCells::RankCells(OnThreads on_threads) : on_threads_(std::move(on_threads)) 
     rows += R"({"prompt": "of )" + std::to_string(i) + R"(", "completion": ")" + std::string(i * 7 % 23 + 1, 'a') + "\"}\n";
   folder_.write("rows.jsonl", rows);
   for (const char* family : {"gpt2", "llama", "mistral", "mixtral"}) write_uneven_model(folder_, family);
-  // The variables let root start mpirun, with fewer cores than ranks. mpirun never frees some of its memory, so leaks are not reported.
+  // The variables allow root to start mpirun, with fewer cores than ranks. mpirun never frees some of its memory, so leaks are not
+  // reported.
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
     ::setenv(name, "1", 1);
   ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);

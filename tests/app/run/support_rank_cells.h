@@ -1,7 +1,7 @@
-// Enumerates the ways to train one small model on several ranks that must all give equal numbers. Each way
-// is a cell: one value for each factor. Cells with equal model and gradient reduction share every bit. The
-// models are the tiny presets. Two families also have a model in which every bucket spans several tiles on
-// each rank, in unequal numbers. Each other kind of layer, data or training has one such uneven model.
+// Enumerates the ways to train one small model on several ranks that must all give equal numbers. Each way is a
+// cell: one value for each factor. Cells with equal model and gradient reduction share every bit. The models are the
+// tiny presets. Two families also have a model in which every bucket of parameters spans several tiles of 16,384
+// elements on each rank, in unequal numbers. Each other kind of layer, data or training has one such uneven model.
 #pragma once
 #include <functional>
 #include <map>

@@ -150,7 +150,7 @@ TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
   EXPECT_GE(last["phase_ms"]["disk_read"].get<double>() + last["phase_ms"]["disk_write"].get<double>(), last["phase_ms"]["disk"]);
 }
 
-// The audit's predicted bytes equal the measured ones exactly, whatever the times are.
+// The bytes that the audit predicts equal the measured bytes exactly, whatever times it measures.
 TEST_F(TrainReport, TheAuditsBytesAreExact) {
   const Outcome outcome = run_app(on_nvme({"--json"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;

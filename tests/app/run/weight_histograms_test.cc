@@ -204,8 +204,8 @@ TEST_F(WeightHistograms, ArePartOfWhatGoesOn) {
   EXPECT_EQ(nlohmann::json::parse(*read_whole(run / "config.json"))["histograms_every"], 1);
 }
 
-// Two weights of a position that no row reaches are set to NaN and infinity, which leaves the loss finite. Histograms
-// count them, but such weights are never saved. The learning rate is 0, so the other weights are still those of the base.
+// Two weights of a position that no row reaches are set to NaN and infinity, which leaves the loss finite. Histograms count
+// them, but such weights are never saved. The learning rate is 0, so the other weights are still those of the base model.
 TEST_F(WeightHistograms, SayWhatIsNotFinite) {
   train(1, {}, run);
   const fs::path base = folder.path() / "base";

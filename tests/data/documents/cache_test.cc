@@ -130,7 +130,7 @@ TEST(Cache, HasAnotherNameForAnythingThatChangesRows) {
   options = options_in("");
   options.threads = 1;
   EXPECT_EQ(name_of(path, {}, options), name_of(path)) << "threads change no rows";
-  // The hash covers the boundary between two files of a folder: moving a letter from one file to the next changes the name.
+  // The cache's name covers the boundary between two files of a folder: moving a letter from one file to the next changes the name.
   fs::create_directories(folder / "t");
   put(folder / "t/a.txt", "ab"), put(folder / "t/b.txt", "c");
   const std::string before = name_of(folder / "t");

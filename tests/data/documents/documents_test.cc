@@ -115,7 +115,7 @@ TEST(Documents, OfATemplateWithoutBlocksCountWhatTheAssistantAdds) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_GT(std::count(a.counted.begin(), a.counted.end(), 1), 4);
   EXPECT_EQ(reference_tokenizer()->decode(a.ids), reference_tokenizer()->decode(b.ids));
-  // The template removes earlier answers, so a longer conversation does not begin with the shorter one, and no mask can be derived.
+  // The chat template removes earlier answers, so a longer conversation does not begin with a shorter one, and no mask can be derived.
   ChatTemplate forgets(
       "{% for m in messages %}{{ m.role }}:{% if loop.last or m.role == 'user' %}{{ m.content }}{% endif %};{% endfor %}{% if "
       "add_generation_prompt %}assistant:{% endif %}",

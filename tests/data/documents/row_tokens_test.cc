@@ -80,7 +80,7 @@ TEST(RowTokens, OfAPromptHaveWhatTheTokenizerPutsAroundIt) {
   EXPECT_EQ(encode_with_around(*tokenizer, "<s>In the beginning</s>"), around) << "what is written there stands once";
   EXPECT_EQ(around.size(), plain.size() + 2);
   EXPECT_EQ(encode_with_around(ByteTokenizer(), "ab"), (std::vector<i32>{'a', 'b'}));
-  // If several tokens belong before a text, only those that the text lacks are added.
+  // If a tokenizer puts several special tokens before a text, only those that the text lacks are added.
   const Around three{{7, 8, 9}, {4, 5}};
   const std::vector<i32> has = {8, 9, 1, 4}, none = {1};
   EXPECT_TRUE(std::ranges::equal(missing_before(three, has), std::vector<i32>{7}));

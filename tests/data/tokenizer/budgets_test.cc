@@ -49,7 +49,7 @@ std::string encode_refusal(const json& with, const std::string& text) {
 }
 
 TEST(TokenizerBudgets, AFileHasSoManySteps) {
-  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // as many as 200,000 of them used to cause a recursion of that depth
+  const std::vector<json> steps(2000, {{"type", "Fuse"}});  // 200,000 such steps used to cause a recursion of that depth
   EXPECT_THAT(load_refusal({{"decoder", sequence("decoders", steps)}}), HasSubstr("in the file as decoder.decoders"));
   const std::vector<json> lower(1025, {{"type", "Lowercase"}}), words(1025, {{"type", "Whitespace"}});
   EXPECT_THAT(load_refusal({{"normalizer", sequence("normalizers", lower)}}), HasSubstr("at most 1024 steps"));
@@ -127,7 +127,7 @@ TEST(TokenizerBudgets, RewritingIsBoundedInTheMidstOfAStep) {
               testing::AllOf(HasSubstr("normalizer"), HasSubstr("at most 385536 bytes"), HasSubstr("Prepend")));
   const std::vector<json> prepends(1000, {{"type", "Prepend"}, {"prepend", std::string(1000, 'x')}});
   EXPECT_THAT(encode_refusal({{"normalizer", sequence("normalizers", prepends)}}, "aaa"), HasSubstr("normalizer"));
-  // The chain of normalizers lets the text grow and shrink a thousand times.
+  // A chain of normalizers lets the text grow and shrink a thousand times.
   std::vector<json> waves;
   for (int i = 0; i < 500; ++i) {
     waves.push_back(replace("a", std::string(30, 'a')));

@@ -134,7 +134,7 @@ TEST(BpeTraining, MergesOfRandomWordsAreThoseOfTheDefinition) {
   }
 }
 
-// A long word has a merge for almost every letter. If each merge took time in proportion to the word, training would not end.
+// A long word has a merge for almost every letter. Training would take hours if each merge took time in proportion to the word.
 TEST(BpeTraining, ALongWordTakesTimeInProportion) {
   std::mt19937 random(2);
   std::string half(50000, 'a');

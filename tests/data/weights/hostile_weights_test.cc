@@ -39,7 +39,7 @@ TEST(HostileTorchFile, SharedDictionariesAreNotVisitedWithoutEnd) {
   constexpr size_t kMany = 3000;
   const std::string inner = kept(dict({repeated(text("k") + none, kMany)}), 0);
   EXPECT_THAT(torch_refusal(inner + dict({repeated(text("k") + get(0), kMany)})), HasSubstr(kTooOften));
-  // The file has dictionaries of 8 entries, where each value is the next dictionary: 8^8 visits.
+  // The file nests dictionaries of 8 entries each, in which every value is the next dictionary. Reading all would take 8^8 visits.
   std::string nested = kept(dict({text("k"), none}), 0);
   for (u32 depth = 1; depth < 9; ++depth) nested += kept(dict({repeated(text("k") + get(depth - 1), 8)}), depth);
   EXPECT_THAT(torch_refusal(nested + get(8)), HasSubstr(kTooOften));
@@ -67,7 +67,7 @@ TEST(HostileTorchFile, NamesAreNotCopiedWithoutEnd) {
 }
 
 TEST(HostileTorchFile, OneTensorIsNotMadeWithoutEnd) {
-  // One tensor with 64 axes is shared by all names.
+  // One tensor with 64 axes is listed under tens of thousands of names, which takes too much memory.
   const std::string one = kept(tensor({.sizes = std::vector<i64>(64, 1), .strides = std::vector<i64>(64, 1)}), 0);
   const auto names = [&](size_t count) { return dict(many(count, [](size_t i) { return text(std::to_string(i)) + get(0); })); };
   EXPECT_THAT(torch_refusal(one + names(20'000)), HasSubstr(kTooMuch));
@@ -88,7 +88,7 @@ TEST(HostileTorchFile, ShapesBeyondAnyTensorAreRefused) {
   EXPECT_THAT(refusal({2}, {1}), HasSubstr("its storage of 1 elements"));
   EXPECT_THAT(refusal({1}, {1}, kHuge), HasSubstr("its storage of"));
   EXPECT_THAT(refusal({1, 1}, {1}), HasSubstr("stride for each size"));
-  // The sizes of all tensors together need more than 64 bits.
+  // The sizes of all tensors of the file together need more than 64 bits.
   const std::string large = kept(tensor({.sizes = {i64{1} << 56}, .strides = {0}}), 0);
   EXPECT_THAT(torch_refusal(large + dict(many(64, [](size_t i) { return text(std::to_string(i)) + get(0); }))),
               HasSubstr("have more than 2^63 bytes"));

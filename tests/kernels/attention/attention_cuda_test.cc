@@ -209,7 +209,7 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   }
 }
 
-// The bits do not change if a block has as little shared memory as on GPUs of workstations, which the emulated GPU is set to.
+// Attention must give the same bits if a block has as little shared memory as on workstation GPUs, which the test emulates.
 TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   for (const Case& c : {Case{1, 100, 130, 2, 1, 96}, Case{1, 70, 101, 1, 1, 128, true, 0.3}}) {

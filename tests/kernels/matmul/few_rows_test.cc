@@ -129,7 +129,7 @@ TEST(FewRows, AnotherOrderWouldBeSeen) {
     const Tensor a = test::random({kMany, 700}, types.in, 1), b = test::random({700, 64}, types.in, 2);
     const Tensor first_a = a.slice(1, 0, 699), first_b = b.slice(0, 0, 699), last_a = a.slice(1, 1, 700), last_b = b.slice(0, 1, 700);
     const Tensor many = zeros({kMany, 64}, types.out), few = zeros({1, 64}, types.out);
-    // One side adds a single product last, and the other side adds a single product first.
+    // `many` adds a single product last, and `few` adds a single product first.
     multiply(first_a, first_b, {}, many, Store::add);
     multiply(a.slice(1, 699, 700), b.slice(0, 699, 700), {}, many, Store::add);
     multiply(a.slice(0, kFirst, kFirst + 1).slice(1, 0, 1), b.slice(0, 0, 1), {}, few, Store::add);

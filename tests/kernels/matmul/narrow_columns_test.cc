@@ -33,7 +33,7 @@ void expect_the_bits_of_widened(const Extents& e, int layout, Store store) {
   EXPECT_FALSE(test::same_bits(out, want));
 }
 
-// The extents have few and many rows, with either side smaller. They are around strips and across chunks of k and slabs.
+// The matrices have few and many rows, with either side smaller. Their extents are around strips and across chunks of k and slabs.
 TEST(NarrowColumns, HaveTheBitsOfWidenedOnesByEveryInstructionSet) {
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);

@@ -91,7 +91,7 @@ TEST(Quantized, AreTheNearestOfAllCodes) {
                                                          : kernels::kNf4Levels[static_cast<size_t>((code + 127) % 16)] * most;
         least = std::min(least, std::fabs(level - values[i]));
       }
-      // If two codes are equally near except for rounding errors, either may be chosen.
+      // If two codes are equally near to a weight except for rounding errors, either may be chosen.
       EXPECT_LE(std::fabs(read_back(format, units, static_cast<i64>(i)) - values[i]), least + 1e-6f * most);
     }
   }

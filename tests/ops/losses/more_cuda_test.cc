@@ -99,7 +99,7 @@ TEST_F(MoreOps, GpuBesideCpu) {
       const auto got = gpu().run([&] { return run(all()[i], x, y, [&](const Tensor& t) { return gpu()(t); }); });
       for (size_t n = 0; n < want.size(); ++n) {
         ASSERT_EQ(want[n].defined(), got[n].defined());
-        // If outputs differ by an ulp, the gradient computed from them differs too.
+        // If the two outputs differ by an ulp, the gradients computed from them differ too.
         if (want[n].defined()) test::expect_near(gpu().host(got[n]), want[n], 8 * test::half_ulp(dtype), 16 * test::half_ulp(dtype), "");
       }
     }

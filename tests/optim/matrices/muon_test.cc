@@ -58,7 +58,7 @@ struct Trajectory {
   MuonSettings settings;
 };
 
-// The hyper-parameters are those in the metadata of the reference files.
+// Each trajectory's hyper-parameters are those in the metadata of its reference file.
 const Trajectory kTrajectories[] = {
     {"muon", {.lr = 0.02, .scale = MuonScale::original}},
     {"muon_match_rms", {.lr = 0.003}},

@@ -86,7 +86,7 @@ class RuleTilesOnGpu : public test::GpuTest, public testing::WithParamInterface<
 TEST_P(RuleTilesOnGpu, HaveTheBitsOfTheCpu) {
   for (const StateFormat& f : test::formats_of(GetParam())) expect_the_cpus(f, 3001, 2, false);
 }
-// The tiles have more parts, and more different scalars, than fit into one kernel launch.
+// Tiles of optimizer state are cut into more parts, with more different scalars, than fit into one kernel launch.
 TEST_P(RuleTilesOnGpu, OfManyPartsInPlace) {
   const std::vector<StateFormat> formats = test::formats_of(GetParam());
   for (const size_t some : {size_t{0}, formats.size() - 1}) expect_the_cpus(formats[some], 64, 40, true);

@@ -24,7 +24,7 @@ struct Trajectory {
   friend void PrintTo(const Trajectory& t, std::ostream* out) { *out << t.file << ' ' << t.prefix; }
 };
 
-// The hyper-parameters are those in the metadata of the reference files.
+// Each trajectory's hyper-parameters are those in the metadata of its reference file.
 const Trajectory kTrajectories[] = {
     {"adam", "", 3, AdamSettings{.lr = 3e-3}},
     {"adam_l2", "", 3, AdamSettings{.lr = 1e-2, .weight_decay = 0.05}},
