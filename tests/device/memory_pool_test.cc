@@ -58,7 +58,7 @@ TEST(MemoryPool, RefusalSaysWhoWhatHowMuchWhatIsHeldAndWhatHelps) {
                            "raise --device-memory"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
-  // The largest holder is listed first, and holders with equal names are added up.
+  // The pool's table lists the largest allocation first and adds up allocations with equal names.
   EXPECT_LT(text.find("  weights"), text.find("  activations"));
 }
 

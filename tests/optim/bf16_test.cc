@@ -61,7 +61,7 @@ TEST(SplitMaster, ACanonicalNanIsANanWeight) {
   EXPECT_FALSE(std::isnan(widen_bf16(weight_of_master(std::bit_cast<float>(0xffffffffu)))));
 }
 
-// Of all 2^16 noise values, the number of those that round up equals the lower half of the bits.
+// Rounding is unbiased: of 2^16 noise values, as many round up as the lower 16 bits of the fp32 number say.
 TEST(RoundMomentBf16, IsUnbiased) {
   for (u32 lower : {0u, 1u, 0x4000u, 0x8000u, 0xffffu}) {
     u32 ups = 0;

@@ -19,7 +19,7 @@ using test::same;
 using test::Settings;
 using test::Values;
 
-// Lists settings of every rule.
+// Lists settings of every update rule.
 const Settings kSettings[] = {
     SgdSettings{.lr = 0.05, .weight_decay = 0.02},
     SgdSettings{.lr = 0.05, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.02},
