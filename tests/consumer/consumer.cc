@@ -1,4 +1,4 @@
-// Uses the installed library as a program of another project would: it does an eager step and a training run.
+// Uses the installed library as another project would: takes one eager optimizer step, then trains a model.
 #include <iostream>
 #include <sstream>
 

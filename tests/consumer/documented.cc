@@ -1,5 +1,5 @@
-// Runs the C++ code that docs/ shows: test.sh copies it, block by block and unchanged, into blocks.inc. It runs in a folder that contains a
-// text.
+// Runs the C++ code that docs/ shows. test.sh copies the code, block by block and
+// unchanged, into blocks.inc, and runs the program in a folder that contains a text.
 #include <iostream>
 
 #include "app/training.h"
@@ -17,7 +17,7 @@ namespace {
 i64 heard = 0;
 void hear_step(const trainer::StepEvent&) { ++heard; }
 
-// The blocks and the data of docs/library.md's model.
+// Declares the hidden layer of the model in docs/library.md, which the copied code uses.
 class Hidden final : public nn::Module {
  public:
   explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}

@@ -71,7 +71,7 @@ TEST(AtomicFolder, ReplacesAnOldOneInOneStep) {
   EXPECT_EQ(bytes_of(root / "last" / "weights" / "part.txt"), "new");
 }
 
-// Runs `act` in a child process, which kills itself with SIGKILL where `act` calls its argument. Returns the child's process id.
+// Runs `act` in a child process, which kills itself with SIGKILL when `act` calls its argument `die`. Returns the child's process id.
 pid_t killed_in(const std::function<void(const std::function<void()>& die)>& act) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -136,7 +136,7 @@ TEST(AtomicFolder, AFullDiskIsSaidInWords) {
   write_checkpoint(root / "last", "old");
   {
     AtomicFolder folder(root / "last", Existing::replace);
-    fs::create_symlink("/dev/full", folder.path() / "manifest.json");  // a device on which every write fails with ENOSPC
+    fs::create_symlink("/dev/full", folder.path() / "manifest.json");  // every write to /dev/full fails with ENOSPC
     const std::string text = error_of(ErrorCode::io, [&] { folder.write_text("manifest.json", "new"); });
     EXPECT_THAT(text, HasSubstr("the disk is full"));
     EXPECT_THAT(text, HasSubstr("errno 28"));
@@ -150,13 +150,13 @@ TEST(AtomicFolder, APlaceThatCannotBeWrittenIsNamed) {
   const TemporaryFolder root;
   put(root / "file", "x");
   EXPECT_THAT(error_of(ErrorCode::io, [&] { AtomicFolder folder(root / "file" / "last", Existing::replace); }), HasSubstr("file"));
-  AtomicFolder folder(root / "file", Existing::replace);  // an old file at this path is exchanged for the folder, too
+  AtomicFolder folder(root / "file", Existing::replace);  // a file at the final path is replaced by the folder, too
   folder.write_text("a", "b");
   folder.commit();
   EXPECT_TRUE(fs::is_directory(root / "file"));
 }
 
-// If another program puts something at the final place while we write, it stays there, and so does what we wrote.
+// If another program creates something at the final path while a folder is written, that stays, and so does the unfinished folder.
 TEST(AtomicFolder, WhatComesToBeMeanwhileStays) {
   for (const Existing existing : {Existing::refuse, Existing::replace}) {
     const TemporaryFolder root;
@@ -213,7 +213,7 @@ TEST(AtomicFolder, WhatIsThereIsRefusedWhereNothingIsToBeReplaced) {
   EXPECT_EQ(names_in(root.path()), (std::vector<std::string>{"empty", "file", "link"}));
 }
 
-// Two folders are written for one place at the same time. Neither is mistaken for the remains of a dead process.
+// Two AtomicFolders are written for one path at the same time. Neither removes the other's files as the remains of a dead process.
 TEST(AtomicFolder, TheWorkOfALivingProcessIsNotRemoved) {
   const TemporaryFolder root;
   AtomicFolder first(root / "out", Existing::refuse), second(root / "out", Existing::refuse);

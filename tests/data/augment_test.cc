@@ -1,4 +1,4 @@
-// Random augmentation of training images: where pixels move, and that the result depends only on the seed and the number of the row.
+// Tests random augmentation of training images: where pixels move, and that the result depends only on the seed and the row's number.
 #include "data/augment.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace spillway::data::augment_test {
 namespace {
 
-// A source in which pixel (c, y, x) of image i is 1 + 25 c + 5 y + x + i, and the class of image i is i.
+// Serves images of known pixels: pixel (c, y, x) of image i is 1 + 25 c + 5 y + x + i, and the class of image i is i.
 class Numbered final : public ImageSource {
  public:
   const std::string& name() const override { return name_; }
@@ -28,7 +28,7 @@ class Numbered final : public ImageSource {
   const ImageFormat format_{{2, 5, 5}, 12, {}};
 };
 
-// An independent implementation: paints the image into a black frame, cuts out a window, and mirrors it.
+// Computes the reference in another way: paints the image into a black frame, cuts out a window, and mirrors it.
 std::vector<u8> by_hand(const std::vector<u8>& pixels, int top, int left, bool flipped) {
   std::vector<u8> changed;
   for (size_t c = 0; c < 2; ++c) {
@@ -96,12 +96,12 @@ TEST_F(AugmentedLoader, TheSameOnAnyRanksRowsWorkersAndAfterAStop) {
   EXPECT_EQ(seen(2, 3, 1), want);
   EXPECT_EQ(seen(4, 3, 3), want);
   EXPECT_EQ(seen(1, 12, 5), want);
-  const auto later = seen(1, 12, 2, 6);  // as a resumed run would load them
+  const auto later = seen(1, 12, 2, 6);  // starts at row 6, as a resumed run does
   for (size_t i = 0; i < 18; ++i) EXPECT_EQ(later[i], want[i + 6]);
   EXPECT_EQ(std::set(want.begin(), want.end()).size(), 24u) << "each image of the second epoch is another one than in the first";
 }
 
-// Without a border, each image is either itself or its mirror image.
+// If augmentation adds no border, an image is either unchanged or mirrored.
 TEST_F(AugmentedLoader, FlipsAlone) {
   const Loader flips = loader({.micro_batch_size = 12, .shuffled = false}, Augmentation{0, RandomKey{3}}),
                plain = loader({.micro_batch_size = 12, .shuffled = false}, {});

@@ -1,5 +1,5 @@
-// A torch.distributed.checkpoint of two ranks (made by tests/peers/distributed_checkpoint.py). Every tensor is read exactly, however it was
-// sharded, and the optimizer's are left out. Inconsistent files are refused by name, and no code in them is executed.
+// Tests reading a torch.distributed.checkpoint of two ranks (made by tests/peers/distributed_checkpoint.py). Every weight is read
+// exactly, however it was sharded; optimizer state is left out. Inconsistent files are refused by name, and no code in them is executed.
 #include "data/weights/distributed_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ struct Copied {
     fs::remove(folder / name);
     put(folder / name, bytes);
   }
-  // Replaces the first occurrence in .metadata.
+  // Replaces the first occurrence of `from` in the checkpoint's .metadata by `to`.
   void replace(const std::string& from, const std::string& to) const {
     std::string bytes = bytes_of(folder / ".metadata");
     const size_t found = bytes.find(from);
@@ -100,7 +100,7 @@ TEST(DistributedCheckpoint, WhatDoesNotFitTogetherIsRefusedByName) {
   EXPECT_THAT(with("__0_0.distcp", "../_0.distcp"), HasSubstr("got \"../_0.distcp\""));
   EXPECT_THAT(with("torch.distributed.checkpoint.metadata", "hacks.distributed.checkpoint.metadata"),
               HasSubstr("hacks.distributed.checkpoint.metadata.Metadata"));
-  // columns.weight has the shape [4, 6] and is stored as two blocks of three columns.
+  // The tensor columns.weight has shape [4, 6] and is stored as two blocks of three columns.
   EXPECT_THAT(with(std::string("K\x04K\x06\x86", 5), std::string("K\x04K\x07\x86", 5)),
               testing::AnyOf(HasSubstr("leave a gap"), HasSubstr("its blocks hold")));
   const Copied copy;

@@ -1,5 +1,5 @@
-// This program replaces the system calls that src/data uses. They can be made to transfer few bytes, to be interrupted or to fail, and they
-// record the order in which data was made durable. All other calls in this program pass through unchanged.
+// Replaces the system calls that src/data uses, in this test program alone. A replacement can transfer few bytes, be
+// interrupted or fail, and it records the order in which data was made durable. All other calls pass through unchanged.
 #include "data/file.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@
 
 namespace {
 
-std::atomic<bool> stutter{false};   // reads and writes transfer at most 7 bytes; every third call is interrupted
-std::atomic<int> failing_error{0};  // errno of every read, write, fsync, sync_file_range and fallocate
+std::atomic<bool> stutter{false};   // if set, reads and writes transfer at most 7 bytes, and every third call is interrupted
+std::atomic<int> failing_error{0};  // if not 0, the errno of every read, write, fsync, sync_file_range and fallocate
 std::atomic<unsigned> calls{0};
 std::atomic<bool> recording{false};
 std::mutex record_mutex;
@@ -109,7 +109,7 @@ TEST(File, ShortAndInterruptedTransfersAreResumed) {
   file.write(0, std::as_bytes(std::span(text)));
   std::string back(text.size(), ' ');
   file.read(0, std::as_writable_bytes(std::span(back)));
-  EXPECT_GT(calls - before, 2u * 1000 / 7);  // shows that the replacement is in use
+  EXPECT_GT(calls - before, 2u * 1000 / 7);  // most calls moved at most 7 bytes
   EXPECT_EQ(back, text);
   EXPECT_EQ(bytes_of(folder / "a"), text);
 }
@@ -141,7 +141,7 @@ TEST(File, RoomIsReservedWhereTheFilesystemCanAndGivenLaterWhereNot) {
   {
     const Failing on(EOPNOTSUPP);
     file.reserve(1 << 20);
-    file.send(0, 1 << 20);  // if a filesystem cannot write out a range, sync() does
+    file.send(0, 1 << 20);  // has no effect on a filesystem that cannot write out a range; sync() does that later
   }
   EXPECT_EQ(file.size_bytes(), 1 << 20);
   EXPECT_EQ(std::filesystem::file_size(folder / "a"), 1u << 20);
@@ -179,7 +179,7 @@ TEST(File, TextFromAFileIsMadeFitForAMessage) {
   EXPECT_LT(in_quotes(std::string(100000, 'x')).size(), 200u);
 }
 
-// Opening a named pipe usually blocks until somebody opens its other end.
+// A path that is no regular file is refused at once. Opening a named pipe would block until somebody opens its other end.
 TEST(File, WhatIsNoRegularFileIsRefusedAtOnce) {
   const TemporaryFolder folder;
   std::vector<std::filesystem::path> paths = {folder.path(),

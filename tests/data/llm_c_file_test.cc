@@ -1,5 +1,5 @@
-// llm.c's model files, compared with the transformers model that they were written from (tests/peers/imports.py). Every tensor is exact and
-// in Hugging Face's layout. Damaged files are refused by name. The test takes 0.4 s.
+// Compares llm.c's model files with the transformers model that they were written from (tests/peers/imports.py).
+// Every tensor is exact and in Hugging Face's layout. Damaged files are refused by name. The test takes 0.4 s.
 #include "data/weights/llm_c_file.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ TEST(LlmCFile, IsAFolderOfWeightsInOneFile) {
   EXPECT_EQ(file.find("transformer.wte.weight")->shape, (Shape{61, 12}));
 }
 
-// A matrix is transposed in bands of several widths.
+// Transposes a matrix in bands of several widths and compares each element.
 TEST(Transposed, IsTheMatrixTheOtherWayRound) {
   const i64 rows = 5, columns = 7;
   const auto values = [&](i64 begin, std::span<double> out) {
@@ -99,7 +99,7 @@ TEST(LlmCFile, WhatIsNoneOrDamagedSaysSo) {
   refused(whole + "x", "got 23105");
 }
 
-// Changes any single byte: the file is refused or is read within its bounds.
+// Changes single random bytes of a model file: each changed file is refused or is read without an access outside its data.
 void survive_mutations(u64 seed, int count) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(test::data("imports/gpt2_bf16.bin"));

@@ -44,7 +44,7 @@ TEST(Loader, WindowsThatDoNotFillAreDropped) {
   }
 }
 
-// Row b of micro-batch k on rank r of R ranks is window q + (k R + r) B + b.
+// On rank r of R ranks, row b of micro-batch k is window q + (k R + r) B + b, where q is the first window of the step.
 TEST(Loader, RowsOfAllRanksTileTheStep) {
   const Sources sources = counting({1000});
   const i64 K = 3, B = 2, q = 5;
@@ -71,7 +71,7 @@ TEST(Loader, RowsOfAllRanksTileTheStep) {
 }
 
 TEST(Loader, SeveralSourcesAreNumberedThroughAndNoWindowCrosses) {
-  const Sources sources = counting({10, 3, 0, 9});  // 2, 0, 0 and 2 windows of 4 tokens
+  const Sources sources = counting({10, 3, 0, 9});  // the sources have 2, 0, 0 and 2 windows of 4 tokens
   const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 4, .shuffled = false});
   EXPECT_EQ(loader.windows(), 4);
   EXPECT_EQ(firsts(loader.step(0)), (std::vector<i32>{0, 4, 3000, 3004}));
@@ -92,7 +92,7 @@ TEST(Loader, AStepEndsWhereItsEpochDoes) {
   EXPECT_EQ(firsts(loader.step(6)), (std::vector<i32>{0, 1, 2, 3}));
 }
 
-// Returns the rows that a run trains on, step by step, each as its first token. With R loaders, these are the rows of R ranks together.
+// Returns the rows that a run trains on, step by step, each as its first token. Several loaders stand for as many ranks.
 std::vector<std::vector<i32>> rows_by_step(const std::vector<std::unique_ptr<Loader>>& ranks, i64 steps, i64 cursor = 0) {
   std::vector<std::vector<i32>> run;
   for (i64 step = 0; step < steps; ++step, cursor = ranks[0]->cursor_after(cursor)) {
@@ -129,7 +129,7 @@ std::vector<std::unique_ptr<Loader>> loaders(const Sources& sources, LoaderOptio
   return all;
 }
 
-// Compares with lists: each epoch is cut into pieces of a global batch, and the last piece is what remains, or is dropped.
+// Compares the loader with lists: each epoch is cut into global batches, and the last, smaller batch of an epoch is kept or dropped.
 TEST(Loader, AnEpochHasEachRowOnceOnAnyBatchAccumulationAndRanks) {
   for (const i64 N : {1, 3, 8, 10, 23}) {
     const Sources sources = counting({N + 1});
@@ -189,8 +189,8 @@ TEST(Loader, DropLastRefusesStepsLargerThanAnEpoch) {
       Loader(sources, {.sequence_length = 1, .micro_batch_size = 4, .drop_last = true, .validation_fraction = 1}).validation_windows(), 3);
 }
 
-// As in transformers' num_train_epochs, the number of steps is the product of epochs and steps of an epoch, rounded up. Here the product is
-// exact for decimal numbers.
+// As in transformers' num_train_epochs, the number of steps is the product of epochs and steps
+// per epoch, rounded up. Unlike in transformers, the product is exact for decimal numbers.
 TEST(Loader, StepsOfEpochsAreExactProducts) {
   const auto steps = [](i64 rows, i64 batch, double epochs, bool drop_last = false) {
     const Sources sources = counting({rows + 1});
@@ -244,7 +244,7 @@ TEST(Loader, AStepIsAFunctionOfTheCursorAlone) {
   EXPECT_EQ(firsts(a.step(40)), firsts(a.step(40)));
 }
 
-// The same global batch gets the same windows in the same (k, r, b) order with any number of data-parallel ranks.
+// A global batch has the same windows in the same (micro-batch, rank, row) order for any number of data-parallel ranks.
 TEST(Loader, TheStepsWindowsDoNotDependOnTheRanks) {
   const Sources sources = counting({500});
   const Loader one(sources, {.sequence_length = 3, .micro_batch_size = 2, .micro_batches = 4});
@@ -260,7 +260,7 @@ TEST(Loader, TheStepsWindowsDoNotDependOnTheRanks) {
 }
 
 TEST(Loader, ValidationTakesTheLastWindowsOfEachSource) {
-  const Sources sources = counting({11, 6, 2});  // 10, 5 and 1 windows of one token
+  const Sources sources = counting({11, 6, 2});  // the sources have 10, 5 and 1 windows of one token
   const Loader loader(sources, {.sequence_length = 1, .micro_batch_size = 2, .shuffled = false, .validation_fraction = 0.2});
   EXPECT_EQ(loader.windows(), 8 + 4 + 1);
   EXPECT_EQ(loader.validation_windows(), 2 + 1);
@@ -327,7 +327,7 @@ TEST(Loader, OnTheMetaDeviceSizesAndCountsOnly) {
   EXPECT_GT(arena.peak_bytes(), 0);
 }
 
-// Two sources of 10 and 3 windows with equal weight. Each source is read in epochs of its own, each epoch in another order.
+// A mixture reads two sources of 10 and 3 windows with equal weight. Each source has epochs of its own, each in another order.
 TEST(Loader, AMixtureWalksEachSourceInItsOwnEpochs) {
   const Sources sources = counting({41, 13});
   const Loader loader(sources, {.sequence_length = 4, .micro_batch_size = 60, .weights = {1, 1}});
@@ -382,7 +382,7 @@ TEST(Loader, AMixturesStepsAreFullAndItsEpochsAreRows) {
     EXPECT_EQ(step.size(), 4u);
 }
 
-// Changing the weights does not change the order in which each source is read, whatever its place among the sources.
+// Changing the mixture's weights does not change the order in which each source is read, whatever its place among the sources.
 TEST(Loader, OtherWeightsNeitherSkipNorRepeatRowsOfASource) {
   const Sources before = counting({41, 13, 90});
   const auto own_rows = [](const std::vector<i32>& run, i32 source) {
@@ -404,7 +404,7 @@ TEST(Loader, OtherWeightsNeitherSkipNorRepeatRowsOfASource) {
   std::vector<i32> run = walk(first, 0, 30);
   LoaderOptions changed = options;
   changed.weights = {4, 1};
-  Sources after;  // the third source first, the first one second, and the second one not at all
+  Sources after;  // the third source comes first, the first one second, and the second one is missing
   after.push_back(std::make_unique<Counting>(2000, 90));
   after.push_back(std::make_unique<Counting>(0, 41));
   Loader second(after, changed);
@@ -449,7 +449,7 @@ TEST(Loader, FingerprintsTellDataApart) {
     const Sources sources = counting(lengths);
     return Loader(sources, {.sequence_length = T, .shuffled = shuffled}).fingerprint();
   };
-  EXPECT_EQ(of({1001, 500}, 10), of({1001, 500}, 10, false));  // shuffling does not change it
+  EXPECT_EQ(of({1001, 500}, 10), of({1001, 500}, 10, false));  // shuffling does not change the result
   EXPECT_EQ(of({1001, 500}, 10).substr(0, 4), "100:");
   EXPECT_NE(of({1001, 500}, 10), of({1011, 500}, 10));
   EXPECT_NE(of({1001, 500}, 10), of({1001, 510}, 10));

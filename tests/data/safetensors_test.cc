@@ -110,7 +110,7 @@ TEST(SafetensorsReader, TheModelsOfTheFixtures) {
   const SafetensorsReader reference(spillway::test::data("llama-tiny/reference.safetensors"));
   float loss = 0;
   reference.read(*reference.find("loss"), 0, std::as_writable_bytes(std::span(&loss, 1)));
-  EXPECT_NEAR(loss, std::log(97.0), 1.0);  // the loss of an untrained model with 97 tokens
+  EXPECT_NEAR(loss, std::log(97.0), 1.0);  // an untrained model with 97 tokens has about this loss
 }
 
 std::vector<TensorInfo> all_types() {
@@ -128,7 +128,7 @@ std::vector<TensorInfo> all_types() {
 void write_pattern(const std::filesystem::path& path) {
   SafetensorsWriter writer(path, all_types(), {{"step", "100"}, {"a \"b\"", "c\n"}});
   std::vector<TensorInfo> tensors = writer.tensors();
-  std::reverse(tensors.begin(), tensors.end());  // tensors are written in reverse order
+  std::reverse(tensors.begin(), tensors.end());  // for writing the tensors in reverse order
   u8 next = 0;
   for (const TensorInfo& t : tensors) {
     for (i64 i = t.bytes(); i-- > 0;) {
@@ -223,7 +223,7 @@ TEST(SafetensorsReader, ReadsInPiecesFromManyThreads) {
   error_of(ErrorCode::bug, [&] { reader.read(reader.tensors()[0], 100000, {&byte, 1}); });
 }
 
-// More data than stays in the page cache is written in pieces, in random order, from two threads.
+// Writes more data than stays in the page cache, in pieces, in random order, from two threads. No piece may get lost.
 TEST(SafetensorsWriter, WritesBehindWithoutLosingAPiece) {
   const TemporaryFolder folder;
   constexpr i64 kElems = 12 << 20, kPiece = 77'777;
@@ -231,7 +231,7 @@ TEST(SafetensorsWriter, WritesBehindWithoutLosingAPiece) {
   std::iota(values.begin(), values.end(), 5u);
   std::vector<i64> begins;
   for (i64 at = 0; at < kElems; at += kPiece) begins.push_back(at);
-  std::shuffle(begins.begin() + 30, begins.end(), std::mt19937(3));  // the first pieces are adjacent
+  std::shuffle(begins.begin() + 30, begins.end(), std::mt19937(3));  // the first pieces stay in order, so they are adjacent
   {
     SafetensorsWriter writer(folder / "a", {{.name = "a", .dtype = DType::int32, .shape = {kElems}}});
     const auto write = [&](size_t first) {
@@ -254,10 +254,10 @@ TEST(SafetensorsWriter, WritesBehindWithoutLosingAPiece) {
 
 TEST(SafetensorsReader, OffsetsBeyond4GiB) {
   const TemporaryFolder folder;
-  const i64 rows = i64{3} << 30;  // "a" alone has 6 GiB, little of which is written
+  const i64 rows = i64{3} << 30;  // tensor "a" alone has 6 GiB, little of which is written
   const std::vector<i32> values = {7, 8, 9};
   const u16 last = 0x4321;
-  std::optional<SafetensorsWriter> writer;  // removes the file at the end
+  std::optional<SafetensorsWriter> writer;  // removes the unfinished file when it is destroyed
   try {
     writer.emplace(folder / "big", std::vector<TensorInfo>{{.name = "a", .dtype = DType::bf16, .shape = {rows}},
                                                            {.name = "b", .dtype = DType::int32, .shape = {3}}});
@@ -278,7 +278,7 @@ TEST(SafetensorsReader, OffsetsBeyond4GiB) {
   EXPECT_EQ(end, 0);
 }
 
-// Tensors of such types are listed and their bytes can be read. Only reading them as numbers is refused.
+// Tensors of types that Spillway does not support are listed, and their bytes can be read. Reading them as numbers is refused.
 TEST(SafetensorsReader, TypesAndRanksThatAreNotOursAreNamed) {
   const TemporaryFolder folder;
   const std::tuple<const char*, const char*, int> types[] = {{"I8", "1", 1},           {"U16", "1", 2},     {"I16", "2,3", 12},
@@ -312,7 +312,7 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "whole number of bytes");
   refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,4]}})", "expected 6 bytes of data for I16 [3]");
   refused(R"({"a":{"dtype":"F32","shape":[1099511627776,1099511627776,0],"data_offsets":[0,0]}})", "exceeds");
-  // These sizes in bytes fit into 64 bits, but not into a Shape: 2^60 - 1 and 0.
+  // The bytes of these shapes fit into 64 bits, but their numbers of elements do not fit into a Shape.
   refused(R"({"a":{"dtype":"U8","shape":[1152921504606846975,0],"data_offsets":[0,0]}})", "exceeds");
   refused(R"({"a":{"dtype":"F4","shape":[2305843009213693951,0],"data_offsets":[0,0]}})", "exceeds");
   refused(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "too large");
@@ -325,8 +325,8 @@ TEST(SafetensorsReader, BoundsOfTheHeader) {
   refused(R"({"a":null})", "got null");
   refused(R"({} x)", "not JSON");
   refused(R"({"__metadata__":{"a":"b","a":"c"}})", "twice");
-  refused(R"({"\u001b[2Jevil":3})", "\\x1b[2Jevil");               // messages contain no terminal escapes
-  refused("{\"a\":" + std::string(1 << 20, '['), "got an array");  // nesting costs no memory
+  refused(R"({"\u001b[2Jevil":3})", "\\x1b[2Jevil");               // messages show escape codes as text
+  refused("{\"a\":" + std::string(1 << 20, '['), "got an array");  // deep nesting is refused without taking memory for each level
   refused("{\"a\":" + std::string(1 << 20, '{'), "not JSON");
 }
 
@@ -349,7 +349,7 @@ TEST(SafetensorsReader, AFileShortenedAfterOpeningIsAnErrorNotACrash) {
               HasSubstr("shortened"));
 }
 
-// A small valid file is changed by flipped, inserted and missing bytes, with a fixed seed. Every result opens or gives Error(data).
+// Changes a small valid file by flipped, inserted and missing bytes, with a fixed seed. Every result opens or gives Error(data).
 TEST(SafetensorsFuzz, MutationsOpenOrAreRefused) {
   const TemporaryFolder folder;
   write_pattern(folder / "seed");
@@ -382,7 +382,7 @@ TEST(SafetensorsFuzz, MutationsOpenOrAreRefused) {
           bytes.erase(at, 1 + random() % 4);
       }
     }
-    std::filesystem::remove(folder / "a");  // ext4 flushes a file that is truncated and rewritten, which takes milliseconds
+    std::filesystem::remove(folder / "a");  // removing is faster, since ext4 flushes a file that is truncated and rewritten
     put(folder / "a", bytes);
     try {
       const SafetensorsReader reader(folder / "a");

@@ -1,4 +1,4 @@
-// Steps of a loader that are prepared ahead.
+// Tests a loader's steps that are prepared ahead of their use by another thread.
 #include "data/steps_ahead.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace spillway::data::steps_ahead_test {
 namespace {
 
-// A source in which token i is i, and in which reading fails from a given token on.
+// Serves tokens of which number i has the value i. Reading fails from a given token on.
 class Tokens final : public TokenSource {
  public:
   const std::string& name() const override { return name_; }

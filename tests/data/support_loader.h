@@ -1,4 +1,4 @@
-// Shared by the tests of loaders: sources whose tokens tell where they come from, and access to the rows of a step.
+// Provides the tests of loaders with sources whose tokens tell where they come from, and with access to the rows of a step.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 namespace spillway::data::loader_test {
 
-// A source in which token i is base + i. With base = 1000 s for source s, every token tells where it comes from.
+// Serves tokens of which number i has the value base + i. If source s has base 1000 s, every token tells its source.
 class Counting final : public TokenSource {
  public:
   Counting(i32 base, i64 tokens) : base_(base), tokens_(tokens) {}

@@ -39,7 +39,7 @@ std::string refused(const std::filesystem::path& path, ErrorCode code = ErrorCod
   return error_of(code, [&] { open_token_sources({path.string()}, vocabulary); });
 }
 
-// Expects every range of a source to equal the same range of `wanted`.
+// Expects every range of tokens of a source to equal the range of `wanted` at the same place.
 void expect_every_range(const TokenSource& source, const std::vector<i32>& wanted) {
   ASSERT_EQ(source.tokens(), static_cast<i64>(wanted.size()));
   for (size_t begin = 0; begin <= wanted.size(); ++begin) {
@@ -62,7 +62,7 @@ TEST(TextSource, AFolderIsJoinedInByteOrderOfNames) {
   const TemporaryFolder folder;
   put(folder / "b.txt", "second");
   put(folder / "a.txt", "first ");
-  put(folder / "B.txt", "zeroth ");  // upper case comes before lower case, whatever the locale
+  put(folder / "B.txt", "zeroth ");  // files are read in byte order of names, so upper case comes first
   put(folder / "c.txt", "");
   put(folder / "d.txt", "\xc3\xa4!");
   put(folder / "notes.md", "not this");
@@ -194,7 +194,7 @@ TEST(TokenSources, PathsThatAreNotTheirs) {
   put(folder / "a.txt", "x");
   EXPECT_THAT(refused(folder / "a.txt", ErrorCode::usage, 0), HasSubstr("vocabulary"));
   ASSERT_EQ(::mkfifo((folder / "pipe.txt").c_str(), 0600), 0);
-  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // opening the pipe does not block
+  EXPECT_THAT(refused(folder / "pipe.txt"), HasSubstr("pipe"));  // opening a named pipe must not block
 }
 
 TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {
@@ -220,14 +220,14 @@ TEST(TokenSources, AreThreadSafeAndRefuseWhatIsOutside) {
 
 TEST(TokenSources, BeyondTwoGiga) {
   const TemporaryFolder folder;
-  const i64 tokens = (i64{1} << 32) + 5;  // more than 32 bits can count, in a sparse file of 8 GiB
+  const i64 tokens = (i64{1} << 32) + 5;  // the tokens exceed a 32-bit count, in a sparse file of 8 GiB
   put(folder / "a.bin", "");
   std::error_code error;
   std::filesystem::resize_file(folder / "a.bin", static_cast<u64>(tokens) * 2, error);
   if (error) GTEST_SKIP() << "this filesystem takes no sparse file of 8 GiB: " << error.message();
   {
     std::fstream file(folder / "a.bin", std::ios::binary | std::ios::in | std::ios::out);
-    file << raw<u16>({10});  // not zero, since a file that begins with a kilobyte of zeros counts as unfinished
+    file << raw<u16>({10});  // the first token is not zero, since a file that begins with a kilobyte of zeros counts as unfinished
     file.seekp((tokens - 2) * 2);
     file << raw<u16>({11, 12});
   }
@@ -300,8 +300,8 @@ TEST(TokenFileWriter, ReplacesAnOlderTokenFileAndNothingElse) {
   EXPECT_EQ(bytes_of(folder / "a.bin"), "chapter one");
 }
 
-// Earlier programs left such a header of zeros when they were killed. A headerless file of tokens practically never begins with 512 times
-// the token 0.
+// Earlier versions of the program left a header of zeros when they were killed, so such a file
+// is refused. A headerless file of tokens practically never begins with 512 times the token 0.
 TEST(TokenSource, AHeaderOfZerosIsNoToken) {
   const TemporaryFolder folder;
   put(folder / "a.bin", std::string(1024, '\0') + raw<u16>({5, 6, 7}));

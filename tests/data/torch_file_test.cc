@@ -1,5 +1,5 @@
-// Files of torch.save. Every tensor of tests/data/torch (made by tests/peers/torch_files.py) is read exactly, whatever its strides. Damaged
-// or other files are refused by name, and no code in them is executed.
+// Tests files of torch.save. Every tensor of tests/data/torch (made by tests/peers/torch_files.py) is read
+// exactly, whatever its strides. Damaged or other files are refused by name, and no code in them is executed.
 #include "data/weights/torch_file.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(TorchFile, HoldsEveryTensorAsPytorchHasIt) {
   }
   EXPECT_EQ(file.tensors().size(), want.size());
   EXPECT_GT(compared, 9000u);
-  // For contiguous tensors the stored bytes are those of the same numbers.
+  // For a contiguous tensor, its stored bytes are compared with its numbers too.
   size_t in_one_piece = 0, others = 0;
   for (const TensorInfo& info : file.tensors()) {
     if (!info.foreign.empty() || !is_floating(info.dtype) || info.shape.elems() < 2) continue;
@@ -92,7 +92,7 @@ TEST(TorchFile, WhatIsNoneSaysSo) {
   EXPECT_THAT(error_of(ErrorCode::data, [&] { TorchFile file(folder / "none.bin"); }), HasSubstr("none.bin"));
 }
 
-// The pickle in state.bin is not compressed, so the test can change it: a tensor larger than its storage, and a missing storage.
+// The pickle in state.bin is not compressed, so the test can change it: to a tensor larger than its storage, and to a missing storage.
 TEST(TorchFile, SizesAreCheckedAgainstTheStorage) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
@@ -107,11 +107,11 @@ TEST(TorchFile, SizesAreCheckedAgainstTheStorage) {
       all_of(file, file.tensors().front(), 1000);
     });
   };
-  // BININT1 4, BININT1 6, TUPLE2 is the shape of "plain", whose storage has 24 elements.
+  // BININT1 4, BININT1 6, TUPLE2 in the pickle is the shape of tensor "plain", whose storage has 24 elements.
   EXPECT_THAT(with("K\x04K\x06\x86", "K\x04K\x07\x86"), testing::AnyOf(HasSubstr("its storage of 24 elements"), HasSubstr("damaged")));
 }
 
-// Changes any single byte: the file is refused or is read within its bounds.
+// Changes single random bytes of a torch.save file: each changed file is refused or is read without an access outside its data.
 void survive_mutations(u64 seed, int count) {
   const TemporaryFolder folder;
   const std::string whole = bytes_of(test::data(kFolder / "state.bin"));
@@ -122,7 +122,7 @@ void survive_mutations(u64 seed, int count) {
   int refused = 0;
   for (int i = 0; i < count; ++i) {
     std::string bytes = whole;
-    // Half of the changes are in the pickle itself, since most of the file is numbers.
+    // Half of the changes hit the pickle, since most of the file is numbers, which may change freely.
     const size_t at = i % 2 ? pickle + random() % (pickle_end - pickle) : random() % bytes.size();
     bytes[at] = static_cast<char>(random());
     try {
@@ -134,7 +134,7 @@ void survive_mutations(u64 seed, int count) {
       EXPECT_EQ(error.code(), ErrorCode::data) << error.what();
       ++refused;
     }
-    // The pickle is also parsed alone, since in the archive a checksum protects its bytes.
+    // The changed pickle is also parsed alone, since a checksum in the archive would refuse it before it is parsed.
     const auto raw = std::as_bytes(std::span(bytes)).subspan(pickle, pickle_end - pickle);
     try {
       const auto some = raw.subspan(raw.size() - (pickle_end - whole.find('\x80', pickle)));

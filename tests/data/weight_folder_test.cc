@@ -45,7 +45,7 @@ TEST(WeightFolder, ASingleFile) {
   EXPECT_EQ(piece, (std::vector<double>(wte.begin() + 100, wte.begin() + 105)));
 }
 
-// Every 16-bit pattern, including NaNs, is returned as stored. If another type is requested, the result is the widened number, rounded.
+// Every 16-bit pattern, including NaNs, is returned as stored. If another type is requested, the number is widened and rounded to it.
 TEST(WeightFolder, GivesTheBytesOfATypeThatIsStored) {
   std::vector<u16> all(65536);
   std::iota(all.begin(), all.end(), u16{0});
@@ -85,7 +85,7 @@ TEST(WeightFolder, WidensEveryFloatingType) {
             (std::vector<double>{1, -2, std::numeric_limits<double>::infinity(), 0x1p-133}));
   EXPECT_TRUE(std::signbit(x[4]) && x[4] == 0 && std::isnan(x[5]));
 
-  // Every f16 value is compared with the definition of the format.
+  // Every f16 value is compared with the definition of the IEEE format.
   std::vector<u16> halves(65536);
   std::iota(halves.begin(), halves.end(), u16{0});
   write_one(folder / "model.safetensors", "x", DType::f16, halves);
@@ -124,7 +124,7 @@ TEST(WeightFolder, ShardsByTheIndex) {
   EXPECT_EQ(read_all(source, "b"), (std::vector<double>{1, 2}));
 }
 
-// As in transformers, all tensors of a shard are read, even if the index does not name them.
+// As in transformers, all tensors of a shard file are read, even if the index does not name them.
 TEST(WeightFolder, TensorsThatTheIndexDoesNotNameAreThere) {
   const TemporaryFolder folder;
   SafetensorsWriter writer(folder / "one.safetensors", {{.name = "a", .shape = {1}}, {.name = "b", .shape = {1}}});

@@ -1,5 +1,6 @@
-// Checkpoints written by DeepSpeed (made by tests/peers/deepspeed_checkpoints.py). Every weight and every optimizer array equals the result
-// of DeepSpeed's own conversion to the bit, whatever piece is read. Missing, mixed, damaged or unsupported checkpoints are refused by name.
+// Tests checkpoints written by DeepSpeed (made by tests/peers/deepspeed_checkpoints.py). Every weight and every optimizer array equals the
+// result of DeepSpeed's own conversion to the bit, whatever part of it is read. Missing, mixed, damaged or unsupported checkpoints are
+// refused by name.
 #include "data/weights/zero_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +63,7 @@ TEST_P(ZeroCheckpointRead, HoldsWhatDeepSpeedsOwnConversionMakesOfIt) {
     }
     compared += want.shape.elems();
   }
-  EXPECT_EQ(compared, 3 * 2832);  // elements of weights for which the last rank's shard ends within a parameter
+  EXPECT_EQ(compared, 3 * 2832);  // elements of weights, chosen so that the last rank's shard ends within a parameter
   const TensorInfo *head = checkpoint.find("lm_head.weight"), *embedding = checkpoint.find("transformer.wte.weight");
   ASSERT_TRUE(head);
   std::vector<double> of_head(static_cast<size_t>(head->shape.elems())), of_embedding(of_head);
@@ -86,7 +87,7 @@ TEST_P(ZeroCheckpointRead, KnowsWhereTheRunStood) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, ZeroCheckpointRead, testing::ValuesIn(kWays), [](const auto& way) { return std::string(way.param); });
 
-// A copy of a checkpoint, to be damaged by a test.
+// Copies a checkpoint, so that a test can damage the copy.
 struct Copy {
   TemporaryFolder at;
   fs::path folder = at / "saved", step = folder / "global_step3";
@@ -138,7 +139,8 @@ TEST(ZeroCheckpoint, FilesOfTwoSavesAreNotMixed) {
   EXPECT_THAT(copy.refusal(), HasSubstr("expected 2 parameter groups"));
 }
 
-// DeepSpeed 0.19's own conversion mixes up parameters like this for stage 2 with round_robin_gradients.
+// A file with another parameter's data is refused. DeepSpeed 0.19's own conversion mixes up parameters like this for stage 2 with
+// round_robin_gradients.
 TEST(ZeroCheckpoint, OneParameterIsNotTakenForAnother) {
   const Copy copy("universal");
   const fs::path one = copy.folder / "zero/transformer.h.0.ln_1.weight", other = copy.folder / "zero/transformer.ln_f.bias";
@@ -185,7 +187,7 @@ TEST(ZeroCheckpoint, APickleThatAsksForMoreIsRefusedByNameAndNotRun) {
   EXPECT_FALSE(fs::exists("asked"));
 }
 
-// Changes any single byte of a file: the checkpoint is refused or is read within its bounds.
+// Changes single random bytes of a checkpoint's files: each is refused or is read without an access outside its data.
 void survive_mutations(const std::string& way, u64 seed, int count) {
   const Copy copy(way);
   std::vector<fs::path> files;

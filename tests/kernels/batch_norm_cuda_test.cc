@@ -1,5 +1,5 @@
-// Batch normalization on a GPU compared with the CPU implementation and with fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code
-// runs on the CPU.
+// Compares batch normalization on a GPU with the CPU implementation and with
+// fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/batch_norm.h"
 
 #include "tests/support/gpu.h"
@@ -66,9 +66,9 @@ Inputs inputs(const Shape& shape, DType dtype) {
   return in;
 }
 
-// Expects results near the fp64 ones. Sums are made in fp64 from short fp32 sums: some u per element, and some more roundings per result,
-// so 20 u of the terms are allowed. The factor (inverse deviation) of a channel with few elements may be large, and errors grow with it.
-// Narrow results are rounded once more.
+// Expects results near the fp64 ones. Sums are made in fp64 from short fp32 sums: some u (half an ulp) per
+// element, and some more roundings per result, so 20 u of the terms are allowed. The factor (inverse deviation)
+// of a channel with few elements may be large, and errors grow with it. Narrow results are rounded once more.
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, i64 count, const std::string& what) {
   const double near = 20 * test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
   double factor = 1;
@@ -131,7 +131,7 @@ TEST_F(BatchNormTwins, GroupsNearFp64AndTheCpu) {
       const Gradients exact = normalise(each_input(in, [](const Tensor&t) { return test::as(DType::f64, t); })), cpu = normalise(in);
       const Gradients there = gpu().run([&] { return normalise(each_input(in, [&](const Tensor& t) { return gpu()(t); })); });
       const Gradients got{gpu().host(there.y), gpu().host(there.dx), gpu().host(there.dgamma), gpu().host(there.dbeta)};
-      // The tolerances are as above, with a factor of at most 10.
+      // The tolerances are those of expect_near_exact() with a factor (inverse deviation) of at most 10.
       const double near = 20 * test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
       for (const auto& [results, where] : {std::pair(cpu, " CPU"), std::pair(got, " GPU")}) {
         const std::string name = to_string(f.x) + " " + std::string(to_string(dtype)) + where;
@@ -144,7 +144,7 @@ TEST_F(BatchNormTwins, GroupsNearFp64AndTheCpu) {
   }
 }
 
-// One channel has a mean far from zero, the other a single value: no digits are lost in the first, and the second has no variance.
+// One channel has a mean far from zero, and no digits may get lost. The other has equal elements only, so its variance is zero.
 TEST_F(BatchNormTwins, MomentsAroundTheChannelsOwnValues) {
   const Inputs in = inputs({4, 2, 6, 6}, DType::f32);
   for (i64 i = 0; i < in.x.elems(); ++i) in.x.data<float>()[i] = i / 36 % 2 == 0 ? in.x.data<float>()[i] + 1000 : 0.1f;

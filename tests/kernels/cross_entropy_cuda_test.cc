@@ -1,5 +1,5 @@
-// Cross entropy on a GPU compared with the CPU implementation and with fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on
-// the CPU.
+// Compares cross entropy on a GPU with the CPU implementation and with fp64.
+// In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/cross_entropy.h"
 
 #include <limits>
@@ -41,9 +41,9 @@ Tensor some_targets(i64 rows, i64 columns) {
   return test::ints(all, {rows});
 }
 
-// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Each exponential has 11 u from rounding
-// its argument and 2 u of its own, then come a dozen rescalings of 3 u, and sums of some hundred terms per thread and in a tree: together
-// less than 100 u.
+// Expects results near the fp64 ones. Logits of standard deviation 3 are within 11 of each other. Let u be half an
+// ulp. Each exponential errs by 11 u from rounding its argument and by 2 u of its own. A dozen rescalings of running
+// sums add 3 u each, and sums of some hundred terms per thread and in a tree add the rest: together less than 100 u.
 void expect_near_exact(const Results& got, const Results& exact, DType dtype, const std::string& what) {
   const double near = 100 * test::half_ulp(wide_dtype(dtype));
   const DType stored = got.gradient.dtype();
@@ -89,7 +89,7 @@ TEST_F(CrossEntropyTwins, TheSameBitsAgainAndWhereverTheLogitsLie) {
   }
 }
 
-// The gradient may be stored in the logits' place, a narrow row at the start of its f32 row.
+// The gradient may overwrite the logits: each of its narrow rows then begins where the f32 row of logits began.
 TEST_F(CrossEntropyTwins, InPlace) {
   for (const i64 columns : {3, 130, 1024, 1026, 6000}) {
     for (const DType stored : {DType::f32, DType::bf16, DType::f16}) {
@@ -109,7 +109,7 @@ TEST_F(CrossEntropyTwins, InPlace) {
   }
 }
 
-// Computes cross entropy over some columns of all rows at a time. Each part has rows of its own pitch; its gradient is followed by zeros.
+// Computes cross entropy from parts, each with some columns of all rows, in rows of its own pitch. Zeros follow each part's gradient.
 Results in_parts(const Tensor& logits, const Tensor& targets, DType gradient_dtype, const std::vector<i64>& begins, i64 pad) {
   const i64 rows = logits.size(0), vocabulary = logits.size(1);
   const DType wide = wide_dtype(logits.dtype());
@@ -151,7 +151,7 @@ TEST_F(CrossEntropyTwins, InParts) {
   }
 }
 
-// A part without a finite logit contributes nothing, in whatever order the parts come.
+// A part whose logits are all -infinity contributes nothing to the loss, in whatever order the parts are computed.
 TEST_F(CrossEntropyTwins, PartsOfForbiddenLogits) {
   const i64 columns = 4000;
   const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({3999, 0}, {2});
@@ -168,9 +168,9 @@ TEST_F(CrossEntropyTwins, LargeAndForbiddenLogits) {
   const Tensor logits = test::random({2, columns}, DType::f32, 8, 3), targets = test::ints({4999, 4500}, {2});
   float* x = logits.data<float>();
   for (i64 c = 0; c < columns; ++c) x[c] += 30000;                                      // exponentials of these logits would overflow
-  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see no other logits
+  for (i64 c = 0; c < columns; ++c) x[columns + c] = c < 4100 ? none : x[columns + c];  // some threads see no logits but `none`
   const Results exact = run(test::as(DType::f64, logits), targets, DType::f64), got = on_gpu(gpu(), logits, targets, DType::f32);
-  // The differences between the logits of the first row are exact.
+  // The first row's logits are near 30000, but the differences between them are exact.
   expect_near_exact(got, exact, DType::f32, "large");
   for (i64 c = 0; c < 4100; ++c) EXPECT_EQ(test::at(got.gradient, columns + c), 0);
 }

@@ -22,7 +22,7 @@ struct Reference {
 };
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-// 0.5 (1 + tanh u) is written as a sigmoid, which does not cancel for u << 0.
+// Computes gelu with 0.5 (1 + tanh u) written as a sigmoid, which does not cancel for u << 0.
 double gelu_tanh(double x) { return x * sigmoid(2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }
 
 const std::vector<Reference> kAll{{Unary::exp, "exp", [](double x) { return std::exp(x); }},
@@ -33,9 +33,9 @@ const std::vector<Reference> kAll{{Unary::exp, "exp", [](double x) { return std:
                                   {Unary::relu, "relu", [](double x) { return x > 0 ? x : 0; }},
                                   {Unary::gelu_erf, "gelu_erf", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }}};
 
-// Compares a function with its reference. The argument of the exponential grows like x (gelu's like x^3) and has a relative error of eps,
-// which the exponential makes absolute, hence the factor 1 + x^2 of the 4 eps. 1 + erf cancels in gelu_erf's left tail, as it does in
-// PyTorch. A factor below the smallest normal number may come out as zero.
+// Compares a function with its reference. The argument of the exponential grows like x (gelu's like x^3) and has a
+// relative error of eps. The exponential makes that error absolute, hence the factor 1 + x^2 of the 4 eps. 1 + erf
+// cancels in gelu_erf's left tail, as it does in PyTorch. A factor below the smallest normal number may come out as zero.
 void check(const Reference& reference, DType dtype) {
   const Tensor x = test::random({1003}, dtype, 7, 8), y = empty({1003}, dtype);
   kernels::unary(reference.op, x, y);
@@ -87,7 +87,7 @@ TEST(Elementwise, NotANumberStaysOneAndInfinitiesHaveLimits) {
   EXPECT_EQ(got(Unary::gelu_tanh)[4], 0);
 }
 
-// A value is the same wherever its element is in a vector, or in the remainder of one.
+// An element's result is the same wherever the element lies in a vector, or behind the last whole vector.
 TEST(Elementwise, AValueDoesNotDependOnItsPlace) {
   const Tensor x = test::random({200}, DType::f32, 3, 3), y = empty({200}, DType::f32), dx = empty({200}, DType::f32);
   for (const Reference& reference : kAll) {
@@ -138,7 +138,7 @@ TEST_P(Halves, GradientsAreTheF32OnesRounded) {
   });
 }
 
-// Sums of gradients and of residual streams: operands are widened, added, and the sum is rounded once.
+// Sums of gradients and of residual streams widen their operands, add them, and round the sum once.
 TEST_P(Halves, SumsAndWidenedCopies) {
   const Tensor a = test::random({4, 50}, GetParam(), 1), b = test::random({4, 50}, GetParam(), 2), sum = empty({4, 50}, GetParam());
   const Tensor wide = empty({4, 50}, DType::f32), row = test::random({50}, GetParam(), 3), stretched = empty({4, 50}, GetParam());
@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Elementwise, Halves, ::testing::Values(DType::bf16, DTy
 TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
   const RandomKey key{0x9876543210ABCDEFu};
   const Tensor x = test::random({3, 5, 7}, DType::f32, 1), y = empty(x.shape(), DType::f32);
-  constexpr i64 kFirst = (i64{1} << 33) + 11;  // sample numbers that need more than 32 bits
+  constexpr i64 kFirst = (i64{1} << 33) + 11;  // sample numbers from kFirst on need more than 32 bits
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);
     kernels::dropout(x, 0.3, key, kFirst, y);
@@ -184,17 +184,17 @@ TEST(Dropout, IsTheUniformStreamOfBaseRandom) {
     }
   }
   hwy::SetSupportedTargetsForTest(0);
-  // Row 2 becomes the first row of another micro-batch.
+  // Row 2 is computed again as the first row of another micro-batch. Its bits must not change.
   const Tensor alone = empty({1, 5, 7}, DType::f32);
   kernels::dropout(x.slice(0, 2, 3), 0.3, key, kFirst + 2, alone);
   EXPECT_TRUE(test::same_bits(alone, y.slice(0, 2, 3)));
-  // Elements in the middle of a sample have numbers beyond 2^32.
+  // Dropout numbers the elements of a sample. Elements in the middle of a large sample have numbers beyond 2^32.
   std::vector<double> far(13, 1);
   kernels::drop(key, 5, (i64{1} << 32) - 6, 13, 0.5, far.data());
   for (u64 i = 0; i < far.size(); ++i) EXPECT_EQ(far[i], uniform(key, 5, (u64{1} << 32) - 6 + i) < 0.5 ? 0 : 2) << i;
 }
 
-// Sums of dyadic numbers are exact, so the plain loop and the fixed partition must agree to the bit.
+// Sums of dyadic numbers are exact, so the kernel's fixed partition must agree with the plain loop to the bit.
 TEST(Embedding, GradientIsDenseAndAddsRepeats) {
   const Tensor ids = test::ints({4, 0, 4, 2, 4}, {5}), dout = test::random({5, 3}, DType::f32, 1),
                table = test::random({200, 3}, DType::f32, 2);
@@ -208,7 +208,7 @@ TEST(Embedding, GradientIsDenseAndAddsRepeats) {
   }
 }
 
-// Compares the vector code with a plain loop in fp64, on every instruction set and for lengths around those of vectors.
+// Compares the vector code of normalization with a plain loop in fp64, on every instruction set and for lengths around those of vectors.
 TEST(Norm, NearThePlainLoopOnEveryInstructionSet) {
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);

@@ -1,4 +1,4 @@
-// Copies between views on a GPU, and embedding rows: results equal the CPU's to the bit.
+// Compares copies between views, and reading and adding embedding rows, on a GPU with the CPU. Results equal the CPU's to the bit.
 #include "kernels/layout.h"
 
 #include "kernels/embedding.h"
@@ -15,7 +15,7 @@ const View kSame = [](const Tensor& t) { return t; };
 
 class LayoutTwins : public test::GpuTest {
  protected:
-  // Copies the view `of_from` of one tensor into the view `of_to` of another on both devices. All other elements must stay as they are.
+  // Copies the view `of_from` of one tensor into the view `of_to` of another on both devices. No other element may change.
   void check(const Shape& from_shape, const View& of_from, const Shape& to_shape, const View& of_to) {
     for (const DType dtype : kFloats) {
       const Tensor from = test::random(from_shape, dtype, 1), to = test::random(to_shape, dtype, 2), got = gpu()(to);
@@ -32,8 +32,8 @@ TEST_F(LayoutTwins, WholeTensors) {
   }
 }
 
-// Copies between [B, T, H, D] and [B, H, T, D]. Rows of D elements stay together; they are copied in packs if D and the offsets of the
-// views allow it.
+// Copies between [B, T, H, D] and [B, H, T, D]. Rows of D elements stay
+// together. They are copied in packs if D and the offsets of the views allow it.
 TEST_F(LayoutTwins, HeadsThereAndBack) {
   for (const i64 width : {1, 3, 8}) {
     const View heads = [](const Tensor& t) { return t.permute({0, 2, 1, 3}); };
@@ -43,7 +43,7 @@ TEST_F(LayoutTwins, HeadsThereAndBack) {
   }
 }
 
-// The two sides are contiguous along different axes: less than a tile, whole tiles, and remainders.
+// Source and destination are contiguous along different axes. The shapes have less than a tile, whole tiles, and remainders.
 TEST_F(LayoutTwins, Transposed) {
   const View turned = [](const Tensor& t) { return t.transpose(-1, -2); };
   for (const Shape& shape : {Shape{3, 50}, Shape{32, 32}, Shape{8, 8}, Shape{45, 70}, Shape{3, 2, 33, 17}}) {
@@ -88,7 +88,7 @@ TEST_F(LayoutTwins, ZeroEverywhereAndNowhereElse) {
 
 class EmbeddingTwins : public test::GpuTest {
  protected:
-  // `spread`: ids are drawn from [0, spread).
+  // Compares embedding rows and their gradient with the CPU. Token ids are drawn from [0, spread).
   void check(i64 tokens, i64 vocabulary, i64 columns, i64 spread) {
     for (const DType dtype : kFloats) {
       SCOPED_TRACE(to_string(Shape{tokens, vocabulary, columns}) + " " + std::string(to_string(dtype)));
@@ -118,7 +118,7 @@ TEST_F(EmbeddingTwins, RowsOfAnyWidth) {
   check(9, 40, 520, 40);  // more columns than one block of f32 or f64 handles
 }
 
-// A sum of many chunks, in one row or in many rows of the same block. Additions are made in the order of the tokens.
+// The gradient of a frequent token sums many chunks, in one row or in many rows of one block, in the order of the tokens.
 TEST_F(EmbeddingTwins, FrequentTokens) {
   check(1500, 3, 2, 3);
   check(1025, 40, 8, 1);

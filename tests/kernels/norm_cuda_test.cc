@@ -1,5 +1,5 @@
-// Normalization on a GPU compared with the CPU implementation and with fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on
-// the CPU.
+// Compares normalization on a GPU with the CPU implementation and with fp64.
+// In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/accumulate.h"
 #include "kernels/norm.h"
 #include "tests/support/gpu.h"
@@ -34,7 +34,7 @@ struct Results {
   Tensor y, statistics, dx, dgamma, dbeta;
 };
 
-// Computes everything with the kernels of the current stream's device.
+// Computes a norm and all its gradients with the kernels of the current stream's device.
 Results run(const Case& c, const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& dy) {
   const DType wide = wide_dtype(c.dtype);
   const Shape shape{c.rows, c.columns};
@@ -59,13 +59,13 @@ Results in_fp64(const Case& c, const Inputs& in) {
 }
 
 // Expects results near `want`. A sum of n numbers of size 1 in the wide type, with half an ulp u, errs by about n u / 2 at most in any
-// order, and by sqrt(n) u with errors as random as here; ten times that is allowed. Then comes a rounding to the narrow type.
+// order, and by sqrt(n) u if errors are random, as in these tests. Ten times that is allowed. A narrow result is rounded once more.
 void expect_near_exact(const Case& c, const Results& got, const Results& want, const std::string& what) {
   const double u = test::half_ulp(wide_dtype(c.dtype)), narrow = is_half(c.dtype) ? test::half_ulp(c.dtype) : 0;
   const double row = 10 * u * std::sqrt(static_cast<double>(c.columns)) + 20 * u,
                column = 10 * u * std::sqrt(static_cast<double>(c.rows)) + 20 * u;
   test::expect_near(got.statistics, want.statistics, row, row, what + " statistics");
-  // A row of few equal numbers has a large factor (inverse deviation), and the error of its cancelled digits grows by it.
+  // A row of few equal numbers has a large factor (inverse deviation), by which the error of its cancelled digits grows.
   double factor = 1;
   for (i64 i = 0; i < c.rows; ++i) factor = std::max(factor, test::at(want.statistics, 2 * i + 1));
   test::expect_near(got.y, want.y, row + narrow, row * factor, what + " y");
@@ -98,7 +98,7 @@ TEST_F(NormTwins, TheSameBitsAgainAndWhereverTheViewsLie) {
     EXPECT_TRUE(test::same_bits(once.dx, again.dx));
     EXPECT_TRUE(test::same_bits(once.dgamma, again.dgamma));
     EXPECT_TRUE(test::same_bits(once.dbeta, again.dbeta));
-    // The data begins one element later, so that no access of 16 bytes is aligned.
+    // The tensors begin one element after an aligned address, so that no access of 16 bytes is aligned.
     const Tensor x = gpu().empty({c.rows * c.columns + 1}, dtype), dy = gpu().empty({c.rows * c.columns + 1}, dtype);
     const auto shifted = [&](const Tensor& memory, const Tensor& values) {
       const Tensor view(memory.storage(), size_of(dtype), values.shape(), dtype);
@@ -131,7 +131,7 @@ TEST_F(NormTwins, OnlyTheGradientsThatAreWanted) {
   EXPECT_TRUE(test::same_bits(gpu().host(dbeta), all.dbeta));
 }
 
-// On a GPU the sum of both gradients is rounded once; on the CPU it is that of add().
+// Adds a norm's gradient to that of other ops. A GPU rounds the sum of both once. On the CPU the sum has the bits of add().
 TEST_F(NormTwins, AddToWhatOthersGave) {
   for (const DType dtype : kFloats) {
     for (const bool layer : {true, false}) {

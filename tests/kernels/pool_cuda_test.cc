@@ -1,4 +1,4 @@
-// Pooling on a GPU has the bits of the CPU implementation. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests that pooling on a GPU has the CPU's bits. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/pool.h"
 
 #include "tests/support/gpu.h"

@@ -1,4 +1,4 @@
-// Sums and broadcasting arithmetic on a GPU. Arithmetic has the CPU's bits. Sums are made in fp64 in another order and rounded once.
+// Compares sums and broadcasting arithmetic on a GPU with the CPU. Arithmetic has the CPU's bits. Sums add in fp64 in another order.
 #include "kernels/reduce.h"
 
 #include "tests/support/gpu.h"
@@ -13,7 +13,7 @@ constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class ReduceTwins : public test::GpuTest {
  protected:
-  // `first`: the number of elements before the summed view in its storage.
+  // Sums a view on the GPU that begins `first` elements into its storage.
   Tensor sum(const Tensor& x, i64 first, const Shape& extents, double factor, DType out) {
     const Tensor to = gpu().empty({extents[0], extents[2]}, out), whole = gpu().empty({first + x.elems()}, x.dtype());
     gpu().run([&] {
@@ -24,8 +24,8 @@ class ReduceTwins : public test::GpuTest {
     return gpu().host(to);
   }
 
-  // n additions in fp64, in any order, err by at most n half ulps of the sum of magnitudes. Then come the product with the factor and the
-  // rounding to `out`.
+  // Compares a sum with one in fp64. n additions in fp64, in any order, err by at most n half ulps
+  // of the sum of magnitudes. The product with the factor and the rounding to `out` err once more.
   void check(const Shape& extents, DType dtype, DType out) {
     SCOPED_TRACE(to_string(extents) + " " + std::string(to_string(dtype)) + " " + std::string(to_string(out)));
     const i64 outer = extents[0], n = extents[1], inner = extents[2];
@@ -57,8 +57,8 @@ TEST_F(ReduceTwins, Rows) {
   check({1, 1, 1});
   check({9, 33, 1});
   check({3, 1024, 1});
-  check({2, 1029, 1});   // each sum is made by one block
-  check({1, 16391, 1});  // the sum is made by one large block
+  check({2, 1029, 1});   // one block makes each sum
+  check({1, 16391, 1});  // one large block makes the sum
 }
 
 TEST_F(ReduceTwins, Columns) {
@@ -66,8 +66,8 @@ TEST_F(ReduceTwins, Columns) {
   check({1, 70, 3});
   check({1, 300, 17});
   check({1, 5, 200});
-  check({64, 2, 33}, DType::bf16, DType::f32);   // each block handles whole warps
-  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued ahead of the additions, and there is a remainder
+  check({64, 2, 33}, DType::bf16, DType::f32);   // each block handles whole warps of columns
+  check({1, 2100, 9}, DType::bf16, DType::f32);  // loads are issued ahead of the additions, with a remainder
 }
 
 TEST_F(ReduceTwins, NothingSumsToZero) {
@@ -117,7 +117,7 @@ TEST_F(ReduceTwins, Broadcast) {
   }
 }
 
-// Packs require that all operands begin at a multiple of their size. An odd offset of one operand forces single elements.
+// Packs require that all operands begin at a multiple of the pack's size. An odd offset of one operand forces single elements.
 TEST_F(ReduceTwins, InOddPlaces) {
   for (const DType dtype : kFloats) {
     const Tensor a = test::random({4 * 16 + 1}, dtype, 1), b = test::random({17}, dtype, 2), want = empty({4, 16}, dtype);

@@ -1,4 +1,4 @@
-// Rotary embedding and dropout on a GPU. Dropout has the CPU's bits. Rotations are near those computed in the next wider type.
+// Tests rotary embedding and dropout on a GPU. Dropout has the CPU's bits. Rotations are near those computed in the next wider type.
 #include "kernels/rope.h"
 
 #include "kernels/dropout.h"
@@ -12,7 +12,7 @@ constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 class RopeTwins : public test::GpuTest {
  protected:
-  // `first`: the number of elements before the view in its storage.
+  // Rotates a view on the GPU that begins `first` elements into its storage, and returns the result.
   Tensor run(const Tensor& x, i64 first, const Tensor& positions, std::span<const double> frequencies, bool back) {
     const Tensor whole = gpu().empty({first + x.elems()}, x.dtype());
     const Tensor y = whole.slice(0, first, first + x.elems()).reshape(x.shape());
@@ -24,9 +24,9 @@ class RopeTwins : public test::GpuTest {
   }
 };
 
-// The angle is the product rounded to the type, which both sides compute alike. CUDA's sine and cosine are accurate to 2 ulp (of f64, and
-// of f32 over the whole range: Programming Guide 13.0, "Mathematical Functions"), that is 2 eps at most. Scaling, the two products and
-// their sum add half an eps each of numbers not larger than scaling * (|u| + |v|).
+// Compares rotations with the next wider type. The angle is the product rounded to the type, which both sides compute alike. CUDA's
+// sine and cosine are accurate to 2 ulp (of f64, and of f32 over the whole range: Programming Guide 13.0, "Mathematical Functions"),
+// that is 2 eps at most. Scaling, the two products and their sum add half an eps each of numbers not larger than scaling * (|u| + |v|).
 void check(const Tensor& x, const Tensor& y, const Tensor& positions, std::span<const double> frequencies, bool back) {
   const i64 pairs = static_cast<i64>(frequencies.size()), rows = x.elems() / (2 * pairs), heads = x.size(2);
   const double eps = 2 * test::half_ulp(wide_dtype(x.dtype())), stored = is_half(x.dtype()) ? test::half_ulp(x.dtype()) : 0;

@@ -13,7 +13,7 @@ using test::Function;
 
 Tensor random(const Shape& shape, u64 seed, double std = 1) { return test::random(shape, DType::f64, seed, std); }
 
-// Returns every op that has a gradient, applied along axis `at` of three.
+// Returns every op along an axis that has a gradient, applied along axis `at` of three.
 std::vector<Function> along(int at) {
   return {[=](const auto& in) { return ops::max(in[0], {at}); },         [=](const auto& in) { return ops::min(in[0], {at}, true); },
           [=](const auto& in) { return ops::var(in[0], {at}); },         [=](const auto& in) { return ops::var(in[0], {at}, 0, true); },
@@ -59,7 +59,7 @@ TEST(AlongAnAxis, SameBitsOnAnyThreads) {
   }
 }
 
-// Compared with fp64 on the widened inputs: an op computes in f32 or wider and rounds once.
+// Compares ops in bf16 and f16 with fp64 on the widened inputs: an op computes in f32 or wider and rounds once.
 TEST(AlongAnAxis, Halves) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Function& f : along(1)) {

@@ -1,5 +1,5 @@
-// A mixture of experts on a GPU, including the router's choice and gradients. It is near fp64 on the CPU, has the same bits with a backward
-// in one or two parts, uses the bytes of its dry run, and makes no copy to the host that would have to be waited for.
+// Tests a mixture of experts on a GPU, including the router's choice and gradients. It is near fp64 on the CPU, has the same bits with
+// a backward in one or two parts, uses the bytes of its dry run, and makes no copy to the host that the CPU would have to wait for.
 #include <map>
 
 #include "device/arena.h"
@@ -23,7 +23,7 @@ struct GpuSink final : autograd::GradientSink {
   void done(u32, u8) override {}
 };
 
-// Returns x, dy and the router's weights, then gate, up and down of each expert.
+// Returns x, dy and the router's weights, followed by gate, up and down of each expert.
 std::vector<Tensor> inputs(DType dtype) {
   std::vector<Tensor> all{test::random({kTokens, kWidth}, dtype, 1), test::random({kTokens, kWidth}, dtype, 2),
                           test::random({kExperts, kWidth}, dtype, 3)};
@@ -34,7 +34,7 @@ std::vector<Tensor> inputs(DType dtype) {
   return all;
 }
 
-// Returns y, dx and the gradients of all parameters.
+// Runs a mixture of experts and returns y, dx and the gradients of all parameters.
 std::vector<Tensor> run(const std::vector<Tensor>& in, bool in_parts) {
   GpuSink sink;
   autograd::Tape tape(&sink);
@@ -72,7 +72,7 @@ class MixtureOnGpu : public test::GpuTest {
   }
 };
 
-// In bf16 and f16 a rounded logit may change a choice of expert, so other tests compare those types with the CPU's kernels.
+// Compares f32 and f64 only: in bf16 and f16 a rounded logit may change the choice of an expert. Other tests compare those types.
 TEST_F(MixtureOnGpu, NearTheCpu) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const std::vector<Tensor> in = inputs(dtype), got = results(in, false);
@@ -119,7 +119,7 @@ TEST_F(MixtureOnGpu, TakesTheBytesOfItsDryRun) {
 TEST_F(MixtureOnGpu, NothingComesToTheHost) {
   const std::vector<Tensor> given = there(inputs(DType::bf16));
   const StreamScope scope(gpu().stream());
-  run(given, false);  // creates the library's plans, so that the log below shows only the run
+  run(given, false);  // makes the library plan its products, so that the log below shows only the next run
   const test::GpuLog log;
   const std::vector<Tensor> kept = run(given, false);
   cuda_check(cudaStreamSynchronize(gpu().stream().queue), "cudaStreamSynchronize");

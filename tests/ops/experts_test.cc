@@ -1,4 +1,4 @@
-// Mixtures of experts compared with their definition: ties, NaN, experts without tokens, and bits that depend only on the data.
+// Compares mixtures of experts with their definition: ties, NaN, experts without tokens, and bits that depend only on the data.
 #include "ops/experts.h"
 
 #include <limits>
@@ -57,7 +57,7 @@ TEST(Router, WeightsAreTheirShareOfTheSoftmax) {
   }
 }
 
-// An overflow must show in the loss as NaN, and must not lead to an access out of bounds.
+// A router logit that overflowed must show in the loss as NaN, and must not lead to an access out of bounds.
 TEST(Router, NaNAndInfinityGoToTheFirstWithNaN) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor logits = doubles({0, nan, 1, inf, 0, 1, -inf, -inf, -inf, 0, 1, -inf}, {4, 3});
@@ -128,7 +128,7 @@ TEST(Mixture, TheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// Each token is computed alone, with other ops, in fp64.
+// The reference for a mixture of experts computes each token alone, with other ops, in fp64.
 TEST(Mixture, IsItsDefinition) {
   const Mixture m(40, 5, DType::f64);
   const Results got = run(m, 2);
@@ -146,7 +146,7 @@ TEST(Mixture, IsItsDefinition) {
   }
 }
 
-// A token's results do not depend on which other tokens are in the batch.
+// The results of a token must not depend on the other tokens in the batch.
 TEST(Mixture, OfATokenIsItsOwn) {
   for (const DType dtype : kFloats) {
     Mixture m(60, 5, dtype);
@@ -186,7 +186,7 @@ TEST(Mixture, NearFp64InNarrowTypes) {
     for (auto* tensors : {&exact.gate, &exact.up, &exact.down}) {
       for (Tensor& t : *tensors) widen(t);
     }
-    // Every token goes to all experts, so that rounding the logits cannot change a choice.
+    // Every token goes to all experts, so that rounding the logits cannot change the choice.
     const Results got = run(m, 4), want = run(exact, 4);
     const double error = 40 * test::half_ulp(dtype);
     test::expect_near(got.y, want.y, error, error, "y");

@@ -1,5 +1,5 @@
-// The fused output head on a GPU compared with fp64 on the CPU, at vocabularies and widths without convenient divisors. It tests how the
-// head is split into pieces and how they are aligned, and that neither keeping logits nor a backward in two parts changes a bit.
+// Compares the fused output head on a GPU with fp64 on the CPU, at vocabularies and widths without convenient divisors. It tests how
+// the head is split into pieces, how they are aligned, and that neither keeping logits nor a backward in two parts changes a bit.
 #include <algorithm>
 
 #include "device/arena.h"
@@ -72,8 +72,8 @@ bool same(const Results& a, const Results& b) {
   return test::same_bits(a.loss, b.loss) && test::same_bits(a.dx, b.dx) && test::same_bits(a.dw, b.dw);
 }
 
-// Expects results near the fp64 ones. dlogits are rounded once to the type (half an ulp u) and are within 1 of zero. A sum of n of them
-// with weights of 0.3 errs by sqrt(n) of that; ten times that is allowed. Then come the fp32 sums and the rounding of the result.
+// Expects results near the fp64 ones. dlogits are rounded once to the type (half an ulp u) and are within 1 of zero. A sum of n of
+// them with weights of 0.3 errs by sqrt(n) of that; ten times that is allowed. The fp32 sums and the rounding of the result add to it.
 void expect_near_exact(const Results& got, const Results& exact, const Case& c, DType dtype, const std::string& what) {
   const double u = test::half_ulp(dtype), wide = 100 * test::half_ulp(wide_dtype(dtype));
   const double narrow = is_half(dtype) ? u : 0;
@@ -83,11 +83,11 @@ void expect_near_exact(const Results& got, const Results& exact, const Case& c, 
 }
 
 constexpr Case kCases[] = {
-    {1, 8, 50257 / 8, {}},    // odd vocabulary; one row
-    {3, 17, 9001, {1, 1}},    // the fewest columns per piece: three pieces, the part beyond a multiple of 64 padded, and an odd width
+    {1, 8, 50257 / 8, {}},    // an odd vocabulary and one row
+    {3, 17, 9001, {1, 1}},    // the fewest columns per piece: three pieces, padding beyond a multiple of 64, and an odd width
     {70, 8, 41, {}},          // less than one aligned piece
     {2, 8, 128256 / 16, {}},  // a vocabulary that is a multiple of 16 only
-    {2, 8, 8192, {1, 1}},     // the vocabulary divides into whole pieces
+    {2, 8, 8192, {1, 1}},     // a vocabulary that divides into whole pieces
 };
 
 TEST_F(HeadOnGpu, NearFp64AtAnyVocabulary) {
@@ -112,7 +112,7 @@ TEST_F(HeadOnGpu, KeptOrComputedAgainAtOnceOrInTwoParts) {
   EXPECT_TRUE(same(once, on_gpu(gpu(), again, in, true)));
 }
 
-// If operands, results and their rows begin at multiples of 16 bytes, a product loads and stores 16 bytes at a time.
+// Operands, results and their rows must begin at multiples of 16 bytes, so that a product loads and stores 16 bytes at a time.
 TEST_F(HeadOnGpu, EveryProductIsAligned) {
   for (const Case& c : {Case{8, 16, 50257 / 8, {}}, Case{8, 16, 9001, {1, 1}}}) {
     const Inputs in(c, DType::bf16);
@@ -131,7 +131,7 @@ TEST_F(HeadOnGpu, EveryProductIsAligned) {
   }
 }
 
-// If logits are kept, they are computed once: a piece needs three products, and otherwise four.
+// If logits are kept, they are computed once, so a piece of columns needs three products. Otherwise it needs four.
 TEST_F(HeadOnGpu, ProductsOfAPiece) {
   for (const bool keeps : {true, false}) {
     const Case c{8, 8, 8192, {1, keeps ? 256 * kMiB : 1}};
@@ -143,7 +143,7 @@ TEST_F(HeadOnGpu, ProductsOfAPiece) {
   }
 }
 
-// A run on the meta device that stands for a GPU uses the same bytes as a run on the GPU. The planner relies on this.
+// A dry run on the meta device that stands for a GPU uses as many bytes as a run on the GPU. The planner relies on this.
 TEST_F(HeadOnGpu, TakesTheBytesOfItsDryRun) {
   for (const Case& c : kCases) {
     const Inputs in(c, DType::bf16);

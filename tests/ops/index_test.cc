@@ -1,4 +1,4 @@
-// Ops that move and pick elements, compared with plain loops.
+// Compares ops that move and pick elements with plain loops.
 #include "ops/index.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ using test::Function;
 
 Tensor random(const Shape& shape, u64 seed) { return test::random(shape, DType::f64, seed); }
 
-// Indices of which some repeat; some places are never picked.
+// Returns indices of which some repeat, while some places are never picked.
 const Tensor& list() {
   static const Tensor places = test::ints({3, 0, 3, 1, 3, 0}, {6});
   return places;
@@ -81,7 +81,7 @@ TEST(Places, SameBitsOnAnyThreads) {
   }
 }
 
-// Values added to one place are added in f32 and rounded once.
+// bf16 and f16 values that are added to one place are added in f32 and rounded once.
 TEST(Places, HalvesAddWide) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Function& f : all()) {
@@ -93,7 +93,7 @@ TEST(Places, HalvesAddWide) {
       };
       const auto narrow = run(dtype), wide = run(DType::f64);
       test::expect_near(narrow.first, wide.first, test::half_ulp(dtype), 1e-6, "output");
-      // Several ops use x, and their gradients are added in its type, which rounds three times.
+      // Several ops use x, and the tape adds their gradients in the type of x, which rounds three times.
       test::expect_near(narrow.second, wide.second, 3 * test::half_ulp(dtype), 8 * test::half_ulp(dtype), "gradient");
     }
     const Tensor one = test::as(dtype, tensor_of<float>(std::vector<float>{1}, {1})), zero = test::as(dtype, zeros({1}, DType::f32));

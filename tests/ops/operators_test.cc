@@ -1,4 +1,4 @@
-// Operators are equivalent to the ops they stand for, with variables, tensors and numbers.
+// Tests that operators such as + give the bits of the ops they stand for, with variables, tensors and numbers.
 #include "ops/operators.h"
 
 #include "ops/elementwise.h"
@@ -41,7 +41,7 @@ TEST(Operators, TakeNumbersOnEitherSide) {
   EXPECT_EQ(values_of(x >= 2), (Numbers{0, 1, 1}));
 }
 
-// Division is a real division, not a product with a rounded reciprocal.
+// x / 3 is a real division, not a product with a rounded reciprocal.
 TEST(Operators, RoundOnce) {
   const Tensor x = tensor_of({5}, {1}, DType::f32);
   EXPECT_EQ((x / 3).value.item(), 5.f / 3.f);
@@ -56,7 +56,7 @@ TEST(Operators, Gradients) {
   test::check_gradient(inputs, [](const auto& in) { return (in[0] + 2) * (1 - in[1]) / (in[0] * 3) - 2 / in[1] + -in[0] / 5; });
 }
 
-// A half-precision parameter's gradient is f32. It equals the widened gradient of an input with the same values.
+// The gradient of a bf16 or f16 parameter is f32. It equals the widened gradient of an input with equal values.
 TEST(Operators, HalfParametersGetWideGradients) {
   const std::vector<test::Function> functions{[](const auto& in) {
                                                 return in[0] * test::random({2, 3}, in[0].dtype(), 3);

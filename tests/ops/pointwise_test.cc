@@ -21,7 +21,7 @@ Tensor positive(const Shape& shape, u64 seed) {
 
 Tensor mask_of(const std::vector<u8>& values, const Shape& shape) { return tensor_of<u8>(values, shape); }
 
-// Returns every op of one input (of_one) and of two inputs (of_two). No random element is at a point where a derivative jumps.
+// of_one() and of_two() return every op of one and of two inputs. No random element is at a point where a derivative jumps.
 const std::vector<Function>& of_one() {
   static const std::vector<Function> all{[](const auto& in) { return ops::abs(in[0]); },
                                          [](const auto& in) { return ops::neg(in[0]); },
@@ -54,7 +54,8 @@ const std::vector<std::pair<Shape, Shape>>& shapes() {
 TEST(Pointwise, Gradients) {
   for (const Function& f : of_one()) test::check_gradient({random({3, 5, 7}, 1)}, f);
   test::check_gradient({positive({3, 7}, 1)}, [](const auto& in) { return ops::pow(in[0], -1.5); });
-  test::check_gradient({random({3, 7}, 1)}, [](const auto& in) { return ops::hardswish(ops::pow(in[0], 3)); });  // exceeds 3 too
+  // The cubes give hardswish() inputs beyond 3 too, where its formula changes.
+  test::check_gradient({random({3, 7}, 1)}, [](const auto& in) { return ops::hardswish(ops::pow(in[0], 3)); });
   for (const auto& [first, second] : shapes()) {
     SCOPED_TRACE(to_string(first) + to_string(second));
     for (const Function& f : of_two()) test::check_gradient({random(first, 1), random(second, 2)}, f);
@@ -90,7 +91,7 @@ TEST(Pointwise, SameBitsOnAnyThreads) {
   }
 }
 
-// Results are those of f32 on the widened elements, rounded once. A parameter's gradient is f32.
+// Ops in bf16 and f16 give the f32 results on the widened elements, rounded once. A parameter's gradient is f32.
 TEST(Pointwise, HalvesAreTheF32OnesRounded) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto run = [&](const Function& f, DType as) {
@@ -131,7 +132,7 @@ TEST(Pointwise, ComparesAsIeeeDoes) {
   expect(ops::le(a, 1), {1, 0, 0, 0, 1});
 }
 
-// At points where a derivative jumps, gradients are those of PyTorch.
+// At points where a derivative jumps, gradients must be those of PyTorch.
 TEST(Pointwise, AtEqualsBoundsAndNotANumber) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto gradients = [](const std::vector<double>& a, const std::vector<double>& b, const Function& f) {

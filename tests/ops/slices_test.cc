@@ -1,4 +1,4 @@
-// Slices with steps, and index(), compared with plain loops; their gradients are compared with central differences.
+// Compares slices with steps, and index(), with plain loops, and their gradients with central differences.
 #include <numeric>
 
 #include "ops/shape.h"
@@ -44,7 +44,7 @@ TEST(Slices, HalvesMoveAsTheyAre) {
   }
 }
 
-// The results are those of Python's x[begin:end:step], for every kind of bounds.
+// Results must be those of Python's x[begin:end:step], for bounds inside and outside of the axis, of both signs.
 TEST(Slices, IndexAsPythonDoes) {
   const Tensor x = arange(0, 7, 1, DType::f64);
   for (i64 begin = -9; begin <= 9; ++begin) {

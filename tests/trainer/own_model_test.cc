@@ -1,5 +1,5 @@
-// Trains a model of this test's own blocks through Trainer: its losses equal those of a training loop by hand, its bits do not depend on
-// where weights and state lie nor on a kill, and what cannot be trained rightly is refused.
+// Trains a model of the test's own blocks through the library's Trainer. Losses equal those of a training loop by hand,
+// bits depend neither on the tiers of weights and state nor on a kill, and what cannot be trained rightly is refused.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -37,7 +37,7 @@ using test::TemporaryFolder;
 
 constexpr i64 kWidth = 8;
 
-/// x -> tanh(W x + b); the first one reads input 0.
+/// Computes x -> tanh(W x + b). The first layer of a model reads input 0 of the batch.
 class Layer final : public nn::Module {
  public:
   Layer(const std::string& name, i64 inputs, DType dtype) : layer_(name, inputs, kWidth, dtype, {.std = 0.5}) {}
@@ -50,7 +50,7 @@ class Layer final : public nn::Module {
   nn::Linear layer_;
 };
 
-/// The squared error against input 1. With `counts_padding` it returns the sum of all rows, as a block does that ignores the row mask.
+/// Computes the squared error against input 1. With `counts_padding` it sums all rows, like a faulty block that ignores the row mask.
 class Error2 final : public nn::Module {
  public:
   Error2(DType dtype, bool counts_padding) : layer_("out", kWidth, 1, dtype, {.std = 0.5}), counts_padding_(counts_padding) {}
@@ -153,8 +153,8 @@ class OwnModel : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-// The reference is a loop by hand in fp64: ten samples in steps of four, so that the third step of each epoch has only two. Its gradients
-// come from autograd, the mean and the update from formulas written here.
+// The reference is a loop by hand in fp64: ten samples in steps of four, so that the third step of each
+// epoch has only two. Its gradients come from autograd, its mean and its update from formulas in the test.
 TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   TrainConfig s = settings("run");
   s.precision = trainer::Precision::fp64;
@@ -184,7 +184,7 @@ TEST_F(OwnModel, LossesAreThoseOfALoopByHand) {
   }
   const std::vector<std::string> got = losses(s);
   ASSERT_EQ(got.size(), expected.size());
-  // Ten additions and three layers of products of fp64 numbers of about 1 stay within 2^-53 * 1000.
+  // Ten additions and three layers of products of fp64 numbers of about 1 are accurate to 2^-53 * 1000.
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(std::stod(got[i]), expected[i], 1.2e-13) << "step " << i + 1;
 }
 
@@ -222,7 +222,7 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
   for (size_t i = 0; i < losses(one).size(); ++i) EXPECT_NEAR(std::stod(losses(one)[i]), std::stod(losses(all[0])[i]), 1e-5);
 }
 
-// The run is killed in each step in turn, in the middle of its callbacks, and resumed with the state that it left on nvme.
+// A run is killed in each step in turn, in the middle of a callback, and resumed with the state that it left on nvme.
 TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   const TrainConfig whole = on(settings("whole"), Tier::nvme);
   TrainConfig killed = on(settings("killed"), Tier::nvme);
@@ -247,7 +247,7 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   trainer::LineMessages lines([&](std::string_view line) { log += std::string(line) + "\n"; });
   Trainer trainer("own", build, killed);
   EXPECT_TRUE(trainer.fit(points(10), lines).finished);
-  // The last update may still have been on its way to nvme when the kill came.
+  // When the kill came, the last update may not have been written to nvme completely.
   EXPECT_TRUE(log.find("step 5 of 6") != std::string::npos || log.find("step 4 of 6") != std::string::npos) << log;
   fit(whole);
   EXPECT_EQ(weights(killed), weights(whole));
@@ -321,7 +321,7 @@ TEST_F(OwnModel, RefusesWhatItCannotTrain) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(s.out) / "config.json"));
 }
 
-// A model of one's own that reads tokens: an embedding and a head, on rows that the program makes.
+// Reads tokens in blocks of the test's own: an embedding and a head, on rows that the program makes.
 class Words final : public nn::Module {
  public:
   Words(DType dtype, bool counts_padding) : table_("table", 11, 4, dtype, 0.5), head_("head", 4, 11, dtype, {}), counts_(counts_padding) {}

@@ -73,9 +73,9 @@ TEST(Console, OnATerminalProgressIsOneRefreshedLine) {
     Console console(out, err, true);
     console.progress("step 1");
     console.progress("step 2");
-    console.log("saved");  // replaces the progress line
+    console.log("saved");  // a log line replaces the progress line
     console.progress("step 3");
-  }  // the last progress line is ended by a newline
+  }  // the console's destructor ends the last progress line with a newline
   EXPECT_EQ(err.str(), "step 1\r\033[Kstep 2\r\033[Ksaved\nstep 3\n");
 }
 
@@ -89,7 +89,7 @@ TEST(Console, ATooLongProgressLineIsCutBetweenCharacters) {
   EXPECT_EQ(err.str().size() % 2, 0u);
 }
 
-// Without a terminal the width is unknown and taken to be 80. Fields of a progress line that do not fit are left out whole.
+// Without a terminal the width is unknown and taken to be 80. Fields of a progress line that do not fit are left out as a whole.
 TEST(Console, WhatDoesNotFitIsLeftOutWhole) {
   std::ostringstream out, err;
   Console console(out, err, true);
@@ -129,7 +129,7 @@ TEST(Console, ColourOnlyWhereItIsTaken) {
   EXPECT_EQ(Console(out, err, false, true).painted("plain", Colour::none), "plain");
 }
 
-// If stderr is a pipe, few of the passing lines are written to it. A recorder gets every lasting line that is printed while it is set.
+// If stderr is a pipe, passing() writes at most one line every five seconds. A recorder gets lines of all other kinds while it is set.
 TEST(Console, PassingLinesAndTheRecord) {
   std::ostringstream out, err;
   Console console(out, err);
@@ -181,8 +181,8 @@ TEST(Signals, BecomeAFlag) {
     clear_stop();
     EXPECT_FALSE(stop_requested());
   }
-  // A rank may get the same SIGINT twice: from the terminal and handed on by its parent. The second one does not count as a second
-  // interrupt.
+  // A rank may get one Ctrl-C as two SIGINTs: from the terminal, and forwarded by
+  // its parent process. The forwarded one does not count as a second interrupt.
   hand_signal_on(getpid(), SIGINT);
   EXPECT_STREQ(stop_signal(), "SIGINT");
   std::raise(SIGINT);

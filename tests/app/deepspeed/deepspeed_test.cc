@@ -67,7 +67,7 @@ TEST(Deepspeed, AnOffloadedStageThreeIsTaken) {
   EXPECT_THAT(notes, Not(HasSubstr("fp16"))) << "of what is off nothing is said";
 }
 
-// A key that the file leaves out has DeepSpeed's default, not that of train.
+// A key that a DeepSpeed file leaves out takes DeepSpeed's default, not the default of Spillway's train command.
 TEST(Deepspeed, DefaultsAreDeepspeeds) {
   EXPECT_EQ(taken(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Adam"}})"), (Flags{{"micro-batch-size", "2"},
                                                                                                      {"optimizer", "adamw"},
@@ -82,7 +82,8 @@ TEST(Deepspeed, DefaultsAreDeepspeeds) {
   EXPECT_EQ(taken("{}"), (Flags{{"precision", "fp32"}, {"gradient-clipping", "0"}}));
 }
 
-// The configuration is one of transformers' examples, with "auto" for most values.
+// A value "auto" sets no flag, and a note lists such keys. The configuration is an example of transformers, most of whose values are
+// "auto".
 TEST(Deepspeed, AutoIsLeftToTheFlags) {
   const std::string text = R"({
     "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16}, "bf16": {"enabled": "auto"},
@@ -97,7 +98,7 @@ TEST(Deepspeed, AutoIsLeftToTheFlags) {
   EXPECT_THAT(said(text), HasSubstr("rises with the logarithm"));
 }
 
-// DeepSpeed doubles the loss scale after 1000 steps if the file does not say otherwise.
+// Like DeepSpeed, a run doubles the loss scale after 1000 steps without overflow, or after loss_scale_window steps if the file gives it.
 TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_EQ(taken(R"({"fp16": {"enabled": true}})")["loss-scale-window"], "1000");
   EXPECT_EQ(taken(R"({"fp16": {"enabled": true, "loss_scale_window": 100}})")["loss-scale-window"], "100");
@@ -106,8 +107,8 @@ TEST(Deepspeed, TheLossScalesWindowIsTaken) {
   EXPECT_THAT(refusal(R"({"fp16": {"enabled": true, "loss_scale_window": 0}})"), HasSubstr("fp16.loss_scale_window in ds.json"));
 }
 
-// After the warm-up the rate equals that of DeepSpeed's WarmupDecayLR, lr * max(0, (total - s) / max(1, total - max(2, warm-up))), whatever
-// --steps is.
+// After the warm-up the learning rate of step s equals that of DeepSpeed's WarmupDecayLR,
+// lr * max(0, (total - s) / max(1, total - max(2, warm-up))), for any value of --steps.
 TEST(Deepspeed, TheLinearRateFallsToZeroAtTotalNumSteps) {
   for (const auto& [total, warmup, steps] : {std::tuple(20, 4, 12), {20, 4, 30}, {7, 0, 7}, {300, 100, 299}}) {
     const Flags flags = taken(fmt::format(R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type":
@@ -157,7 +158,7 @@ TEST(Deepspeed, BatchesAreOfAllRanks) {
   EXPECT_THAT(refusal(R"({"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})"),
               HasSubstr("expected a multiple of train_micro_batch_size_per_gpu x gradient_accumulation_steps, 8 rows, got 30"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 0})"), HasSubstr("expected from 1 to 2147483647, got 0"));
-  // The product of the two would overflow to 0 in 64 bits.
+  // The product of micro-batch size and accumulation steps, 2^32 each, would overflow to 0 in 64 bits.
   EXPECT_THAT(
       refusal(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4294967296, "gradient_accumulation_steps": 4294967296})"),
       HasSubstr("expected from 1 to 2147483647, got 4294967296"));
@@ -222,7 +223,7 @@ TEST(Deepspeed, WhatAsksForNothingIsTaken) {
             "taken");
 }
 
-// A flag of Spillway overrides a DeepSpeed key that sets the same thing in another way.
+// A flag of Spillway on the command line overrides a DeepSpeed key that sets the same thing, even under another name.
 TEST(Deepspeed, FlagsWin) {
   const GivenMap theirs = read_deepspeed_text(kOffloaded, "ds.json").given;
   const GivenMap flags = parse_flags(Command::train, {"--epochs", "2", "--learning-rate", "1", "--gradient-accumulation-steps", "3"});
@@ -233,7 +234,7 @@ TEST(Deepspeed, FlagsWin) {
   EXPECT_EQ(all.at("place-optimizer").what, "zero_optimization.offload_optimizer.device in ds.json");
 }
 
-// All flags that a DeepSpeed file is translated into are flags that train accepts.
+// The train command accepts every flag that a DeepSpeed file is translated into.
 TEST(Deepspeed, EveryFlagIsOneOfTrains) {
   GivenMap given = read_deepspeed_text(kOffloaded, "ds.json").given;
   EXPECT_GT(given.size(), 15u);

@@ -1,4 +1,5 @@
-// Tests the pages made from the option table: they are complete, the page in docs is up to date, and bash accepts the completion script.
+// Tests the help pages made from the option table: they are complete, the page in docs is up to date, and bash accepts the completion
+// script.
 #include "app/help/pages.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ TEST(Pages, ManNamesEveryCommandAndFlag) {
   }
 }
 
-// The page documents every key that a line of metrics.jsonl may have.
+// The page of `spillway help markdown` documents every key that a line of metrics.jsonl may have.
 TEST(Pages, DocsNameEveryKeyOfMetrics) {
   MetricsRow row;
   row.ranks = 2, row.matmul_share = 0.5, row.validation_loss = 1, row.validation_accuracy = 1, row.wear.days = 3;
@@ -51,7 +52,7 @@ TEST(Pages, ManFitsEightyColumns) {
   }
 }
 
-// The completion script is run by bash itself.
+// Runs the printed completion script in bash and compares the words that bash offers with the expected ones.
 TEST(Pages, BashCompletes) {
   TemporaryFolder folder;
   const std::string script = folder.write("completion", run_app({"help", "completion"}).out), seen = (folder.path() / "seen").string();

@@ -1,4 +1,4 @@
-// Tests the audit's sums and words, the meter of disk use, and what a control group's limits leave of a disk's rates.
+// Tests the audit of predicted against measured values, the meter of disk use, and what a cgroup's limits leave of a disk's rates.
 #include "trainer/record/audit.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(Audit, RowsShowHowFarOff) {
   EXPECT_NE(text.find("1.00 KiB    1.00 KiB\n"), std::string::npos) << text;
 }
 
-// The meter counts operations and bytes. Times depend on the clock and are not checked.
+// DiskMeter counts operations and bytes exactly. Its times depend on the clock and are not checked.
 TEST(DiskMeter, CountsWhatTheKernelMoved) {
   DiskMeter meter(offload::SystemCalls::real());
   const offload::Transfer read{.descriptor = 3, .write = false, .offset = 0, .bytes = 4096},
@@ -78,7 +78,7 @@ TEST(DiskMeter, CountsWhatTheKernelMoved) {
   EXPECT_EQ(use.read_bytes, 4096);
   EXPECT_EQ(use.written_bytes, 0);
   EXPECT_GE(use.either_s, use.read_s);
-  EXPECT_EQ(later.either_s, use.either_s);  // no transfer was in flight
+  EXPECT_EQ(later.either_s, use.either_s);  // no transfer was in flight between the two readings
 }
 
 class DiskLimits : public testing::Test {
@@ -129,7 +129,7 @@ TEST(ProcessMemory, KnowsThisProcess) {
 // a test's process holds other memory too.
 class ProcessLineRelease : public testing::Test {
  protected:
-  // Runs train with `flags` and returns by how many percent the audit's process line is off.
+  // Runs train with `flags` and returns by how many percent the predicted process memory in the audit is off.
   int off(const std::string& flags) const {
     const std::string command = "cd " + folder_.path().string() + " && XDG_CACHE_HOME=. " SPILLWAY_PROGRAM " train " + flags + " 2>&1";
     std::string text;
@@ -172,7 +172,7 @@ TEST_F(ProcessLineRelease, OfStateOnNvme) {
             kMostOff);
 }
 
-// A disk takes at least this long for its reads and writes: with a duplex of 1 they share its rate, with 2 each has its own.
+// Tests the least time that a disk needs: with a duplex of 1 reads and writes share its rate, with 2 each has a rate of its own.
 TEST(Rates, TheDisksTimeForAMix) {
   Rates rates;
   rates.disk_read_bytes_per_s = 2;

@@ -1,5 +1,5 @@
-// Tests that every class of wrong command line ends with exit status 2, one block on stderr that names the flag and the cure, and nothing
-// on stdout.
+// Tests every class of wrong command line: the exit status is 2, stderr
+// has one message that names the flag and the cure, and stdout is empty.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ namespace {
 
 struct Case {
   std::vector<std::string> args;
-  std::vector<std::string> said;  // texts that the message must contain
+  std::vector<std::string> said;  // texts that the error message must contain
 };
 
 void expect_refused(const std::vector<Case>& cases, const Host& host = FakeHost().host()) {
@@ -220,7 +220,7 @@ TEST(CommandLine, WaysOfRanksToEachOther) {
                    {"[--communicator]", "srun starts"}}});
   expect_refused({{train({"--communicator", "local"}), {"[--communicator]", "ranks that Open MPI starts"}}},
                  FakeHost().env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").host());
-  // This srun does not provide MPI.
+  // The environment is that of an srun without PMIx, which cannot start MPI ranks.
   FakeHost srun;
   srun.env("SLURM_STEP_NUM_TASKS", "2").env("SLURM_PROCID", "0").env("SLURM_STEP_TASKS_PER_NODE", "2");
   expect_refused({{train({"--communicator", "mpi"}), {"[--communicator]", "PMIX_RANK", "--mpi=pmix"}}}, srun.host());

@@ -1,5 +1,5 @@
-// Tests the JSON configuration: its keys, that flags override them, the round trip through a file, and the hash of all options that change
-// numbers.
+// Tests the JSON configuration file: its keys, flags that override keys,
+// writing and reading it back, and the hash of all options that change results.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -45,7 +45,7 @@ TEST(ConfigFile, FlagsWinOverTheFile) {
   EXPECT_EQ(c.steps, 12);
   EXPECT_EQ(c.data, std::vector<std::string>{"b.txt"});
   EXPECT_FALSE(c.quiet);
-  // A flag also removes a key of the file that must not be given together with it.
+  // A flag also removes keys of the configuration file that conflict with it: --epochs removes "steps".
   const TrainConfig other = from_file(json, {"--epochs", "2", "--gradient-accumulation-steps", "3"});
   EXPECT_EQ(other.steps, std::nullopt);
   EXPECT_EQ(other.epochs, 2.0);
@@ -200,7 +200,7 @@ TEST(ConfigFile, WrittenConfigurationsReadBackTheSame) {
   EXPECT_EQ(to_json(from_file(plain)), plain);
 }
 
-// The round trip above would not notice a field that is neither written nor read, so this test checks that every option is written.
+// A round trip through a file does not notice a field that is neither written nor read. This test checks that every option is written.
 TEST(ConfigFile, EveryBuiltOptionIsWritten) {
   const std::string json = to_json(unusual());
   for (const Option* option : options_of(Command::train)) {
@@ -219,7 +219,7 @@ TEST(ConfigFile, ResolvedAlternativesDoNotExcludeEachOther) {
   EXPECT_EQ(again.micro_batches(), 4);
 }
 
-// The hash names the folders and nvme states of runs, so it must stay the same when options are added.
+// numbers_hash() names the folders and the nvme states of runs, so the hash of the default options must not change when options are added.
 TEST(NumbersHash, IsWhatItWasBeforeOtherOptimizers) { EXPECT_EQ(numbers_hash(train_config({})), "043f168f"); }
 
 TEST(NumbersHash, FollowsWhatChangesNumbersAndNothingElse) {
@@ -317,7 +317,7 @@ TEST(ScheduleOver, HasWhatWasGivenAndFollowsTheStepsInTheRest) {
   EXPECT_EQ(cycle.steps, 500);
 }
 
-// One warm-up step is the default for 100 steps but an explicit choice for 900. Asking for the same number again is no change.
+// Warm-up is compared by its number of steps. One step is the default for 100 steps but not for 900, and giving it explicitly is no change.
 TEST(NumberChanges, AWarmupThatIsTheSameIsNoChange) {
   const std::string before = to_json(train_config({"--steps", "100", "--warmup-steps", "1"}));
   EXPECT_TRUE(number_changes(before, train_config({"--steps", "900", "--warmup-steps", "1"})).empty());

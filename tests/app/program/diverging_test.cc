@@ -1,4 +1,4 @@
-// Tests a run that diverges in one step: earlier checkpoints stay, and its message and the next start refer to the last good one.
+// Tests a run that diverges in one step: earlier checkpoints stay, and the error message and the next start use the last good one.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// A training by plain SGD whose learning rate is multiplied by `gamma` after ten steps.
+// Trains by plain SGD with a learning rate that is multiplied by `gamma` after ten steps.
 struct Diverging : testing::Test {
   const TemporaryFolder folder;
   const std::string run = (folder.path() / "run").string();
@@ -67,7 +67,7 @@ struct Diverging : testing::Test {
     const auto result = nlohmann::json::parse(f.out, nullptr, false);
     return result.is_object() && result["loss"].is_number() ? result["loss"].get<double>() : NAN;
   }
-  // Checks that the newest checkpoint is that of `step` and that every checkpoint there gives a finite loss.
+  // Checks that the newest checkpoint is that of `step`, and that the model of every checkpoint has a finite loss.
   void expect_good(i64 step) const {
     ASSERT_FALSE(saved().empty());
     EXPECT_EQ(saved().back(), step);
@@ -95,8 +95,8 @@ TEST_F(Diverging, KeepsWhatItSavedWhileTheLossWasFinite) {
   expect_good(60);
 }
 
-// In the step that diverges the loss is still finite and so is each weight. The checkpoint of it is set aside later, and a restart does not
-// use it.
+// In the step that diverges the loss and all weights are still finite, so the step is saved. Its
+// checkpoint is renamed to .not-finite once the next loss is not finite, and a restart does not use it.
 TEST_F(Diverging, ACheckpointWhoseWeightsGiveNoFiniteLossIsNotGoneOnFrom) {
   const Words words = flags({"--steps", "60", "--checkpoint-every", "1", "--keep", "1"});
   const Outcome f = train(words);
@@ -108,7 +108,7 @@ TEST_F(Diverging, ACheckpointWhoseWeightsGiveNoFiniteLossIsNotGoneOnFrom) {
   expect_all(train(words).err, {"continues at step 10 of 60"});
 }
 
-// The product 1e-3 * 1e50 is beyond fp32, so the step makes infinite weights.
+// The learning rate 1e-3 * 1e50 is beyond fp32, so an optimizer step with it makes infinite weights.
 TEST_F(Diverging, WeightsThatAreNotFiniteAreNeverSaved) {
   const Outcome f = train(flags({"--steps", "60", "--checkpoint-every", "1", "--keep", "1"}, "1e50"));
   EXPECT_EQ(f.status, 7);
@@ -145,7 +145,7 @@ TEST_F(Diverging, AStopAfterSuchAStepSavesNothing) {
   expect_good(10);
 }
 
-// The generation on nvme is of a later step than the checkpoint, but just as bad, so the restart uses the checkpoint.
+// The newer state on nvme gives no finite loss, like the weights that diverged, so the restart uses the older checkpoint.
 TEST_F(Diverging, AStateOnNvmeIsGivenUpForTheCheckpoint) {
   for (const char* durability : {"checkpoint", "step"}) {
     for (const std::string& old : {run, (folder.path() / "scratch").string()}) fs::remove_all(old);
@@ -160,7 +160,7 @@ TEST_F(Diverging, AStateOnNvmeIsGivenUpForTheCheckpoint) {
   }
 }
 
-// The initial loss scale of fp16 overflows the gradients, but the losses are finite, so checkpoints are saved.
+// fp16 begins with a loss scale at which the gradients overflow. The losses are finite, so checkpoints are saved.
 TEST_F(Diverging, Fp16SavesWhileItLooksForItsScale) {
   const Outcome f = train(flags({"--steps", "4", "--checkpoint-every", "1", "--keep", "9", "--precision", "fp16"}, "1"));
   EXPECT_EQ(f.status, 0) << f.err;

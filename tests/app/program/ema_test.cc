@@ -1,4 +1,4 @@
-// Tests train --ema: the average is placed, sharded and restored like all state, and export --ema writes it as a model.
+// Tests train --ema: the moving average of the weights is placed, sharded and restored like all state. export --ema writes it as a model.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -125,8 +125,8 @@ TEST_F(Ema, OfAdaptersIsThatOfTheAdapters) {
   }
 }
 
-// The average may begin in the middle of a run: it starts from the checkpoint's weights. That changes numbers, so --allow-change must say
-// so.
+// The moving average (--ema) may begin in the middle of a run: it starts from the checkpoint's
+// weights. That changes the run's numbers, so the user must allow it with --allow-change.
 TEST_F(Ema, MayBeginAmidstARun) {
   expect_all_well(train_on(1, train("run", 1)));
   const auto weight = values(checkpoint("run", 1) / "model.safetensors", kName);

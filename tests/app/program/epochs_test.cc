@@ -1,5 +1,5 @@
-// Tests epochs with the whole program: which rows each step has, that a partial batch has its true weight for any accumulation and ranks,
-// how a run resumes, and what is reported of rows and padding.
+// Tests epochs with the whole program: which rows each step has, that a partial batch is weighted by its own
+// tokens for any number of micro-batches and ranks, how a run resumes, and what is reported of rows and padding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 
 class Epochs : public testing::Test {
  protected:
-  // Writes `count` rows. Row i has 3 to 7 tokens, which differ from those of the other rows.
+  // Writes `count` rows and returns their path. Row i has 3 to 7 tokens, which differ from the tokens of the other rows.
   std::string rows(int count) const {
     std::string text;
     for (int i = 0; i < count; ++i) {
@@ -30,7 +30,7 @@ class Epochs : public testing::Test {
     return folder_.write(std::to_string(count) + ".jsonl", text);
   }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
-  // Returns the tests' common flags; flags in `more` replace them.
+  // Returns the flags that all tests use. A flag in `more` replaces the default of the same name.
   Words flags(const std::string& out, const std::string& data, const Words& more) const {
     Words all{"--data",   data,  "--precision", "fp64",  "--threads",         "1", "--host-memory", "64MiB", "--tensorboard", "off",
               "--device", "cpu", "--tokenizer", "bytes", "--sequence-length", "8", "--out",         at(out)};
@@ -80,8 +80,8 @@ TEST_F(Epochs, TheLastStepHasWhatIsLeftOverAndTheFirstLinesSaySo) {
   EXPECT_EQ(metrics("d").size(), 29u);
 }
 
-// The last step has only 3 rows. Its loss and gradient norm equal those of a run whose batch is those 3 rows, up to the last bits of fp64
-// sums.
+// An epoch of 3 rows is smaller than a batch. Its only step has the loss and gradient
+// norm of a run whose batch is those 3 rows, up to the last bits of fp64 sums.
 TEST_F(Epochs, APartialBatchHasItsTrueWeightAlsoWithEmptyMicroBatchesAndRanks) {
   const std::string data = rows(3);
   const Words order{"--data-order", "sequential", "--learning-rate", "1e-3"};
@@ -107,7 +107,7 @@ TEST_F(Epochs, APartialBatchHasItsTrueWeightAlsoWithEmptyMicroBatchesAndRanks) {
   EXPECT_EQ(want["tokens"], 3 + 4 + 5);
 }
 
-// A micro-batch without targets does not contribute to the router's load-balancing loss.
+// A micro-batch without targets adds nothing to the router's load-balancing loss.
 TEST_F(Epochs, EmptyMicroBatchesHaveNoRouterLoss) {
   folder_.write("moe/config.json",
                 R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 256, "max_position_embeddings": 64,
@@ -190,8 +190,8 @@ TEST_F(Epochs, PaddingIsNoTokenAndBothNumbersAreShown) {
   EXPECT_TRUE(has(top.out, " with padding)")) << top.out;
 }
 
-// A checkpoint stores the position in each source. If mixture weights change later, each source continues at its row. Sources are
-// recognised by their files, not by their order.
+// A checkpoint stores the position in each data source. If mixture weights change later, each source
+// continues at its next row. Sources are recognised by their files, not by their order on the command line.
 TEST_F(Epochs, OtherWeightsOnTheWayGoOnInEachSource) {
   const std::string a = rows(10), b = rows(7);
   const auto mixture = [&](const std::string& data, const std::string& more, const char* steps, const Words& rest = {}) {
@@ -212,7 +212,7 @@ TEST_F(Epochs, OtherWeightsOnTheWayGoOnInEachSource) {
   EXPECT_EQ(read_progress(checkpoints(at("run")).back()).mixture, after);
 }
 
-// A run that an older version of the program began, whose checkpoints say nothing about epochs and mixtures.
+// Describes a run that an older version of the program began. Its checkpoints say nothing about epochs and mixtures.
 struct OlderRun : Epochs {
   std::vector<std::unique_ptr<data::TokenSource>> sources() const {
     return data::open_token_sources({folder_.write("a.txt", std::string(41, 'a')), folder_.write("b.txt", std::string(21, 'b'))}, 256);

@@ -1,5 +1,5 @@
-// Tests, with the whole program, model folders that other programs made: a separate head despite tie_word_embeddings, the embedding row of
-// pad_token_id, rows with padding under a router loss; and runs that an older version began under other rules.
+// Tests, with the whole program, model folders that other programs made: a separate head despite tie_word_embeddings, the
+// embedding row of pad_token_id, and padded rows under a router loss. Also tests runs that an older version of Spillway began.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::Not;
 using Words = std::vector<std::string>;
 
 constexpr const char *kEmbedding = "model.embed_tokens.weight", *kHead = "lm_head.weight";
-constexpr int kPad = 'e';  // the byte 'e' as padding token, which also occurs in texts
+constexpr int kPad = 'e';  // the byte 'e' is the padding token, although texts contain it too
 
 std::string whole(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -51,7 +51,7 @@ class FolderDoors : public ::testing::Test {
   }
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
 
-  // Writes a Llama over bytes with random untied weights. `says` then changes what its config.json states about the head.
+  // Writes a byte-level Llama with random weights and a separate head. `says` then replaces keys about the head in its config.json.
   void make_base(const std::string& name, const json& says) {
     json config = {{"model_type", "llama"},       {"vocab_size", 256},       {"hidden_size", 32},    {"num_hidden_layers", 2},
                    {"num_attention_heads", 4},    {"intermediate_size", 48}, {"rms_norm_eps", 1e-5}, {"max_position_embeddings", 64},
@@ -98,7 +98,7 @@ class FolderDoors : public ::testing::Test {
     EXPECT_EQ(run.status, 0) << run.err;
     return run.status == 0 ? json::parse(run.out).at("loss").get<double>() : 0;
   }
-  // Turns a checkpoint into one of an older version: it has no checksums, no rules, and the run has no contents.json.
+  // Makes a checkpoint look like an older version's: without checksums and data rules, and without contents.json in the run.
   void make_old(const std::string& run, int step) {
     const fs::path manifest = checkpoint_path(at(run), step) / "manifest.json";
     json old = json::parse(whole(manifest));
@@ -149,7 +149,7 @@ TEST_F(FolderDoors, AnOldRunGoesOnWithItsTiedHead) {
   fs::rename(at("base"), at("with-head"));
   fs::create_directories(at("base"));
   std::vector<float> embedding = tensor(folder_ / "with-head/model.safetensors", kEmbedding);
-  // Writes the weights again without the head, as the older version saw them.
+  // Writes the weights without lm_head.weight, since older versions did not read a separate head of a tied model.
   const data::SafetensorsReader all(folder_ / "with-head/model.safetensors");
   std::vector<data::TensorInfo> kept;
   for (const data::TensorInfo& info : all.tensors()) {
@@ -207,7 +207,7 @@ TEST_F(FolderDoors, ThePaddingRowRestsInEveryPlacement) {
   EXPECT_THAT(more.err, HasSubstr("from here on row 101"));
 }
 
-// Rows with more padding behind them have the same loss, whichever rows share a step.
+// Padding behind a row changes neither the row's loss nor its router (load-balancing) loss, whichever rows share a step.
 TEST_F(FolderDoors, PaddingIsNoPartOfTheRouterLoss) {
   folder_.write("experts/config.json", R"({"model_type": "mixtral", "vocab_size": 256, "max_position_embeddings": 64, "hidden_size": 32,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "rms_norm_eps": 1e-5,
@@ -264,7 +264,7 @@ TEST_F(FolderDoors, PaddingIsNoPartOfTheRouterLoss) {
   EXPECT_EQ(numbers("32", "on", 2, {"--zero-stage", "3"}).size(), 3u);
 }
 
-// A Git LFS pointer in place of weights, a tokenizer, a token file or a text is named by every command that reads it.
+// Every command that reads a Git LFS pointer in place of weights, a tokenizer, a token file or a text names that file in its error.
 TEST_F(FolderDoors, PointersOfGitLfsAreNamed) {
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0a\nsize 524288\n";
   make_base("base", {{"tie_word_embeddings", false}});

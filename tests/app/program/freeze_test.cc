@@ -46,8 +46,8 @@ TEST(Freeze, RefusesWhatNamesNothingAndWhatLeavesNothing) {
   EXPECT_NE(refusal({"*"}).find("left to train"), std::string::npos);
 }
 
-// A run with frozen blocks resumes from its checkpoint to the same numbers, whether all is in memory or on nvme. The plan times frozen
-// blocks too, and no optimizer state is saved for them.
+// A run with frozen (not trained) blocks resumes from its checkpoint to the same losses and gradient norms, whether its state is in memory
+// or on nvme. The plan times frozen blocks too, and no optimizer state is saved for them.
 TEST(FreezeTrain, GoesOnFromItsCheckpointWithTheSameNumbersAnywhere) {
   const app::TemporaryFolder folder;
   std::string text;

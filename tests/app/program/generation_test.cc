@@ -1,5 +1,5 @@
-// Tests generate with a key/value cache: it gives transformers' greedy continuations token for token, alone and in batches, on ranks and
-// tiers. Texts may grow beyond the model's positions. Files that hold no prompts are refused.
+// Tests generate with a key/value cache against transformers' greedy continuations, token for token: alone and in batches,
+// on several ranks and tiers. Texts may grow beyond the model's positions. Files that hold no prompts are refused.
 #include "trainer/text/generation.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<i32> ids_in(const data::SafetensorsReader& file, const std::string& 
   return {ids.begin(), ids.end()};
 }
 
-// Token ids are bytes here, all below 128.
+// Tokens are bytes in these tests, and all ids are below 128.
 std::string text_of(const std::vector<i32>& ids) { return {ids.begin(), ids.end()}; }
 
 struct Generation : testing::Test {
@@ -82,13 +82,13 @@ INSTANTIATE_TEST_SUITE_P(Models, GreedyText,
                            return name;
                          });
 
-// When the cache is full, it is rebuilt from the last half of the positions, here 32: the text continues as if from these alone.
+// When the cache is full, it is rebuilt from the last half of the positions (32 tokens). The text continues as from these tokens alone.
 TEST_F(Generation, BeyondThePositionsTheOlderHalfFallsOut) {
   const std::vector<i32> prompt{7, 50, 3, 22, 90};
   const std::vector<i32> whole = alone("gpt2-tiny", prompt, 150);
   ASSERT_EQ(whole.size(), 150u);
   std::vector<i32> text = prompt;
-  int count = 60;  // the 64th position makes the 60th token
+  int count = 60;  // the prompt's 5 tokens leave positions for 59 more, and the last position predicts the 60th
   while (text.size() < prompt.size() + whole.size()) {
     const auto seen = text.size() == prompt.size() ? text : std::vector(text.end() - 32, text.end());
     const std::vector<i32> part = alone("gpt2-tiny", seen, count);
@@ -104,7 +104,7 @@ TEST_F(Generation, OfALongPromptTheLastHalfOfThePositionsCounts) {
   EXPECT_EQ(alone("gpt2-tiny", prompt, 20), alone("gpt2-tiny", {prompt.end() - 32, prompt.end()}, 20));
 }
 
-// For all lengths a pass fits the plan, and the cache has room for every token to come.
+// For all lengths, a forward pass fits the plan, and the cache has room for every token that is still to be generated.
 TEST_F(Generation, LengthsHoldWhatComes) {
   for (const i64 positions : {1, 2, 3, 64, 1000, 131072}) {
     for (const i64 prompt : {1, 2, 15, 63, 64, 65, 255, 256, 257, 999, 5000}) {

@@ -1,5 +1,5 @@
-// Tests, with the whole program, images other than CIFAR-10: shape and classes follow the data and are saved in the checkpoint.
-// Augmentation and loader threads give reproducible bits.
+// Tests training on images other than CIFAR-10 with the whole program: image shape and classes follow
+// the data and are saved in the checkpoint. Augmentation and loader threads give reproducible bits.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -62,7 +62,7 @@ TEST_F(ImageData, IdxFilesGiveOneChannelAndTheirSize) {
   EXPECT_TRUE(other.status == 4 &&
               other.err.find("[1, 20, 28] in 10 classes, as the model reads, got shape [1, 28, 28]") != std::string::npos)
       << other.err;
-  // A checkpoint can be trained on like any model folder; its image size is fixed.
+  // A checkpoint can be trained on like any model folder. Its image size is fixed, so --image-size is refused.
   const Outcome again = run_app({"train", "--model", path("run/checkpoints/step-00000002"), "--data", path("idx"), "--steps", "1", "--out",
                                  path("again"), "--device", "cpu", "--micro-batch-size", "4"});
   EXPECT_EQ(again.status, 0) << again.err;
@@ -187,7 +187,7 @@ TEST_F(ImageData, ChangedImagesAndWorkersLeaveTheBits) {
   run("resumed", "3", {"--micro-batch-size", "8"});
   run("resumed", "6", {"--micro-batch-size", "8", "--workers", "2"});
   EXPECT_EQ(steps("resumed"), steps("one"));
-  // Two ranks add in another order, so losses are only nearly equal.
+  // Two ranks add the gradients in another order than one rank, so losses are only nearly equal.
   run("ranks", "6", {"--micro-batch-size", "8", "--ranks", "2", "--communicator", "local"});
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(steps("ranks")[i].first, steps("one")[i].first, 1e-5);
   const Words plain = {"--data", path("idx"),          "--steps", "1", "--lr-schedule", "constant", "--global-batch-size",

@@ -1,5 +1,5 @@
-// Trains cifar-net with the whole program: it learns, reports how many images it classifies correctly, and gives the same bits wherever its
-// tensors are placed.
+// Trains cifar-net with the whole program: the model learns, the program reports how many images
+// it classifies correctly, and the bits are the same in whichever tiers its tensors are placed.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-// Returns images whose class is visible: each class has its own brightness in each of three parts of the image, and noise is added.
+// Returns images that show their class: each class has its own brightness in each of three parts of the image, under noise.
 std::string images(int count, u64 seed) {
   const RandomKey key{seed};
   std::string bytes;
@@ -91,7 +91,7 @@ TEST_F(ImageTraining, LearnsAndSaysWhatItNamesRight) {
   EXPECT_FALSE(rows[0].contains("validation_accuracy"));
   EXPECT_GT(rows[29]["validation_accuracy"], 0.5) << "one in ten by chance";
   EXPECT_LT(rows[29]["validation_loss"], 1.5);
-  // The checkpoint has PyTorch's names and shapes, and evaluate can use the data folder's test images too.
+  // A checkpoint of cifar-net has PyTorch's names and shapes. evaluate takes the data folder's test images, as validation in training did.
   const Outcome evaluated = run_app({"evaluate", "--model", path("run"), "--data", path("cifar"), "--json", "--device", "cpu"});
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   const Json said = Json::parse(evaluated.out);
@@ -147,7 +147,7 @@ TEST_F(ImageTraining, TheSameBitsWhereverItsBytesLie) {
 
 using ImageTrainingRelease = ImageTraining;
 
-// The bits include batch norm's running statistics, which a restart from a checkpoint finds again.
+// The comparison of bits includes batch norm's running statistics, which a restart reads from the checkpoint.
 TEST_F(ImageTrainingRelease, ResNet20GivesTheSameBitsAndIsReadAgain) {
   const Words small = {"--micro-batch-size", "4", "--gradient-accumulation-steps", "2", "--validation-steps", "2"};
   const auto run = [&](const std::string& out, int steps, Words more) {

@@ -1,5 +1,5 @@
-// Tests that the planner keeps the logits from forward to backward if there is room that nothing more useful needs. All ranks decide alike,
-// and no number changes.
+// Tests that the planner keeps the logits from forward to backward in memory that nothing
+// more useful needs. All ranks decide alike, and losses and weights stay the same to the bit.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -73,8 +73,8 @@ TEST_P(KeptLogits, WhereThereIsRoomToTheByte) {
   EXPECT_NEAR(seconds(again) - seconds(kept), product_s, 1e-3 * product_s);
 }
 
-// Logits are kept if what makes room for them costs less than computing them again. Moving the state out of a GPU's memory costs more than
-// that, recomputing some blocks costs less.
+// If memory is short by a byte, logits are kept only if freeing memory for them costs less time than computing them
+// again. Moving optimizer state out of a GPU's memory costs more than that. Recomputing some blocks costs less.
 TEST_P(KeptLogits, TakeTheRoomOfWhatIsWorthLess) {
   const i64 nearly = chosen(64 * kGiB, all_there()).plan.total[0] - 1;
   const ChosenPlan again = chosen(nearly, all_there());
@@ -127,7 +127,7 @@ TEST_P(KeptLogits, AreChosenForAllRanks) {
   EXPECT_EQ(to_text(choice_of(adopted(text), none)), text);
 }
 
-// The first rank of a pipeline decides whether the last one keeps its logits.
+// The first rank of a pipeline decides for all: the last rank, which computes the logits, keeps them if the first rank's plan says so.
 TEST_P(KeptLogits, OfALaterStage) {
   request_.scheduling.pipeline = {.rank = 0, .ranks = 2};
   request_.scheduling.micro_batches = 2;
@@ -143,7 +143,7 @@ TEST_P(KeptLogits, OfALaterStage) {
   check_meetings(stages);
 }
 
-// A model with a head as wide as GPT-2's and almost nothing else.
+// Trains a model whose head is as wide as GPT-2's and that has almost no other parameters.
 struct KeptLogitsRelease : testing::Test {
   TemporaryFolder folder;
   std::string model, text;

@@ -1,5 +1,5 @@
-// Tests that memory which a plan leaves unused takes groups that auto would otherwise spill. Explicit requests stay as they are, and no
-// number changes.
+// Tests that memory which a plan leaves unused takes parameter groups that automatic placement
+// would otherwise spill. Placements that the user asked for stay as they are, and no loss changes.
 #include "trainer/plan/left_over.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class LeftOver : public testing::Test {
   Rates rates_;
 };
 
-// The model's state takes 1.4 GiB, and the host tier has room for 1 GiB of it.
+// Limits each tier, in bytes. The model's state takes 1.4 GiB, and the host tier has room for 1 GiB of it.
 const TierBudgets kTight{.bytes = {900 * kMiB, kGiB, 10 * kGiB}};
 
 TEST_F(LeftOver, StateGoesToTheHostGroupByGroup) {
@@ -52,7 +52,7 @@ TEST_F(LeftOver, StateGoesToTheHostGroupByGroup) {
   EXPECT_NE(chosen.why.back().find("left-over memory: "), std::string::npos) << chosen.why.back();
 }
 
-// If computing takes minutes, moving fewer bytes gains nothing, and the plan does not mention left-over memory.
+// If computing a step takes minutes, moving fewer bytes gains no time, and the plan's explanation has no line "left-over memory".
 TEST_F(LeftOver, WhatGainsNothingIsNotSaid) {
   rates_.flops = 1e9;
   rates_.disk_read_bytes_per_s = rates_.disk_write_bytes_per_s = 1e11;
@@ -68,8 +68,8 @@ TEST_F(LeftOver, AnExplicitWishStays) {
   EXPECT_EQ(count(chosen, Tier::nvme), chosen.plan.layout.groups.size());
 }
 
-// The gradient of block 0 stays in its slot until its Step, so placing it on the host would only take room from others, although it comes
-// first in order.
+// Host memory goes to gradients that would otherwise travel to nvme. Block 0's gradient stays in its buffer on the
+// device until its optimizer step and never travels, so it gets no host memory although block 0 comes first in order.
 TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   PlacementSettings wishes;
   wishes.parameters = wishes.optimizer = PlacementWish::whole(Tier::nvme);
@@ -86,8 +86,8 @@ TEST_F(LeftOver, AGradientThatRestsNowhereStaysWhereItIs) {
   }
 }
 
-// The largest group goes first: its slot is as large as the group, so keeping it on the device takes no more memory. Of equally large
-// groups, those that stay are spread evenly among those that are spilled.
+// The largest group of weights stays on the device first: the buffer for weights in transit is as large as the largest spilled group,
+// so keeping that group takes no more memory. Of equally large groups, the ones kept are spread evenly among the spilled ones.
 TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   freeze_parameters(model_, {"*.attn.*", "*.mlp.*", "*.wte.*"});
   request_.layout = parallel::make_layout(model_);
@@ -105,7 +105,7 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   EXPECT_EQ(excess(chosen.plan, budgets), (std::array<i64, offload::kTiers>{}));
   EXPECT_EQ(tiers[0], Tier::device) << memory_table(chosen.plan, budgets);
   EXPECT_LT(chosen.plan.moving_slab_bytes, least.moving_slab_bytes / 2);
-  std::vector<bool> stays;  // for each transformer block, whether its weights stay on the device
+  std::vector<bool> stays;  // tells for each transformer block whether its weights stay on the device
   for (const parallel::Group& g : chosen.plan.layout.groups) {
     if (chosen.plan.held_weights(g).count() * parallel::kTileElems > 5'000'000 && g.id != 0) stays.push_back(tiers[g.id] == Tier::device);
   }
@@ -116,8 +116,8 @@ TEST_F(LeftOver, TheLargestWeightsStayFirstAndEqualsAtEvenDistances) {
   for (size_t b = 0; b + 3 < stays.size(); ++b) EXPECT_TRUE(stays[b] || stays[b + 1] || stays[b + 2] || stays[b + 3]) << b;
 }
 
-// If all activations do not fit but recomputing every block would, the last blocks keep theirs. The same holds if activations are spilled
-// instead.
+// If the activations of all blocks do not fit, most blocks are recomputed or
+// spilled, and the last blocks keep their activations in the memory that is left.
 TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   request_.micro_batch_size = 4;
   request_.sequence_length = 256;
@@ -152,7 +152,7 @@ TEST_F(LeftOver, TheLastBlocksKeepTheirActivations) {
   }
 }
 
-// Trains gpt2-tiny for three steps in run folder `name` and returns the losses. If `log` is given it receives what the run wrote to stderr.
+// Trains gpt2-tiny for three steps in run folder `name` and returns the losses. Stores what the run wrote to stderr in `log`, if given.
 std::vector<double> losses(const TemporaryFolder& folder, const std::string& name, const std::vector<std::string>& more,
                            std::string* log = nullptr) {
   std::string text;
@@ -171,7 +171,7 @@ std::vector<double> losses(const TemporaryFolder& folder, const std::string& nam
   return all;
 }
 
-// A run whose state is partly on the host and partly on nvme has the losses of a run in memory.
+// A run whose state is partly on the host and partly on nvme has the same losses, to the bit, as a run whose state is in memory.
 TEST(LeftOverTrain, TheSameBits) {
   const TemporaryFolder folder;
   const auto in_memory = losses(folder, "memory", {"--sequence-length", "32", "--device-memory", "256MiB"});
@@ -181,7 +181,7 @@ TEST(LeftOverTrain, TheSameBits) {
                                "host=1MiB,nvme=rest", "--place-optimizer", "host=3MiB,nvme=rest"}));
 }
 
-// A run that recomputes or spills all but its last blocks has the losses of one that keeps all activations.
+// A run that recomputes or spills all but its last blocks has the same losses, to the bit, as a run that keeps all activations.
 TEST(LeftOverTrain, TheSameBitsWhereTheLastBlocksKeepTheirActivations) {
   const TemporaryFolder folder;
   const auto with = [](std::vector<std::string> more) {

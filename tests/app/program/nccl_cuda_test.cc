@@ -1,5 +1,5 @@
-// Tests commands on ranks that are threads of this process and whose GPUs exchange data over NCCL: numbers and states equal those of
-// exchanges through host memory, and what is impossible is refused with one line.
+// Tests commands on ranks that are threads of this process and whose GPUs exchange data over NCCL. Losses
+// and states equal those of exchanges through host memory. Impossible requests are refused with one line.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -98,7 +98,7 @@ TEST_F(CommandsOverNccl, AutoTakesItWhereEachRankHasAGpu) {
   EXPECT_EQ(over_nccl[0].out, through_host[0].out);
 }
 
-// The environment variables of the test process stand for those of a rank's process.
+// Sets environment variables of the test process in place of those that a launcher gives a rank's process.
 class RankOfSeveral : public testing::Test {
  protected:
   void SetUp() override { clear(); }
@@ -110,7 +110,7 @@ class RankOfSeveral : public testing::Test {
     const char* text = std::getenv(name);
     return text ? text : "unset";
   }
-  // Returns the messages of the last of `ranks` ranks when it begins.
+  // Returns what the last of `ranks` ranks prints when it begins.
   static std::string begin(int ranks, const std::string& device = "cuda", const std::string& communicator = "auto") {
     std::ostringstream out, err;
     RanksConfig config;
@@ -159,12 +159,12 @@ TEST(NcclMemory, IsThatOfThePairsThatTalk) {
 #ifdef NCCL_EMULATED
 using CommandsOverNcclDeathTest = CommandsOverNccl;
 
-// The rank is started like one of srun or torchrun: no supervisor of Spillway's would end it, so it must end itself.
+// Ranks are started as by srun or torchrun, so no supervisor would end a rank that hangs. It must end itself, with exit status 6.
 TEST_F(CommandsOverNcclDeathTest, ARankWhoseGpuHangsEndsWithSix) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto train = [&] {
     emulated_cuda::block_nccl_abort(true);
-    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // skips the sends of the trial and of the first connections
+    emulated_cuda::fail("ncclSend", 9, cudaErrorLaunchFailure);  // skips the sends that open connections and try them out
     train_on(2, flags("hangs", "nccl", {"--zero-stage", "3", "--timeout", "2s"}));
     std::_Exit(0);
   };

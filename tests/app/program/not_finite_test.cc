@@ -1,5 +1,5 @@
-// Tests training whose loss or gradients become NaN or infinite: the messages and how the run ends, on one rank, on two, and on two
-// pipeline stages.
+// Tests training whose loss or gradients become NaN or infinite: the messages
+// and how the run ends, on one rank, on two ranks, and on two pipeline stages.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -13,7 +13,7 @@ struct NotFinite : testing::Test {
   const TemporaryFolder folder;
   const std::string run = (folder.path() / "run").string();
 
-  // Trains with so high a learning rate that after the first step the weights give no finite loss.
+  // Trains with so high a learning rate that the loss is not finite after the first step.
   std::vector<Outcome> train(int ranks, const std::vector<std::string>& more) const {
     folder.write("text.txt", std::string(4000, 'a') + std::string(4000, 'b'));
     std::vector<std::string> args{"--model",
@@ -64,7 +64,7 @@ TEST_F(NotFinite, TheRanksOfALossAreNamed) {
   expect_all(two[0].err, {"step skipped: the loss of rank 0 on ", ", rank 1 on "});
 }
 
-// The first pipeline stage computes no loss, so the messages name the last one.
+// The first pipeline stage computes no loss, so its messages name the rank of the last stage.
 TEST_F(NotFinite, OfTwoStagesTheLastHasTheLoss) {
   const std::vector<Outcome> stages = train(2, {"--pipeline-stages", "2", "--gradient-accumulation-steps", "2"});
   for (const Outcome& rank : stages) EXPECT_EQ(rank.status, 7);

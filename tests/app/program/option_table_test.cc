@@ -1,4 +1,4 @@
-// Tests invariants of the option table, and that --help shows every documented flag with its default.
+// Tests invariants of the table of all options, and that --help shows every documented flag with its default.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr Command kCommands[] = {Command::train,   Command::plan,     Command::g
                                  Command::slurm,   Command::selftest, Command::evaluate,    Command::chat,         Command::classify,
                                  Command::report,  Command::top,      Command::import_model};
 
-// Every flag in train's table, with its default as --help shows it ("" if there is none).
+// Lists every flag in train's option table, with its default as --help shows it ("" if there is none).
 const std::vector<std::pair<std::string, std::string>> kTrainFlags = {
     {"model", ""},
     {"from-scratch", ""},
@@ -193,7 +193,7 @@ TEST(OptionTable, RowsAreWhole) {
   }
 }
 
-// The help of --model names exactly the presets that are built in.
+// The help of --model names exactly the model presets that are built in.
 TEST(OptionTable, HelpNamesThePresetsThatAreBuilt) {
   std::istringstream words(find_option(Command::train, "model")->help);
   std::set<std::string> named, built;
@@ -205,7 +205,7 @@ TEST(OptionTable, HelpNamesThePresetsThatAreBuilt) {
   EXPECT_EQ(named, built);
 }
 
-// A field that is bound to a configuration that its command does not have would throw here.
+// Reads each option's field in the settings of each command that has the option. A field of another command's settings would throw.
 TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
   for (const Command command : kCommands) {
     const Settings settings = default_settings(command);
@@ -216,7 +216,7 @@ TEST(OptionTable, EveryFieldCanBeReadInEveryCommandItBelongsTo) {
   }
 }
 
-// The value that an option shows as its default must be accepted as its value and change nothing.
+// The value that --help shows as an option's default must be accepted as the option's value and change nothing.
 TEST(OptionTable, DefaultsAreLegalValues) {
   const std::string plain = to_json(TrainConfig{});
   for (const Option* option : options_of(Command::train)) {

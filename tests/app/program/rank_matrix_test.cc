@@ -1,8 +1,8 @@
-// Tests the law that placement and sharding change no bit, on several ranks. A covering array of strength 3 over ZeRO stages, pipeline
-// schedules, tiers, overlap, threads and communicators contains every combination of three settings that could break the law together. The
-// quick tests cover every two on two models, the soak the others. Some corners are tested by name. The data-parallel size is 2; the
-// reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes that each rank moved, gathered,
-// summed and sent are those of its plan. scripts/matrix.sh runs the full product, a part at a time.
+// Tests on several ranks that placement and sharding change no bit of a training. A covering array of strength 3 contains every
+// combination of three settings among ZeRO stages, pipeline schedules, tiers, overlap, threads and communicators. The quick tests
+// cover every combination of two on two models, the soak tests the rest. Some cells are tested by name. The data-parallel size is
+// 2. The reference is ZeRO 0 on the device without a pipeline, on ranks that are threads. In every cell the bytes that each rank
+// moved, gathered, summed and sent must equal those of its plan. scripts/matrix.sh runs the full product, a part at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const test::CoveringArray& array() {
   return all;
 }
 
-// Returns the covering array for the other kinds of models: experts, sliding window, packed rows and adapters.
+// Returns the covering array for models of other kinds: experts, sliding window, packed rows and adapters.
 const test::CoveringArray& kinds() {
   static const test::CoveringArray all(
       rank_factor_sizes(),
@@ -35,7 +35,7 @@ const test::CoveringArray& kinds() {
   return all;
 }
 
-// Checks the cells of `model` among the rows [from, to). Cells of one model share their references; ctest runs the models side by side.
+// Checks the cells of `model` among the rows [from, to). Cells of one model share a reference run, and ctest runs the models in parallel.
 void expect_same_bits(const test::CoveringArray& rows, int model, size_t from, size_t to) {
   RankCells cells;
   int count = 0;
@@ -49,7 +49,7 @@ void expect_same_bits(const test::CoveringArray& rows, int model, size_t from, s
   std::cout << count << " cells\n";
 }
 
-// The first rows, which contain all pairs, run in release builds. The rows for all triples take minutes and are left to the soak.
+// The covering array's first rows, which contain all pairs, run in release builds. All rows take minutes and run as soak tests only.
 struct RankMatrixRelease : testing::TestWithParam<int> {};
 TEST_P(RankMatrixRelease, EveryPairGivesTheSameBits) { expect_same_bits(array(), GetParam(), 0, array().rows_for_pairs()); }
 INSTANTIATE_TEST_SUITE_P(Models, RankMatrixRelease, testing::Range(0, 2));
@@ -64,14 +64,14 @@ TEST_P(SoakRankKinds, EveryPairGivesTheSameBits) { expect_same_bits(kinds(), Get
 TEST_P(SoakRankKinds, TriplesGiveTheSameBits) { expect_same_bits(kinds(), GetParam(), kinds().rows_for_pairs(), kinds().rows().size()); }
 INSTANTIATE_TEST_SUITE_P(Models, SoakRankKinds, testing::Range(kFirstKind, kFirstKind + kKinds));
 
-// Cells that a change is most likely to break. They run whatever the array contains.
+// Lists the cells that a change is most likely to break. They run whether or not the covering array contains them.
 struct NamedCell {
   const char* name;
-  Row cell;  // one value per RankFactor
+  Row cell;  // has one value for each RankFactor
 };
 const NamedCell kNamed[] = {
-    // The values are: model, ZeRO stage, pipeline, tiers of parameters, gradients and optimizer, activations, overlap, threads,
-    // communicator, reduction.
+    // The values of a cell are: model, ZeRO stage, pipeline, tiers of parameters,
+    // gradients and optimizer, activations, overlap, threads, communicator, reduction.
     {"zero3_all_on_nvme_forward", {2, 3, 0, 2, 2, 2, 0, 2, 1, 0, 0}},
     {"zero3_1f1b_all_on_nvme", {0, 3, 2, 2, 2, 2, 2, 0, 1, 2, 0}},
     {"zero2_vertical_stages_all_on_nvme", {3, 2, 6, 2, 2, 2, 2, 1, 0, 0, 0}},
@@ -99,13 +99,13 @@ TEST_P(RankCorners, GiveTheSameBits) {
   if (!possible_ranks(cell)) cell[kRankCommunicator] = 0;
   EXPECT_EQ(cells.objection(cell), "") << to_string(cell);
 }
-// The first four corners run with every change, under the sanitizers too. The others are left to the soak.
+// The first four named cells run with every change, under the sanitizers too. The other ones run as soak tests only.
 std::string corner_name(const testing::TestParamInfo<NamedCell>& cell) { return cell.param.name; }
 INSTANTIATE_TEST_SUITE_P(Corners, RankCorners, testing::ValuesIn(std::begin(kNamed), std::begin(kNamed) + 4), corner_name);
 INSTANTIATE_TEST_SUITE_P(SoakCorners, RankCorners, testing::ValuesIn(std::begin(kNamed) + 4, std::end(kNamed)), corner_name);
 
-// In the uneven models every bucket spans several tiles on each rank, and not as many on all. Only the last norm has a single tile, which
-// one rank holds.
+// In the uneven models every bucket spans several tiles on each rank, and their number differs
+// between ranks. As the only exception, the last norm has a single tile, which one rank holds.
 TEST(RankMatrix, ShardsAreUneven) {
   const TemporaryFolder folder;
   for (const char* family : {"gpt2", "llama", "mistral", "mixtral"}) {
@@ -126,13 +126,13 @@ TEST(RankMatrix, ShardsAreUneven) {
   }
 }
 
-// The comparison must be able to fail: it detects a run with another learning rate.
+// Shows that the comparison of runs can fail: it must detect a run with a different learning rate.
 TEST(RankMatrix, ADifferenceShows) {
   RankCells cells;
   EXPECT_EQ(cells.objection(Row(kRankFactors, 0), {"--learning-rate", "1.1e-3"}), "losses and norms differ");
 }
 
-// The comparison also detects a run in which rank 1 sends wrong bytes once.
+// Shows that the comparison of runs detects wrong bytes that rank 1 sends once. The fault is planted in one collective of the run.
 struct PlantedFault {
   const char* name;
   Row cell;
@@ -173,7 +173,7 @@ class RankFaults : public testing::TestWithParam<PlantedFault> {};
 
 TEST_P(RankFaults, Show) {
   const PlantedFault& fault = GetParam();
-  std::atomic<int> planted{-1};  // -1 while no fault is to be planted
+  std::atomic<int> planted{-1};  // stays -1 until a fault is to be planted
   const auto spoil = [&](parallel::Collective what, std::span<std::byte> given) {
     if (what != fault.where || given.size() < 2 * kTileBytes || given.size() % kTileBytes != 0) return;
     if (int none = 0; planted.compare_exchange_strong(none, 1)) fault.plant(given);
@@ -187,7 +187,7 @@ TEST_P(RankFaults, Show) {
 }
 INSTANTIATE_TEST_SUITE_P(PlantedMore, RankFaults, testing::ValuesIn(kFaults), [](const auto& fault) { return fault.param.name; });
 
-// Runs one part of the full product; SPILLWAY_MATRIX=PART/PARTS selects it. The cells of a part are spread over the whole product.
+// Runs one part of the full product. SPILLWAY_MATRIX=PART/PARTS selects the part, whose cells are spread over the whole product.
 TEST(SoakRankMatrix, APartOfTheFullProduct) {
   i64 part = 0, parts = 1000;
   if (const char* text = std::getenv("SPILLWAY_MATRIX")) {
@@ -195,7 +195,7 @@ TEST(SoakRankMatrix, APartOfTheFullProduct) {
   }
   const std::vector<int> sizes = rank_factor_sizes();
   const i64 all = std::accumulate(sizes.begin(), sizes.end(), i64{1}, std::multiplies<>());
-  constexpr i64 kStride = 1000003;  // a prime that does not divide the product
+  constexpr i64 kStride = 1000003;  // a prime that does not divide the product's size, so that the stride reaches every cell
   RankCells cells;
   i64 count = 0;
   for (i64 n = all * part / parts; n < all * (part + 1) / parts; ++n) {

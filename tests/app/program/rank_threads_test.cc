@@ -1,5 +1,5 @@
-// Tests --communicator local, whose ranks are threads of one process. rank_matrix_test.cc shows that their numbers equal those of other
-// ranks.
+// Tests --communicator local, whose ranks are threads of one process. rank_matrix_test.cc
+// shows that their losses and weights equal those of ranks that are processes.
 #include "trainer/ranks/rank_threads.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST_F(RankThreadsTest, AgreeOnTheStatus) {
   EXPECT_EQ(run_rank_threads({.ranks = 1}, console, [](int, const auto& end) { return end ? 1 : 0; }), 0);
 }
 
-// Rank 0 fails only because rank 1 aborted, and earlier than it. The error that is thrown is rank 1's own.
+// Rank 0 fails before rank 1 does, but only because rank 1 aborted the barrier. The error that is thrown is rank 1's own.
 TEST_F(RankThreadsTest, ThrowWhatTheFirstThrewThatFailedByItself) {
   const auto body = [](int rank, const std::unique_ptr<parallel::Communicator>& end) -> int {
     if (rank == 1) {
@@ -56,7 +56,7 @@ TEST_F(RankThreadsTest, ThrowWhatTheFirstThrewThatFailedByItself) {
   EXPECT_EQ(err.str(), "");
 }
 
-// A rank that never enters a collective is named, and the process ends although that rank's thread still runs.
+// If a rank never enters a collective, the error names it, and the process exits although that rank's thread still runs.
 TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
@@ -70,7 +70,8 @@ TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   EXPECT_EXIT(hang(), testing::ExitedWithCode(6), "rank 1 .*; rank 1 did not end within 0.1 s");
 }
 
-// A process that is another program's goes on: the call returns with the first failure once the rank that was named has ended.
+// A process that belongs to another program may not exit. run_rank_threads()
+// then waits until the hanging rank has ended, and throws the first failure.
 TEST_F(RankThreadsTest, AHangingOneIsWaitedForInAProcessThatMayNotExit) {
   std::ostringstream said;
   Console to_text(said, said);

@@ -1,5 +1,5 @@
-// Tests training on data-parallel ranks that are threads of this process: all ZeRO stages and tiers give the same bits, a checkpoint can be
-// loaded by another number of ranks, and an error of one rank ends all with one message.
+// Tests training on data-parallel ranks that are threads of this process. All ZeRO stages and tiers give the same
+// bits, another number of ranks can load a checkpoint, and an error of one rank ends all ranks with one message.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct Ranks : testing::Test {
   }
 
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
-  // If a flag is given twice, the later one counts.
+  // Returns the flags of a training. Flags in `more` come last and override earlier ones.
   Args train(const std::string& out, int steps, const Args& more) const {
     Args all = {"--model",       "llama-tiny",  "--data",          text,    "--sequence-length",   "16",    "--learning-rate", "1e-3",
                 "--lr-schedule", "constant",    "--warmup-steps",  "1",     "--gradient-clipping", "2.5",   "--threads",       "1",
@@ -69,7 +69,7 @@ struct Ranks : testing::Test {
   }
 };
 
-// These tests of numbers run in release builds only; tests of failures and leftovers also run under the sanitizers.
+// Tests of RanksRelease compare numbers, in release builds only. Tests of failures and remaining files also run under the sanitizers.
 using RanksRelease = Ranks;
 
 TEST_F(RanksRelease, EveryStageFromEveryTierGivesTheSameBits) {
@@ -98,7 +98,7 @@ TEST_F(RanksRelease, EveryStageFromEveryTierGivesTheSameBits) {
   }
 }
 
-// The bytes exchanged between the ranks are those of the plan, and each rank holds only its shard.
+// The bytes exchanged between the ranks equal those of the plan, and each rank holds only its shard of the state.
 TEST_F(RanksRelease, MeasuredBytesAreThePlans) {
   std::vector<i64> device_bytes;
   for (const char* stage : {"0", "1", "2", "3"}) {
@@ -132,8 +132,8 @@ TEST_F(RanksRelease, MeasuredBytesAreThePlans) {
   const Outcome status = run_app({"status", at("run3")});
   EXPECT_NE(status.out.find("finished: step 2 of 2 on 4 ranks"), std::string::npos) << status.out;
   EXPECT_NE(status.out.find("slowest: rank "), std::string::npos) << status.out;
-  // Training takes 16 bytes a parameter: 4 for weights, 4 for gradients, 8 for moments. A rank's shard is a quarter, plus at most a tile of
-  // each group.
+  // Training takes 16 bytes a parameter: 4 for weights, 4 for gradients, 8 for moments.
+  // The shard of one of four ranks is a quarter, plus at most one tile of each group.
   const i64 whole = device_bytes[0], slack = 16 * 6 * parallel::kTileElems;
   EXPECT_NEAR(static_cast<double>(device_bytes[1]), 0.5 * static_cast<double>(whole) + 0.25 * 0.5 * static_cast<double>(whole), slack);
   EXPECT_NEAR(static_cast<double>(device_bytes[2]), 0.25 * static_cast<double>(whole) + 0.25 * 0.75 * static_cast<double>(whole), slack);
@@ -156,9 +156,9 @@ TEST_F(RanksRelease, TheStageIsTheLowestThatFitsUnlessAHigherOneIsFaster) {
   EXPECT_NE(plan("6MiB", "auto", false).find("per rank, of 4"), std::string::npos);
 }
 
-// With a learning rate of 0 all steps use the same weights. Losses are then sums in another order in fp64. A gradient summed in another
-// order in fp32 differs by at most (n - 1) u times the sum of its parts' magnitudes, so its norm by at most (n - 1) u times the sum of the
-// parts' norms, which a run of single micro-batches measures.
+// With a learning rate of 0 all steps use the same weights. Losses are then sums in another order in fp64. A gradient
+// summed over n parts in another order in fp32 differs by at most (n - 1) u times the sum of its parts' magnitudes. Its
+// norm differs by at most (n - 1) u times the sum of the parts' norms, which a run of single micro-batches measures.
 TEST_F(RanksRelease, OtherNumbersOfRanksDifferByTheOrderOfSums) {
   constexpr int kBatch = 8, kSteps = 3;
   const Args frozen = {"--learning-rate", "0", "--data-order", "sequential", "--validation-fraction", "0.02", "--validation-steps", "5"};
@@ -183,7 +183,7 @@ TEST_F(RanksRelease, OtherNumbersOfRanksDifferByTheOrderOfSums) {
   EXPECT_GT(other_bits, 0) << "nothing was summed in another order";
 }
 
-// A checkpoint that four ranks wrote in shards is loaded by other numbers of ranks, ZeRO stages and tiers without the loss of a bit.
+// A checkpoint that four ranks wrote in shards loads on other numbers of ranks, ZeRO stages and tiers with every bit.
 TEST_F(RanksRelease, AStateIsTheSameOnOtherRanksAndTiers) {
   for (const Args& kind : {Args{"--precision", "fp32"}, Args{"--precision", "bf16", "--master-weights", "split"}}) {
     const std::string name = kind[1], batch = "12";
@@ -203,8 +203,9 @@ TEST_F(RanksRelease, AStateIsTheSameOnOtherRanksAndTiers) {
   }
 }
 
-// One run continues on changing ranks, tiers and stages. After each load the state equals its checkpoint to the bit. The next loss is a sum
-// of the same terms in another order, so it lies within the rounding bound of the loss that the earlier ranks would have had.
+// One run continues on changing numbers of ranks, tiers and ZeRO stages. After each load the state equals its checkpoint to the bit. The
+// next loss is a sum of equal terms in another order, so it lies within the rounding bound of the loss that the earlier ranks would have
+// had.
 TEST_F(RanksRelease, ARunGoesOnAnywhereWithItsBits) {
   struct Hop {
     int ranks;
@@ -239,7 +240,7 @@ TEST_F(RanksRelease, ARunGoesOnAnywhereWithItsBits) {
   }
 }
 
-// The global batch stays the same; the number of accumulated micro-batches follows from the ranks.
+// The global batch stays the same when the number of ranks changes; the number of accumulated micro-batches follows from both.
 TEST_F(Ranks, ARunGoesOnWithOtherNumbersOfRanks) {
   const Args batch = {"--gradient-accumulation-steps", "3"};
   expect_all_well(train_on(4, train("run", 2, batch)));
@@ -260,7 +261,7 @@ TEST_F(Ranks, ARunGoesOnWithOtherNumbersOfRanks) {
   EXPECT_NE(refused[0].err.find("legal numbers of ranks: 1, 2, 3, 4, 6, 12"), std::string::npos) << refused[0].err;
 }
 
-// All ranks must have the program and the flags of the first one.
+// All ranks must run with the program version and the flags of rank 0. A different flag is named in one message.
 TEST_F(Ranks, OtherFlagsOnOneRankAreNamed) {
   const std::vector<Outcome> ranks = train_on(3, train("run", 2, {}), {{}, {}, {"--seed", "5"}});
   for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, 2);
@@ -270,11 +271,11 @@ TEST_F(Ranks, OtherFlagsOnOneRankAreNamed) {
   expect_all_well(train_on(2, train("run", 2, {}), {{}, {"--io-engine", "pread"}}));
 }
 
-// The error is one rank's alone, that of all ranks alike, or the first rank's alone: in each case one message is printed.
+// One rank alone, all ranks alike, or rank 0 alone fails before training. In each case one message is printed.
 TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   const auto expect = [](const std::vector<Outcome>& ranks, int status, const std::string& message) {
     for (const Outcome& rank : ranks) EXPECT_EQ(rank.status, status) << rank.err;
-    const std::string& said = ranks[0].err;  // progress lines of a slow machine come first
+    const std::string& said = ranks[0].err;  // on a slow machine, progress lines precede the message
     const size_t signs = said.rfind(" so far\n");
     EXPECT_TRUE(said.substr(signs == said.npos ? 0 : signs + 8).starts_with(message)) << said;
     for (size_t r = 1; r < ranks.size(); ++r) EXPECT_EQ(ranks[r].err, "");
@@ -286,8 +287,8 @@ TEST_F(Ranks, AnErrorBeforeTrainingIsOneMessageOfAll) {
   EXPECT_FALSE(fs::exists(at("run")));
 }
 
-// An error in the middle of a step: the rank whose scratch file was truncated fails with its own error, and the other reports that rank's
-// failure.
+// An error occurs in the middle of a step: the rank whose scratch file was truncated
+// fails with an error about its file, and the other rank reports that this rank failed.
 TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   std::thread vandal([&] {
     while (metrics("run").size() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -304,8 +305,8 @@ TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   EXPECT_TRUE(ranks[1].status == 4 || ranks[1].status == 5) << ranks[1].status;
   EXPECT_EQ(ranks[0].status, 6) << ranks[0].err;
   EXPECT_NE(ranks[0].err.find("rank 1 gave up"), std::string::npos) << ranks[0].err;
-  // Both ranks leave their scratch files for a restart. They are the only state of the run, so a start with another number of ranks is
-  // refused and changes nothing.
+  // Both ranks keep their scratch files for a restart. The files are the only state of
+  // the run, so a start with another number of ranks is refused and changes nothing.
   EXPECT_EQ(std::distance(fs::directory_iterator(at("scratch")), {}), 2);
   const std::vector<Outcome> alone = train_on(1, train("run", 3, places("nvme", "device", "nvme")));
   EXPECT_EQ(alone[0].status, 2);
@@ -313,7 +314,8 @@ TEST_F(Ranks, AnErrorInMidStepReachesTheOthers) {
   EXPECT_EQ(std::distance(fs::directory_iterator(at("scratch")), {}), 2);
 }
 
-// A stop signal ends all ranks after the same step, which is saved. The same command then continues as if nothing had happened.
+// A stop signal ends all ranks after the same step, whose state is saved. The same command then continues with the numbers of a run without
+// stop.
 TEST_F(Ranks, AStopIsAgreedOn) {
   const auto run = [&](const std::string& out, int steps) { return train_on(2, train(out, steps, {"--zero-stage", "1"})); };
   install_stop_handlers();

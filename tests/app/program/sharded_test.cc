@@ -1,5 +1,5 @@
-// Tests generate and evaluate on several ranks that are threads of this process: text and loss equal those of one rank to the bit, however
-// weights are sharded and placed.
+// Tests generate and evaluate on several ranks that are threads of this process. Text
+// and loss equal those of one rank to the bit, however weights are sharded and placed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ struct Sharded : testing::Test {
   TemporaryFolder folder;
   Sharded() {
     folder.write("text.txt", words(20000, 1));
-    folder.write("held.txt", words(500, 2));  // makes 31 windows of 16 tokens
+    folder.write("held.txt", words(500, 2));  // makes 31 sequences of 16 tokens
   }
   static std::string words(int bytes, u32 state) {
     std::string text;
@@ -29,7 +29,7 @@ struct Sharded : testing::Test {
   }
   std::string at(const std::string& name) const { return (folder.path() / name).string(); }
 
-  // Trains `model` for two steps and returns the flags that load the run.
+  // Trains `model` for two steps and returns the flags with which other commands load the trained run.
   Args trained(const std::string& model, const Args& more = {}, int ranks = 1) const {
     const std::string out = at("run-" + model);
     const std::vector<Outcome> ran =
@@ -112,7 +112,7 @@ TEST_F(Sharded, AnErrorIsOneMessageOfAll) {
          "rank 1 on host here: [");
 }
 
-// An exported model is the same whichever ranks trained it.
+// An exported model has the same bytes, however many ranks trained it.
 TEST_F(Sharded, AnExportDoesNotKnowHowManyRanksTrained) {
   const auto exported = [&](const std::string& model, int ranks, const Args& more) {
     const std::string run = trained(model, more, ranks)[1], out = at("exported");

@@ -40,8 +40,8 @@ class Faulty : public parallel::CallingCommunicator {
   void works_alone() override { end_->works_alone(); }
 
  private:
-  // A buffer that is reduced in place is changed in place. Otherwise a copy is changed, so that the faulty rank itself keeps the right
-  // bytes.
+  // If a collective works in place, the fault changes its buffer in place. Otherwise
+  // the fault changes a copy, so that the faulty rank itself keeps the right bytes.
   Event call(Call call) override {
     const bool in_place = call.gives.data() == call.gets.data() && call.gives.size() == call.gets.size();
     std::span<std::byte> given = call.gets;
@@ -53,7 +53,7 @@ class Faulty : public parallel::CallingCommunicator {
     return forwarded(*end_, call);
   }
 
-  std::list<std::vector<std::byte>> copies_;  // they must outlive their calls
+  std::list<std::vector<std::byte>> copies_;  // changed copies of buffers, which must outlive the collectives
   std::unique_ptr<Communicator> end_;
   const Spoil spoil_;
 };

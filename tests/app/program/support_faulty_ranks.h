@@ -7,10 +7,10 @@
 
 namespace spillway::app {
 
-/// Sees the bytes that this rank contributes to one collective, and may change them. Each group calls it from one thread at a time.
+/// Sees the bytes that a rank contributes to one collective, and may change them. Each communicator calls it from one thread at a time.
 using Spoil = std::function<void(parallel::Collective what, std::span<std::byte> given)>;
 
-/// Returns `end`, wrapped so that `spoil` sees the bytes of each collective before they are sent. Groups split from it are wrapped too.
+/// Returns `end` wrapped so that `spoil` sees the bytes of each collective before they are sent. Split communicators are wrapped too.
 std::unique_ptr<parallel::Communicator> with_fault(std::unique_ptr<parallel::Communicator> end, Spoil spoil);
 
 }  // namespace spillway::app

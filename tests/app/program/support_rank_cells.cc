@@ -47,8 +47,8 @@ std::vector<nlohmann::json> metrics(const std::filesystem::path& run) {
   return rows;
 }
 
-// Widths, heads and vocabularies are such that a block has 13 tiles, and the embedding, the positions and the head have 5 tiles each, of
-// 16,384 elements.
+// Returns a configuration in which a block has 13 tiles of 16,384 elements, and the embedding,
+// the positions and the head have 5 tiles each. Odd numbers give two ranks unequal shards.
 const char* uneven_config(const std::string& family) {
   if (family == "gpt2")
     return R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 500, "n_positions": 512, "n_embd": 132,
@@ -67,7 +67,7 @@ const char* uneven_config(const std::string& family) {
              "intermediate_size": 352, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": false})";
 }
 
-// Runs a command, writes its output to two files and returns its exit status.
+// Runs a program with its arguments, writes stdout and stderr to two files, and returns its exit status.
 int run_command(const Words& words, const std::string& out, const std::string& err) {
   std::string line;
   for (const std::string& word : words) line += "'" + word + "' ";
@@ -106,12 +106,13 @@ RankCells::RankCells(OnThreads on_threads) : on_threads_(std::move(on_threads)) 
   u32 state = 1;
   for (int i = 0; i < 20000; ++i) words += static_cast<char>(' ' + (state = state * 1664525u + 1013904223u) % 90);
   folder_.write("text.txt", words);
-  std::string rows;  // some are shorter and some longer than a window
+  std::string rows;  // some rows are shorter and some longer than a sequence
   for (int i = 0; i < 1000; ++i)
     rows += R"({"prompt": "of )" + std::to_string(i) + R"(", "completion": ")" + std::string(i * 7 % 23 + 1, 'a') + "\"}\n";
   folder_.write("rows.jsonl", rows);
   for (const char* family : {"gpt2", "llama", "mistral", "mixtral"}) write_uneven_model(folder_, family);
-  // mpirun may be started by root and with fewer cores than ranks. It never frees some of its memory, so leaks are not reported.
+  // The variables allow root to start mpirun, with fewer cores than ranks. mpirun never frees some of its memory, so leaks are not
+  // reported.
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
     ::setenv(name, "1", 1);
   ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
@@ -127,7 +128,7 @@ std::string RankCells::model(const Row& cell) const {
   return folder.ends_with("-uneven") ? (folder_.path() / folder).string() : folder;
 }
 
-// Returns a model folder with weights, which is made at the first call.
+// Returns a model folder with weights. The first call makes the folder.
 std::string RankCells::base() {
   const std::filesystem::path run = folder_.path() / "base-run", base = folder_.path() / "base";
   if (std::filesystem::exists(base)) return base.string();
@@ -180,7 +181,7 @@ Words RankCells::flags(const Row& cell, const std::string& out) {
                value(cell, kReduction),
                "--out",
                out};
-  // Adapters of rank 60 give a block 9 tiles.
+  // Adapters of LoRA rank 60 give each block 9 tiles.
   if (adapters) all.insert(all.end(), {"--lora", "60", "--lora-dropout", "0.1"});
   if (!adapters) all.push_back("--from-scratch");
   if (kind == "adapters-nf4") all.insert(all.end(), {"--base-weights", "nf4"});
@@ -191,7 +192,7 @@ Words RankCells::flags(const Row& cell, const std::string& out) {
   return all;
 }
 
-// Starts the ranks as a user would: as threads, as processes that spillway starts, or as processes of mpirun.
+// Starts the cell's ranks as a user would: as threads, as processes that spillway starts, or as processes of mpirun.
 Outcome RankCells::start(const Row& cell, const Words& flags) const {
   const int ranks = kCellDataRanks * stages(cell);
   if (cell[kRankCommunicator] == kLocal && on_threads_) return on_threads_(ranks, flags);
@@ -219,7 +220,7 @@ RankCells::Trained RankCells::train(const Row& cell, const Words& more, std::str
   if (first.status != 0) wrong = "status " + std::to_string(first.status) + ": " + first.err;
   Trained trained{numbers_in(out), state_in(out, kSteps)};
   if (wrong.empty() && (trained.numbers.size() != kSteps || trained.state.size() < 1'000'000)) wrong = "not all of it was trained or saved";
-  // The rank that writes the metrics may hold only frozen blocks.
+  // The rank that writes the metrics may hold only frozen blocks, and then exchanges no gradients.
   const bool may_train_nothing = stages(cell) > 1 && value(cell, kRankModel).starts_with("adapters");
   for (const auto& row : metrics(out)) {
     if (wrong.empty() && row["exchanged_bytes"].get<i64>() == 0 && !may_train_nothing) wrong = "nothing crossed the data-parallel ranks";

@@ -24,7 +24,7 @@ int run_command(const Settings& settings, Console& console, const Peers& peers) 
   return run_train(std::get<TrainConfig>(settings), console, peers);
 }
 
-// Runs a command on one rank and reports its failure, as entry.cc does.
+// Runs a command on one rank and reports its failure as the program's main() does (entry.cc).
 Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicator> end) {
   std::ostringstream out, err;
   int status = 0;
@@ -42,8 +42,8 @@ Outcome run_rank(const Settings& settings, std::unique_ptr<parallel::Communicato
   return {status, out.str(), err.str()};
 }
 
-// Sets the number of connections to a GPU before CUDA is used, as the program does for its ranks (keep_nccl_from_hanging). With the default
-// of eight, a rank's copy to the host, for which another stage may wait, can queue behind an exchange that waits for that stage.
+// Sets the number of hardware connections to a GPU before CUDA is used, as the program does (keep_nccl_from_hanging). With CUDA's
+// default of eight, a rank's copy to the host, for which another stage may wait, can queue behind an exchange that waits for that stage.
 void on_ranks(int ranks, const RankBody& body) {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   std::ostream nowhere(nullptr);

@@ -20,14 +20,14 @@ std::vector<Outcome> run_on(int ranks, Command command, const std::vector<std::s
 std::vector<Outcome> train_on(int ranks, const std::vector<std::string>& args, const std::vector<std::vector<std::string>>& of_rank = {},
                               const WrapEnd& wrap = {});
 
-/// Loads the checkpoint of a run onto `ranks` ranks, placed and staged as `args` say, and saves it into the run `onto` without a training
-/// step.
+/// Loads the checkpoint of a run onto `ranks` ranks, with the tiers and ZeRO
+/// stage of `args`, and saves it into the run `onto` without a training step.
 void save_again(const std::filesystem::path& run, int step, int ranks, const std::vector<std::string>& args,
                 const std::filesystem::path& onto);
 
-/// Returns loss, norm and validation loss of each step of a run, as text that keeps all their bits.
+/// Returns loss, gradient norm and validation loss of each step of a run, as text that keeps all their bits.
 std::vector<std::string> numbers_in(const std::filesystem::path& run);
-/// Returns the bytes of all files of a checkpoint that hold the run's state.
+/// Returns the bytes of all files of a checkpoint that hold the run's training state.
 std::string state_in(const std::filesystem::path& run, int step);
 
 }  // namespace spillway::app

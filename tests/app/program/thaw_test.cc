@@ -1,6 +1,6 @@
-// Tests --allow-change freeze in the middle of a run. Unfrozen parameters start like parameters that are added to a PyTorch optimizer: with
-// zero moments and their own step count. Newly frozen ones lose their state. The bits are the same in every tier, on any ranks, and after a
-// restart.
+// Tests --allow-change freeze in the middle of a run. Unfrozen parameters start like parameters that are
+// added to a PyTorch optimizer: with zero moments and a step count of their own. Newly frozen parameters
+// lose their optimizer state. The bits are the same in every tier, on any ranks, and after a restart.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,7 +82,7 @@ struct Thaw : testing::Test {
     return values(run, step, "optimizer.safetensors", name);
   }
 
-  // Checks that the weights are those of step number `t` of torch.optim.AdamW with the moments that the checkpoint holds after it.
+  // Checks that the weights after `step` are those of update `t` of torch.optim.AdamW with the moments that the checkpoint holds.
   void expect_adamw(const std::string& run, int step, const std::string& name, int t) const {
     const auto before = weight(run, step - 1, name), after = weight(run, step, name), m = state(run, step, name + ".exp_avg"),
                v = state(run, step, name + ".exp_avg_sq");
@@ -104,7 +104,7 @@ TEST_F(Thaw, ThawedParametersCountTheirOwnSteps) {
   const std::vector<Outcome> thawed = train_on(1, train("run", 4) + kThaw);
   expect_all_well(thawed);
   EXPECT_NE(thawed.front().err.find("trained from here on"), std::string::npos) << thawed.front().err;
-  expect_all_well(train_on(1, train("run", 6)));  // a restart knows the step from which they count
+  expect_all_well(train_on(1, train("run", 6)));  // a restart knows the step from which the unfrozen parameters' updates count
   for (int step = 4; step <= 6; ++step) {
     expect_adamw("run", step, kThawed, step - 3);
     expect_adamw("run", step, kTrained, step);
@@ -134,12 +134,12 @@ TEST_F(Thaw, FreezingMoreDropsTheState) {
   EXPECT_EQ(weight("run", 3, kThawed), weight("run", 2, kThawed));
   EXPECT_TRUE(state("run", 3, kThawed + ".exp_avg").empty());
   expect_adamw("run", 3, kTrained, 3);
-  // Parameters that are frozen and unfrozen once more start again.
+  // Parameters that are frozen and unfrozen once more start again with zero moments and step count.
   expect_all_well(train_on(1, train("run", 4) + kThaw));
   expect_adamw("run", 4, kThawed, 1);
 }
 
-// bf16 weights have master weights; an unfrozen parameter's master starts as its weight. Learning rates of optimizer groups are kept.
+// With bf16 weights, an unfrozen parameter's fp32 master weight starts as its weight. Learning rates of optimizer groups are kept.
 TEST_F(Thaw, MastersAndGroupsAreKept) {
   const Args more = {"--precision", "bf16", "--ema", "0.5", "--optimizer-group", "h\\.0\\..*c_fc\\.weight:lr=1e-3,weight_decay=0"};
   expect_all_well(train_on(1, train("run", 2) + Args{"--precision", "bf16", "--ema", "0.5", "--freeze", "transformer.h.0.attn.*"} +

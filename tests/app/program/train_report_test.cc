@@ -1,4 +1,4 @@
-// Tests the reports of train (metrics, the audit, --profile, --endurance) with the whole program, and what status makes of them.
+// Tests, with the whole program, the reports of train (metrics, audit, --profile, --endurance) and what the status command shows of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,8 +57,8 @@ TEST_F(TrainReport, EnduranceInTheSummaryTheMetricsAndStatus) {
   EXPECT_TRUE(status["nvme_written_bytes"]["days_to_endurance"].is_number());
 }
 
-// gpt2-tiny has 4 layers of 12 * 128 * 128 matrix elements and a head of 256 * 128. The model's FLOPs are two per token and element in the
-// forward and twice that in the backward; recomputation does not count.
+// gpt2-tiny has 4 layers of 12 * 128 * 128 matrix elements and a head of 256 * 128. A model's FLOPs
+// are two per token and element in the forward and four in the backward. Recomputation does not count.
 TEST_F(TrainReport, OperationsOfTheModel) {
   for (const char* recompute : {"none", "block"}) {
     std::filesystem::remove_all(run());
@@ -70,7 +70,7 @@ TEST_F(TrainReport, OperationsOfTheModel) {
   }
 }
 
-// Frozen weights need no weight gradient, so they save one of the backward's two products.
+// Frozen weights need no weight gradient, so their backward needs one matrix product instead of two.
 TEST_F(TrainReport, OperationsOfFrozenWeights) {
   ASSERT_EQ(run_app(train({"--freeze", "*.mlp.*"})).status, 0);
   const Json last = last_metrics();
@@ -78,8 +78,8 @@ TEST_F(TrainReport, OperationsOfFrozenWeights) {
   EXPECT_NEAR(last["flops_per_s"].get<double>() * last["step_ms"].get<double>() / 1e3, (6 * elems - 2 * frozen) * 32, 1);
 }
 
-// The learning rate makes the numbers non-finite, so that every step but the first is skipped. Skipped steps move the bytes planned for
-// them.
+// A huge learning rate makes weights and then losses non-finite, so every step but the first
+// is skipped. Skipped steps move exactly the bytes that the plan states for a skipped step.
 TEST_F(TrainReport, SkippedStepsMoveWhatIsPlannedOfThem) {
   for (const char* overlap : {"none", "backward", "forward"}) {
     std::filesystem::remove_all(run());
@@ -129,7 +129,7 @@ TEST_F(TrainReport, ProfileTellsEachKindOfInstruction) {
   EXPECT_EQ(run_app(on_nvme({})).out.find("ms/step"), std::string::npos);
 }
 
-// The audit that the run prints at its end, and the same figures for single steps in the metrics.
+// A run ends by printing an audit of predicted and measured values. The metrics hold the same values for single steps.
 TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
   const Outcome outcome = run_app(on_nvme({}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -150,7 +150,7 @@ TEST_F(TrainReport, TheAuditStandsBesideThePrediction) {
   EXPECT_GE(last["phase_ms"]["disk_read"].get<double>() + last["phase_ms"]["disk_write"].get<double>(), last["phase_ms"]["disk"]);
 }
 
-// The predicted bytes equal the measured ones exactly, whatever the times are.
+// The bytes that the audit predicts equal the measured bytes exactly, whatever times it measures.
 TEST_F(TrainReport, TheAuditsBytesAreExact) {
   const Outcome outcome = run_app(on_nvme({"--json"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -161,10 +161,10 @@ TEST_F(TrainReport, TheAuditsBytesAreExact) {
     EXPECT_EQ(row["predicted"], row["measured"]) << row["what"];
     ++exact;
   }
-  EXPECT_EQ(exact, 5);  // bytes read and written on nvme, and the peaks of three tiers
+  EXPECT_EQ(exact, 5);  // these are the bytes read and written on nvme, and the peaks of three tiers
 }
 
-// Flags that only add a report leave a run's numbers, and so its hash, the same.
+// Flags that only add a report change no number of a run, so the hash of those numbers stays the same.
 TEST_F(TrainReport, FlagsChangeNoNumbers) {
   EXPECT_EQ(numbers_hash(train_config({"--profile", "--endurance", "1TBW"})), numbers_hash(train_config({})));
   const TrainConfig config = train_config({"--profile", "--endurance", "1.5PBW"});

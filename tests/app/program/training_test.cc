@@ -1,5 +1,5 @@
-// Tests training that another program starts through the library: its callbacks, how it ends the training early, and that the command can
-// continue it.
+// Tests training that another program starts through the library: its callbacks, how
+// the program ends a training early, and that the train command can continue it.
 #include "app/training.h"
 
 #include <gtest/gtest.h>
@@ -49,8 +49,8 @@ class ProgramTraining : public testing::Test {
     return result;
   }
   std::string said() const { return text_of(run() + "/log.txt"); }
-  // Trains in several starts, each stopped before the validation after its first one, until the run is finished. Returns the number of
-  // starts.
+  // Trains until the run is finished, in several starts. Each start is stopped
+  // after its first validation and before the next. Returns the number of starts.
   int train_in_pieces(const Words& words, i64 patience) {
     for (int starts = 1;; ++starts) {
       Training training(words);
@@ -65,7 +65,7 @@ class ProgramTraining : public testing::Test {
   std::string results_;
 };
 
-// A learning rate so high that each validation is worse than the one before.
+// Sets a learning rate so high that each validation is worse than the one before.
 const Words kWorse{"--validation-fraction", "0.2", "--validate-every", "1", "--learning-rate", "1", "--warmup-steps", "0"};
 
 TEST_F(ProgramTraining, HearsWhatTheMetricsSay) {
@@ -111,7 +111,7 @@ TEST_F(ProgramTraining, PatienceEndsItAndTheBestStays) {
   training.callbacks.patience = 2;
   training.callbacks.keep_best = true;
   EXPECT_TRUE(train(training).finished);
-  // The best validation is followed by two that are no better, which ends the run.
+  // Training stops after the best validation is followed by two that are no better.
   ASSERT_GE(validations.size(), 3u);
   ASSERT_LT(validations.size(), 8u) << "nothing was stopped early: the test's learning rate is too small";
   const ValidationEvent& kept = validations[validations.size() - 3];
@@ -137,7 +137,8 @@ TEST_F(ProgramTraining, WithoutKeepBestNoneIsKnown) {
   EXPECT_NE(message_of([&] { find_checkpoint(run(), "best"); }).find("has no best checkpoint"), std::string::npos);
 }
 
-// The program is asked whether to give up after model and data, after the plan, after the tiers' memory, and after the weights.
+// The program is asked whether to give up at four moments: after loading model and data, after the plan, after allocating memory, and after
+// loading weights.
 TEST_F(ProgramTraining, GivesUpBeforeTheFirstStep) {
   i64 moments = 0, steps = 0;
   for (i64 at = 1; at <= 4; ++at) {
@@ -157,7 +158,7 @@ TEST_F(ProgramTraining, GivesUpBeforeTheFirstStep) {
   EXPECT_TRUE(train(training).finished);
 }
 
-// A run that the program stopped is continued by the command, with the losses of a run that never stopped.
+// The train command continues a run that the program stopped. The losses equal those of a run that never stopped.
 TEST_F(ProgramTraining, StopsAndTheCommandGoesOn) {
   Training training(flags({}));
   i64 seen = 0;
@@ -190,7 +191,7 @@ TEST_F(ProgramTraining, SameEventsOnRanksThatAreThreads) {
   EXPECT_LT(validations, 8);
 }
 
-// The command does not know keep_best, and it prunes checkpoints. It keeps the best one all the same.
+// The train command, which has no option keep_best, prunes checkpoints. It must still keep the best one, which the run's files name.
 TEST_F(ProgramTraining, TheBestStaysWhenTheCommandGoesOn) {
   Words worse = kWorse;
   worse.insert(worse.end(), {"--keep", "1", "--checkpoint-every", "1", "--lr-schedule", "constant"});
@@ -264,7 +265,7 @@ TEST_F(ProgramTraining, AnotherRunsPatienceIsNotThisOnes) {
   EXPECT_GT(validations, 0);
 }
 
-// The second time that the program is asked to stop after a step is during its validation, which then ends after its first part.
+// The program asks for a stop after step 3 and again in that step's validation, which then ends early. The next start repeats it.
 TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   Words words{"--validation-fraction", "0.2", "--validate-every", "3", "--checkpoint-every", "100", "--metrics-csv"};
   Training straight(flags(words));
@@ -297,7 +298,7 @@ TEST_F(ProgramTraining, AStopDuringAValidationSavesAndTheNextStartMakesItUp) {
   }
 }
 
-// An interrupted validation after the last step is made up too: the run is not finished before.
+// If the validation after the last step is interrupted, the run is not finished. The next start repeats the validation.
 TEST_F(ProgramTraining, TheLastValidationIsMadeUpToo) {
   const Words words{"--validation-fraction", "0.2", "--validate-every", "8"};
   Training training(flags(words));
@@ -313,7 +314,7 @@ TEST_F(ProgramTraining, TheLastValidationIsMadeUpToo) {
   EXPECT_NE(results_.find("finished: "), std::string::npos) << results_;
 }
 
-// If no whole validation fits into the time limit, the run must not repeat it forever. After a second interruption it is left out.
+// A validation that is interrupted twice is left out. A run whose time limit is too short for one would otherwise repeat it forever.
 TEST_F(ProgramTraining, AValidationThatIsInterruptedTwiceIsLeftOut) {
   const Words words{"--validation-fraction", "0.2", "--validate-every", "3"};
   i64 asked = 0;
@@ -331,7 +332,7 @@ TEST_F(ProgramTraining, AValidationThatIsInterruptedTwiceIsLeftOut) {
   EXPECT_EQ(validated, (std::vector<i64>{6, 8}));
 }
 
-// The end time that Slurm gives is in the past, so no step is begun and none is lost.
+// The end time that Slurm gives is in the past, so the run begins no step, and no finished step is lost.
 TEST_F(ProgramTraining, AStepThatDoesNotFitInTheTimeLeftIsNotBegun) {
   struct Variable {
     Variable(const char* of, const std::string& value) : name(of) { ::setenv(of, value.c_str(), 1); }

@@ -1,5 +1,5 @@
-// Tests, with the whole program, the files that a training run writes for those who watch it: event files, metrics.csv and the final
-// summary.
+// Runs the whole program and tests the files that a training run writes
+// for those who watch it: event files, metrics.csv and the final summary.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ struct WatchedTraining : testing::Test {
     }
     return all;
   }
-  // Collects the scalars as TensorBoard does: each start event discards earlier values of its step and later ones.
+  // Collects the scalars as TensorBoard does: a start event discards earlier values whose step is its own or a later one.
   std::map<std::string, std::map<i64, float>> scalars() const {
     std::map<std::string, std::map<i64, float>> all;
     for (const ReadEvent& event : events()) {
@@ -152,7 +152,8 @@ TEST_F(WatchedTraining, MetricsCsvHasARowAStepAndIsMadeFromTheLinesBefore) {
   EXPECT_EQ(lines_of(run / "metrics.csv").size(), 5u) << "a run that has one keeps it whole";
 }
 
-// Watching a run changes none of its numbers. Times and memory are not compared, since they are never the same twice.
+// Writing event files and metrics.csv changes no number of a run. Times and memory are not compared, since they differ between any two
+// runs.
 TEST_F(WatchedTraining, NothingElseChangesByIt) {
   const std::string other = (folder.path() / "other").string();
   ASSERT_EQ(train(3, {"--metrics-csv"}).status, 0);
@@ -176,7 +177,7 @@ TEST_F(WatchedTraining, NothingElseChangesByIt) {
   EXPECT_EQ(numbers_hash(train_config({"--tensorboard", "off", "--metrics-csv"})), numbers_hash(train_config({})));
 }
 
-// The tags of all phases are known in advance, also for a plan with everything on nvme.
+// Each phase of a step that metrics.jsonl names has a tag in the fixed list of the event files, even if all state is on nvme.
 TEST_F(WatchedTraining, EveryPhaseHasATag) {
   const std::string scratch = (folder.path() / "scratch").string();
   const Outcome done = train(3, {"--nvme", scratch, "--place-parameters", "nvme", "--place-gradients", "nvme", "--place-optimizer", "nvme",
@@ -213,8 +214,8 @@ TEST_F(WatchedTraining, TheSummarySaysWhatWasTrainedAndWhatLoadsIt) {
   EXPECT_TRUE(json["python"].get<std::string>().ends_with("from_pretrained(\"" + checkpoint + "\")"));
 }
 
-// The summary of a LoRA run names the adapters' parameters, the number of tokens that contribute to the loss, and the line that loads it in
-// PEFT.
+// The summary of a LoRA run names the adapters' parameters, the number of tokens that
+// contribute to the loss, and the line of Python that loads the adapters in PEFT.
 TEST_F(WatchedTraining, TheSummaryOfAdapters) {
   ASSERT_EQ(train(1).status, 0);
   const std::string base = (folder.path() / "base").string(), tuned = (folder.path() / "tuned").string();

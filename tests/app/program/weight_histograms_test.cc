@@ -1,5 +1,5 @@
-// Tests train --histograms-every with the whole program and on several ranks: the histograms in the event files match the weights in a
-// checkpoint of the same step, and no bit of the training changes.
+// Tests train --histograms-every with the whole program and on several ranks. The histograms in the
+// event files match the weights in a checkpoint of the same step. They change no bit of the training.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ std::vector<i64> steps_of(const std::map<i64, ReadHistogram>& points) {
   return steps;
 }
 
-// Checks `got` against `values`: the values are counted again between the histogram's own limits. They were read in another way.
+// Checks the histogram `got` against `values`, which the test read from a checkpoint and counts between the histogram's own limits.
 void expect_of(const ReadHistogram& got, const std::vector<double>& values, const std::string& what) {
   ASSERT_EQ(got.bucket.size(), got.bucket_limit.size()) << what;
   ASSERT_FALSE(got.bucket.empty()) << what;
@@ -89,13 +89,13 @@ void expect_of(const ReadHistogram& got, const std::vector<double>& values, cons
   EXPECT_EQ(got.num, static_cast<double>(values.size())) << what;
   EXPECT_EQ(got.min, *std::ranges::min_element(values)) << what;
   EXPECT_EQ(got.max, *std::ranges::max_element(values)) << what;
-  // Each of n additions here may be off by 2^-53 of the sum of magnitudes. The histogram itself makes fewer additions.
+  // Each of n additions of the test may be off by 2^-53 of the sum of magnitudes. The histogram itself makes fewer additions.
   const double error = 0x1p-52 * static_cast<double>(values.size() + 510);
   EXPECT_NEAR(got.sum, sum, error * sizes) << what;
   EXPECT_NEAR(got.sum_squares, squares, error * squares) << what;
 }
 
-// Checks that the run has a histogram for each tensor of the file for which `tag_of` returns a tag, and no other.
+// Checks that a run has a histogram for each tensor of `file` for which `tag_of` returns a tag, and for no other tensor.
 void expect_of_checkpoint(const fs::path& run, i64 step, const char* file, const std::function<std::string(const std::string&)>& tag_of) {
   const ReadHistograms all = histograms_in(run);
   const data::SafetensorsReader weights(checkpoint_path(run, step) / file);
@@ -142,7 +142,7 @@ TEST_F(WeightHistograms, OfAdaptersAreTheAdaptersAlone) {
   });
 }
 
-// Histograms change no bit, even if they force a Step to be done that would otherwise wait for the next forward.
+// Histograms change no bit of a run, even if they force an optimizer step to be done early that was deferred to the next forward.
 TEST_F(WeightHistograms, NoBitOfTheTrainingChangesByThem) {
   const fs::path other = folder.path() / "other";
   for (const Args& more : {Args{}, Args{"--optimizer-overlap", "forward", "--nvme", scratch, "--place-parameters", "nvme",
@@ -162,7 +162,7 @@ TEST_F(WeightHistograms, NoBitOfTheTrainingChangesByThem) {
   EXPECT_EQ(hash({"--histograms-every", "3"}), hash({}));
 }
 
-// The runs train the same to the bit, whether one rank has two micro-batches or each of two ranks has one.
+// Histograms do not depend on tiers, ZeRO or pipeline stages. One rank with two micro-batches trains as two ranks with one each do.
 TEST_F(WeightHistograms, AreTheSameWhereverWeightsLie) {
   struct Corner {
     int ranks;
@@ -192,7 +192,7 @@ TEST_F(WeightHistograms, AreTheSameWhereverWeightsLie) {
   }
 }
 
-// Histograms are read as TensorBoard does: steps that were done again after a restart count once.
+// Histograms are read as TensorBoard reads them: steps that are done again after a restart count once.
 TEST_F(WeightHistograms, ArePartOfWhatGoesOn) {
   const fs::path other = folder.path() / "other";
   train(6, {"--histograms-every", "1"}, other);
@@ -204,8 +204,8 @@ TEST_F(WeightHistograms, ArePartOfWhatGoesOn) {
   EXPECT_EQ(nlohmann::json::parse(*read_whole(run / "config.json"))["histograms_every"], 1);
 }
 
-// Two weights of a position that no row reaches are not finite, so the loss does not depend on them. They are counted, but such weights are
-// never saved. The learning rate is 0, so the other weights are still those of the base.
+// Two weights of a position that no row reaches are set to NaN and infinity, which leaves the loss finite. Histograms count
+// them, but such weights are never saved. The learning rate is 0, so the other weights are still those of the base model.
 TEST_F(WeightHistograms, SayWhatIsNotFinite) {
   train(1, {}, run);
   const fs::path base = folder.path() / "base";

@@ -1,6 +1,6 @@
-// Integer arithmetic in chat templates. The result is what Python gives, or an error if a number needs more than 64 bits; never a wrong
-// number and never a crash. Results are compared with those of Jinja (arithmetic.json, made by tests/peers/chat_templates.py --write) and
-// with 128-bit arithmetic.
+// Tests integer arithmetic in chat templates. The result is what Python gives, or an error if a number
+// needs more than 64 bits. It is never a wrong number and never a crash. References are Jinja's
+// results (arithmetic.json, made by tests/peers/chat_templates.py --write) and 128-bit arithmetic.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Random = std::mt19937_64;
 __extension__ typedef __int128 i128;
 
 struct Outcome {
-  std::string text, error;  // either the rendered text or the error message; the other is empty
+  std::string text, error;  // one of them is the result of rendering, the other is empty
 };
 
 Outcome render(const std::string& source) {
@@ -43,7 +43,7 @@ TEST(ChatArithmetic, IsWhatJinjaGivesOrBeyond64Bits) {
     } else if (tested.contains("text") && got.error.empty()) {
       EXPECT_EQ(got.text, tested["text"].get<std::string>()) << source;
       ++texts;
-    } else {  // In Python numbers have any size, in intermediate results as well.
+    } else {  // Python needed more than 64 bits, in the result or on the way to it.
       EXPECT_THAT(got.error, HasSubstr("64 bits")) << source;
       ++beyond;
     }
@@ -72,10 +72,10 @@ std::string written(i64 n) {
 
 struct Expression {
   std::string text;
-  std::optional<i128> value;  // empty if Python refuses it or an intermediate result leaves 64 bits
+  std::optional<i128> value;  // empty if Python refuses the expression or an intermediate result exceeds 64 bits
 };
 
-// Returns Python's quotient, which is rounded down, and its remainder, which has the divisor's sign.
+// Returns the quotient as Python does, rounded down, and the remainder, which has the divisor's sign.
 std::pair<i128, i128> divided(i128 a, i128 b) {
   i128 quotient = a / b, rest = a % b;
   if (rest != 0 && (rest < 0) != (b < 0)) {
@@ -133,7 +133,7 @@ void compare_expressions(Random& random) {
   }
 }
 
-// Returns the indices that a Python slice selects from `count` elements, found by stepping through them.
+// Returns the indices that a Python slice selects from `count` elements, found by stepping through all of them.
 std::vector<i128> places(i128 count, std::optional<i64> start, std::optional<i64> stop, i64 step) {
   const i128 low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count;
   const auto clamped = [&](i64 i) { return std::clamp<i128>(i < 0 ? i + count : i, low, high); };
@@ -143,7 +143,7 @@ std::vector<i128> places(i128 count, std::optional<i64> start, std::optional<i64
   return all;
 }
 
-// Compares a range, a slice of it, and whether a number is in it.
+// Compares a random range, a slice of it, and whether a number is in it, with results in 128-bit arithmetic.
 void compare_ranges(Random& random) {
   const i64 start = any_whole(random), stop = any_whole(random), step = below(random, 3) == 0 ? 1 : any_whole(random);
   const i128 distance = step > 0 ? static_cast<i128>(stop) - start : static_cast<i128>(start) - stop;
@@ -176,7 +176,7 @@ void compare_ranges(Random& random) {
   for (const i128 at : places(size, low, high, stride_of_slice)) {
     expected += (expected.empty() ? "" : " ") + std::to_string(static_cast<i64>(start + at * step));
   }
-  // The end of the slice is computed as a number too, which may exceed 64 bits.
+  // Rendering also computes the end of the slice, which may exceed 64 bits, and then reports an error.
   if (got.error.empty()) {
     EXPECT_EQ(got.text, expected) << slice;
   } else {

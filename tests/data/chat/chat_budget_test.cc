@@ -1,5 +1,5 @@
-// Small templates that would take much time or memory. Each is either cheap or refused by a limit. The limits grow with the size of the
-// template and the conversation.
+// Tests small chat templates that would take much time or memory. Each is either cheap or
+// refused by a limit. The limits grow with the size of the template and the conversation.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -38,7 +38,7 @@ std::string numbered(const std::string& before, size_t count, const std::string&
   return all;
 }
 
-// Returns templates that would hold more at once than the limit allows.
+// Returns templates that would hold more bytes in memory at once than the limit allows.
 std::vector<std::string> large() {
   return {
       "{{ ('A' * 600000000) | reverse }}",
@@ -64,7 +64,7 @@ std::vector<std::string> large() {
       "{% for a in range(100000) %}{{ 'xxxxxxxxxxxxxxxx' * 999 }}{% endfor %}"};
 }
 
-// Returns expressions that read all of `s`, a text of a million letters.
+// Returns expressions that read all of `s`, a text of a million letters, and must stay within the limit of steps.
 std::vector<std::string> on_long_texts() {
   return {"s ~ 'B' in s ~ s",
           "s.find('AAAB' * 8)",
@@ -122,7 +122,7 @@ std::vector<std::string> on_long_texts() {
           "namespace(x=s).x ~ ''"};
 }
 
-// Returns templates that take more steps than the limit allows.
+// Returns templates whose rendering takes more steps than the limit allows.
 std::vector<std::string> long_ones() {
   const std::string sets = numbered("{% set a", 20000, "=1 %}");
   std::vector<std::string> all = {
@@ -139,7 +139,7 @@ std::vector<std::string> long_ones() {
   return all;
 }
 
-// Returns how many steps a template takes that stays within the limits.
+// Returns the number of steps that rendering `source` takes. The template must stay within the limits.
 i64 steps_of(const std::string& source) {
   const std::string file = "t.jinja";
   const chat::Syntax syntax = chat::parse(source, file);
@@ -191,7 +191,7 @@ TEST(ChatBudget, StepsAreTakenForNames) {
             99 * 60);
 }
 
-// Returns the peak memory of this process since the last call, in bytes.
+// Returns the peak memory of this process, in bytes, since the last call of this function.
 i64 peak_bytes() {
   i64 kilobytes = 0;
   std::ifstream status("/proc/self/status");
@@ -222,7 +222,7 @@ TEST(ChatBudget, WhatOnlySeemsLongIsRendered) {
   EXPECT_EQ(render(repeated("{% with %}", 190) + numbered("{{ a", 60000, " }}") + repeated("{% endwith %}", 190)), "");
 }
 
-// If the template itself makes this many letters, they exceed the limit. If a message contains them, they do not.
+// The limit of bytes is exceeded if the template itself makes a million letters, but not if a message contains them.
 TEST(ChatBudget, LimitsGrowWithTheConversation) {
   EXPECT_THAT(error_of("{{ ('\u00e9' * 1000000) | list | length }}"), HasSubstr("bytes at once"));
   EXPECT_EQ(render("{{ messages[0].content | list | length }}", says(repeated("é", 1000000))), "1000000");
@@ -245,7 +245,7 @@ TEST(ChatBudget, TemplatesAreBounded) {
   EXPECT_THAT(error_of("{{ dict(**dict([" + numbered("('a", 1001, "', 1),") + "])) }}"), HasSubstr("at most 1000"));
 }
 
-// All memory that rendering allocates is given back to the budget. Otherwise the limit would not tell how much is held at once.
+// Rendering gives all memory that it frees back to the budget, so that the budget counts what is held at once.
 TEST(ChatBudget, WhatIsFreedIsGivenBack) {
   const std::string file = "t";
   for (const char* source :

@@ -1,4 +1,4 @@
-// Fuzzing of chat templates: whatever a template or a conversation contains, it is soon rendered or refused with Error(data).
+// Fuzzes chat templates: whatever a template or a conversation contains, it is soon rendered or refused with Error(data).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -115,7 +115,7 @@ std::string repeated(const std::string& text, size_t times) {
   return all;
 }
 
-// Returns a count, width, index or number: a small one, or one near the limits of memory, 32 bits or 64 bits.
+// Returns a random count, width, index or number: a small one, or one near the limits of memory, 32 bits or 64 bits.
 std::string count(Random& random) {
   constexpr std::array<i64, 14> kCounts = {0,
                                            1,
@@ -135,7 +135,7 @@ std::string count(Random& random) {
   return below(random, 4) == 0 ? "(-" + n + ")" : n;
 }
 
-// Returns an expression whose value may be huge.
+// Returns a random expression of a chat template whose value may be huge.
 std::string huge(Random& random, int depth) {
   if (depth == 0) return std::array{"'ab'", "[1]", "'\u00e9\n'", "(1, 'x')", "range(5)", "messages", "7", "2.5"}[below(random, 8)];
   const std::string x = "(" + huge(random, depth - 1) + ")", n = count(random), m = count(random), k = count(random);
@@ -173,7 +173,7 @@ std::string huge(Random& random, int depth) {
   }
 }
 
-// Returns blocks and expressions nested in each other, sometimes deeper than is allowed.
+// Returns a template of nested blocks and expressions, sometimes deeper than the limit allows.
 std::string deep(Random& random) {
   constexpr std::array<std::array<const char*, 2>, 10> kKinds = {{{"{% if x %}", "{% endif %}"},
                                                                   {"{% for x in [[1]] recursive %}", "{% endfor %}"},
@@ -195,7 +195,7 @@ std::string deep(Random& random) {
   return open + "{{ x }}" + close;
 }
 
-// Returns a template with scopes of many names that are looked up often.
+// Returns a template whose scopes have many names that are often looked up.
 std::string crowded(Random& random) {
   const size_t names = 1 + below(random, 2000);
   const auto name = [&] { return std::string(1 + below(random, 3), 'n') + std::to_string(below(random, names)); };
@@ -217,7 +217,7 @@ std::string crowded(Random& random) {
   }
 }
 
-// Returns whether the template was rendered. Rendering that never ends, or that takes more memory than there is, ends the test.
+// Renders a template and returns whether that succeeded. Rendering that takes endless time or memory makes the test fail.
 bool survives(const std::string& source, const Json& messages, const Json& variables) {
   try {
     ChatTemplate(source, "t").render(messages, variables, true, 0);
@@ -240,7 +240,7 @@ void fuzz(u64 seed, int cases) {
   EXPECT_GT(rendered, cases / 50);
 }
 
-// Does the same with templates made to be expensive, some of which are damaged.
+// Renders templates that are made to be expensive, some of which are damaged. Each must render or be refused.
 void fuzz_limits(u64 seed, int cases) {
   Random random(seed);
   const Json variables = read_json("expressions.json")["variables"];

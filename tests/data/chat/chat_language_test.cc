@@ -1,5 +1,5 @@
-// The template language, by hand-written cases: the result of each construct, what is refused with which message, and that every limit is
-// enforced.
+// Tests the language of chat templates with hand-written cases: the result of each
+// construct, what is refused with which message, and that every limit is enforced.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -44,7 +44,7 @@ TEST(ChatLanguage, MessagesComeAsTransformersHandsThemOver) {
 TEST(ChatLanguage, NamesMeanWhatJinjaDecides) {
   EXPECT_EQ(render("{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}"), "231");
   EXPECT_EQ(render("{% set n = namespace(x=1) %}{% for i in [1, 2] %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}"), "4");
-  // The assignment comes later without a condition, so within the loop `v` is the template's own variable, not the given one.
+  // A later unconditional {% set v %} makes `v` the template's own variable, so the loop does not see the value that was passed in.
   EXPECT_EQ(render("{% for i in [1] %}[{{ v }}]{% endfor %}{% set v = 'own' %}{{ v }}", {{"v", "given"}}), "[]own");
   EXPECT_EQ(render("{{ v }}{% set v = 'own' %}{{ v }}", {{"v", "given"}}), "givenown");
   EXPECT_EQ(render("{% if false %}{% set v = 'own' %}{% endif %}{% for i in [1] %}{{ v }}{% endfor %}", {{"v", "given"}}), "given");

@@ -1,5 +1,5 @@
-// Templates in the styles of published ones, and a selection of random expressions and blocks, compared with what transformers rendered
-// (tests/peers/chat_templates.py --write).
+// Compares chat templates in the styles of published ones, and a selection of random expressions
+// and blocks, with what transformers rendered (tests/peers/chat_templates.py --write).
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 using test::Json, test::read_json, test::read_text;
 
-constexpr std::time_t kNow = 1753433100;  // 25 July 2025
+constexpr std::time_t kNow = 1753433100;  // is a time on 25 July 2025
 
 TEST(ChatStyles, RenderWhatTransformersRenders) {
   const Json conversations = read_json("style_conversations.json");
@@ -57,7 +57,7 @@ TEST(ChatStyles, ConstructsAreWhatTransformersMakesOfThem) {
   }
 }
 
-// Whether an error is one of those with which Spillway refuses constructs that Python would evaluate.
+// Returns whether `error` is one of the messages with which Spillway refuses constructs that Python would evaluate.
 bool is_refused_by_name(const std::string& error) {
   for (const char* words : {"64 bits", "that can be printed", "is known, got", "a Python attribute", "{% break %}", "{% continue %}",
                             "for a value of type", "as argument 0", "not subscriptable", "a real number is required", "inside its own loop",

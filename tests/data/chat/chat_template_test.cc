@@ -1,5 +1,5 @@
-// Chat templates compared with what transformers renders, byte for byte: short templates of our own in known styles, over conversations
-// with pitfalls.
+// Compares rendered chat templates with what transformers renders, byte for byte. The
+// templates are short, in known styles, and the conversations are difficult ones.
 #include "data/chat/chat_template.h"
 
 #include <gmock/gmock.h>

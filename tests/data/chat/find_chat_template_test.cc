@@ -1,5 +1,5 @@
-// Tests how a folder's chat template is found, under which name, and which special tokens it reads; also loss masks computed from spans of
-// text.
+// Tests how the chat template in a model folder is found, under which name, and which
+// special tokens it reads. Also tests loss masks that are computed from spans of text.
 #include "data/chat/find_chat_template.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ TEST(FindChatTemplate, LooksWhereTransformersLooks) {
   EXPECT_EQ(rendered(find_chat_template(folder.path())), "list");
   EXPECT_EQ(rendered(find_chat_template(folder.path(), "rag")), "r");
   EXPECT_THAT(chat_template_names(folder.path()), ElementsAre("default", "rag"));
-  // chat_template.json is read first by a processor, but never by a tokenizer.
+  // In transformers a processor reads chat_template.json first, but a tokenizer never reads that file.
   folder.write("chat_template.json", R"({"chat_template": "json"})");
   EXPECT_EQ(rendered(find_chat_template(folder.path())), "list");
   folder.write("tokenizer_config.json", "{}");
@@ -57,7 +57,7 @@ TEST(FindChatTemplate, ReadsTheTokensOfBothConfigurations) {
   EXPECT_EQ(special_token_variables(folder.path()), Json::parse(R"({"bos_token": "a", "eos_token": "b", "pad_token": "c"})"));
 }
 
-// The expected values are what AutoTokenizer says of each folder (tests/peers/chat_folders.py).
+// The expected values are what AutoTokenizer of transformers finds in each folder (tests/peers/chat_folders.py).
 TEST(FindChatTemplate, FindsWhatTransformersFinds) {
   for (const Json& tested : test::read_json("folders.json")) {
     SCOPED_TRACE(tested["files"].dump());
@@ -105,7 +105,7 @@ TEST(TokenMask, MarksWhatOverlaps) {
   EXPECT_THAT(mask_of_spans(tokens, std::vector<ByteRange>{{4, 6}}), ElementsAre(0, 1, 0, 1, 0, 0));
   EXPECT_THAT(mask_of_spans(tokens, std::vector<ByteRange>{{0, 1}, {1, 1}, {7, 7}, {8, 10}}), ElementsAre(1, 0, 0, 0, 1, 1));
   EXPECT_THAT(mask_of_spans(tokens, std::vector<ByteRange>{{0, 12}}), ElementsAre(1, 1, 0, 1, 1, 1));
-  // Several tokens may share the span of one character, as byte-level tokenizers split its bytes.
+  // Several tokens may have the span of one character, if a byte-level tokenizer splits the character's bytes.
   const std::vector<ByteRange> shared = {{0, 3}, {0, 3}, {3, 4}};
   EXPECT_THAT(mask_of_spans(shared, std::vector<ByteRange>{{1, 2}}), ElementsAre(1, 1, 0));
   EXPECT_THROW(mask_of_spans(tokens, std::vector<ByteRange>{{4, 6}, {0, 1}}), Error);

@@ -1,4 +1,4 @@
-// Shared by the tests of chat templates: access to their data files, and to the message of an error.
+// Gives the tests of chat templates access to their data files and to the message of an error.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ inline std::string read_text(const std::string& name) {
 
 inline Json read_json(const std::string& name) { return Json::parse(read_text(name)); }
 
-/// Returns the message of the Error(data) that `action` throws.
+/// Returns the message of the Error(data) that `action` throws. The test fails if none is thrown.
 template <class Action>
 std::string error_of(const Action& action) {
   try {

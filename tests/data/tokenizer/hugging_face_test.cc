@@ -1,4 +1,4 @@
-// Tokenizers compared with the results of Hugging Face's tokenizers for the same files and texts.
+// Compares tokenizers with the results of Hugging Face's tokenizers for the same files and texts.
 #include "data/tokenizer/hugging_face.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Every step that inspects characters, over all code points of the planes that have letters, compared with the results of Hugging Face's
-// tokenizers (tests/peers/unicode_tables.py).
+// Tests every tokenizer step that inspects characters, over all code points of the planes that
+// have letters, against the results of Hugging Face's tokenizers (tests/peers/unicode_tables.py).
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -48,7 +48,7 @@ std::string checksum(std::string_view bytes) {
   return hex.data();
 }
 
-// Returns one checksum per block of code points. `made` returns the bytes of a block.
+// Returns one checksum per block of code points. `made` returns the bytes to be summed for a block.
 template <class Made>
 json checksums(const Made& made) {
   const std::vector<char32_t> all = codes();
@@ -119,7 +119,7 @@ TEST(Unicode, PreTokenizersAreThoseOfTokenizers) {
 
 TEST(Unicode, YoungCharactersStandForOldOnesOfTheirCategory) {
   EXPECT_EQ(with_old_characters("a\u00e9\u4e16\U0001F600"), "");
-  const std::string text = "x\U00010D50\U00010D70y\U00010D40";  // Garay, from Unicode 16: a capital letter, a small letter, a digit
+  const std::string text = "x\U00010D50\U00010D70y\U00010D40";  // Garay letters, new in Unicode 16: a capital, a small letter, a digit
   const std::string old = with_old_characters(text);
   ASSERT_EQ(old.size(), text.size());
   EXPECT_EQ(old[0], 'x');

@@ -1,5 +1,5 @@
-// Attention on a GPU compared with the CPU implementation and with fp64. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the
-// CPU.
+// Compares attention on a GPU with the CPU implementation and with fp64.
+// In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include "kernels/attention/attention.h"
 
 #include "tests/support/gpu.h"
@@ -26,7 +26,7 @@ struct Case {
     mask.softcap = softcap, mask.window = window;
     return mask;
   }
-  // Returns positions of packed documents, whose lengths grow by four: 1, 5, 9 and so on in row 0. Every row begins with another length.
+  // Returns positions of packed documents. Their lengths grow by four (1, 5, 9 … in row 0), and each row begins with another length.
   Tensor positions() const {
     if (!documents) return {};
     const Tensor positions = empty({batch, keys}, DType::int32);
@@ -95,11 +95,11 @@ void expect_same_bits(const Results& a, const Results& b) {
   EXPECT_TRUE(test::same_bits(a.dv, b.dv));
 }
 
-// Expects results near the fp64 ones. Let u be half an ulp. A score is a sum of D products of numbers of size 1, with an error of sqrt(D) u
-// that the scale reduces to u. A probability has a relative error of u from it, and of some u for the exponential and its sum. A gradient
-// of scores sums D products again (sqrt(D) u), and dk and dv add the queries of the group, whose sizes fall as probabilities do. The
-// tolerance is ten times the sum of these. If the result is narrow, out is rounded, and with it the gradient's delta: a relative error of
-// the probabilities' gradients of half an ulp of out.
+// Expects results near the fp64 ones. Let u be half an ulp. A score sums D products of numbers of size 1, with an error of
+// sqrt(D) u that the scale reduces to u. A probability has a relative error of u from its score, and of some u for the
+// exponential and its sum. A gradient of scores sums D products again (sqrt(D) u), and dk and dv add the queries of the group,
+// whose sizes fall as probabilities do. The tolerance is ten times the sum of these errors. If results are narrow, `out` is
+// rounded, and with it the gradient's delta: the gradients of probabilities then have a relative error of half an ulp of `out`.
 void expect_near_exact(const Case& c, const Results& got, const Results& exact, const std::string& what) {
   const DType dtype = got.out.dtype();
   const double u = test::half_ulp(wide_dtype(dtype)), narrow = is_half(dtype) ? test::half_ulp(dtype) : 0;
@@ -116,15 +116,15 @@ TEST_F(AttentionTwins, NearFp64AndTheCpu) {
   const Case cases[] = {
       {1, 1, 1, 1, 1, 1},         // all sizes are 1
       {2, 5, 5, 2, 1, 3, false},  // odd sizes, a group of heads, no mask
-      {1, 65, 65, 1, 1, 20},      // one row more than a tile
+      {1, 65, 65, 1, 1, 20},      // one query and key more than a tile
       {1, 6, 70, 2, 2, 36},       // more keys than queries, as with a cache
-      {1, 66, 66, 2, 1, 8},       // a group of heads over several tiles
-      {1, 7, 7, 1, 1, 136},       // wider than a block of columns
+      {1, 66, 66, 2, 1, 8},       // a group of heads over several tiles of queries
+      {1, 7, 7, 1, 1, 136},       // head width above one block of columns
       {1, 66, 70, 1, 1, 16, true, 0.3},
-      {1, 140, 140, 2, 1, 8, true, 0, 3},               // a window that skips whole tiles
-      {1, 70, 140, 1, 1, 20, true, 0.3, 65},            // a window longer than a tile, not reaching the first key
+      {1, 140, 140, 2, 1, 8, true, 0, 3},               // a sliding window that skips whole tiles of keys
+      {1, 70, 140, 1, 1, 20, true, 0.3, 65},            // a sliding window longer than a tile that does not reach the first key
       {2, 140, 140, 1, 1, 8, true, 0, 0, true},         // packed documents, different in each row
-      {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // window, documents, dropout and cap together
+      {2, 66, 140, 2, 1, 36, true, 0.3, 7, true, 0.7},  // sliding window, documents, dropout and logit cap together
       {1, 66, 66, 1, 1, 16, false, 0, 0, false, 1.5},
   };
   for (const Case& c : cases) {
@@ -152,7 +152,7 @@ void expect_rows_near(const Tensor& got, const Tensor& want, double relative, do
   }
 }
 
-// Returns the gradients in fp64 that follow from the out and lse in `of`, so that both use the same delta.
+// Returns the gradients in fp64 for the out and lse given in `of`, so that both sides of a comparison use the same delta.
 Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
   const Inputs exact = wide(in);
   const Tensor out = test::as(DType::f64, of.out), lse = test::as(DType::f64, of.lse);
@@ -162,22 +162,22 @@ Results gradients_in_fp64(const Case& c, const Inputs& in, const Results& of) {
   return r;
 }
 
-// Tensor cores multiply probabilities and gradients of scores that are rounded to bf16 or f16. Each is off by at most u = half an ulp,
-// independently, as are the elements that they are multiplied with. A sum of such products, taken as a row of a head, is then off by at
-// most u of its length (about 0.4 u, and less than u if one product dominates), and is rounded once more. One more u is for sums of terms
-// that cancel. One key more or less among n would change a row by 1 / sqrt(n) of its length, which is far more. The remaining errors are
-// those of f32, as above.
+// Tensor cores multiply probabilities and gradients of scores that are rounded to bf16 or f16. Each is off by at most
+// u = half an ulp, independently, as are the elements that they are multiplied with. A sum of such products, taken as
+// a row of a head, is then off by at most u of its length (about 0.4 u, and less than u if one product dominates), and
+// is rounded once more. One more u is for sums of terms that cancel. A key too many or too few among n would change a
+// row by 1 / sqrt(n) of its length, which is far more. The remaining errors are those of f32 in expect_near_exact().
 TEST_F(AttentionTwins, TensorCoresNearFp64) {
   const Case cases[] = {
       {1, 1, 1, 1, 1, 64},             // one query and one key
-      {2, 63, 63, 1, 1, 64},           // not quite a tile
+      {2, 63, 63, 1, 1, 64},           // one query and key less than a tile
       {1, 65, 65, 4, 2, 64},           // one key more than a tile, groups of heads
       {1, 300, 300, 1, 1, 64},         // several blocks of queries and of keys
-      {1, 130, 130, 2, 1, 128},        // the largest width
+      {1, 130, 130, 2, 1, 128},        // the largest head width
       {1, 3, 200, 2, 1, 96},           // more keys than queries
-      {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all keys of a tile but one
-      {1, 40, 41, 1, 1, 64},           // the first key of a warp is seen by one query of a tile
-      {1, 130, 131, 1, 1, 80},         // a padded width; masked tiles begin elsewhere
+      {1, 40, 70, 1, 1, 64},           // the first query of a warp sees all keys of a tile except one
+      {1, 40, 41, 1, 1, 64},           // only one query of a tile sees the first key of a warp
+      {1, 130, 131, 1, 1, 80},         // a head width that is padded; one key more than queries
       {1, 70, 140, 1, 1, 112, false},  // no mask
       {1, 66, 70, 2, 1, 32, true, 0.3},
       {1, 33, 129, 1, 1, 128, false, 0.5},
@@ -198,7 +198,7 @@ TEST_F(AttentionTwins, TensorCoresNearFp64) {
   }
 }
 
-// A sample's results depend neither on its place in the batch nor on the other samples.
+// The results of one sample must depend neither on its place in the batch nor on the other samples.
 TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   const Case two{2, 40, 66, 2, 1, 64}, one{1, 40, 66, 2, 1, 64};
   const Inputs in = inputs(two, DType::bf16);
@@ -209,7 +209,7 @@ TEST_F(AttentionTwins, SamplesOfABatchOnTensorCores) {
   }
 }
 
-// GPUs of workstations have this little shared memory per block.
+// Attention must give the same bits if a block has as little shared memory as on workstation GPUs, which the test emulates.
 TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   for (const Case& c : {Case{1, 100, 130, 2, 1, 96}, Case{1, 70, 101, 1, 1, 128, true, 0.3}}) {
@@ -222,7 +222,7 @@ TEST_F(AttentionTwins, TheSameBitsWithLessSharedMemoryOnTensorCores) {
   }
 }
 
-// Copies `t` to the GPU with NaN in the memory behind it. All axes before `axis` must have size 1.
+// Copies `t` to the GPU and fills the memory behind it with NaN. All axes before `axis` must have size 1.
 Tensor before_nan(test::Gpu& gpu, const Tensor& t, int axis) {
   Shape shape = t.shape();
   shape.set(axis, t.size(axis) + 64);
@@ -253,14 +253,14 @@ TEST_F(AttentionTwins, NothingBehindTheLastRowOnTensorCores) {
   }
 }
 
-// q, k and v as thirds of one tensor [B, T, 3 H, D + room], beginning at element `room` of each row. GPT-2 has them so with room 0. With
-// another room no access of four elements is aligned.
+// Holds q, k and v as thirds of one tensor [B, T, 3 H, D + room], beginning at element `room` of each
+// row. GPT-2's layout has room 0. With other values of room no access of four elements is aligned.
 struct Packed {
   Case c;
   i64 room;
   Shape shape() const { return {c.batch, c.queries, 3 * c.heads, c.width + room}; }
   Tensor third(const Tensor& all, int n) const { return all.slice(2, n * c.heads, (n + 1) * c.heads).slice(3, room, room + c.width); }
-  // Calls f with the byte offset of each element in the whole tensor and its offset in third n.
+  // Calls f(byte offset of an element in the whole tensor, its byte offset in third n) for each element of third n.
   template <class F>
   void for_elements(int n, i64 size, F f) const {
     for (i64 row = 0; row < c.batch * c.queries * c.heads; ++row) {

@@ -1,5 +1,5 @@
-// Attention by cuDNN: its numbers compared with fp64, its graphs and workspace as the library itself reports them, and the message if the
-// library is missing. In a build with SPILLWAY_CUDA=EMULATED cuDNN is emulated too.
+// Tests attention by cuDNN: its numbers against fp64, its graphs and workspace as the library itself reports
+// them, and the message if the library is missing. In a build with SPILLWAY_CUDA=EMULATED cuDNN is emulated too.
 #include <cuda_runtime.h>
 
 #if !defined(__CUDA_EMULATED__) && __has_include(<cudnn_graph.h>)
@@ -24,7 +24,7 @@ namespace {
 namespace cudnn = kernels::cudnn;
 using kernels::AttentionLibrary;
 
-// Sets how the emulated cuDNN behaves, for the lifetime of the object.
+// Sets how the emulated cuDNN behaves, for as long as the object lives.
 class Emulated {
  public:
   explicit Emulated(const char* words) { ::setenv("SPILLWAY_EMULATED_CUDNN", words, 1); }
@@ -51,7 +51,7 @@ struct Results {
 
 Tensor bytes(i64 n) { return empty({n}, DType::uint8); }
 
-// Returns everything that one forward and backward write. If `of` holds a forward's out and lse, the gradients use those.
+// Runs one forward and one backward and returns their results. If `of` holds out and lse of a forward, the backward uses those.
 Results run(const Case& c, const Inputs& in, AttentionLibrary library, const Results& of = {}) {
   const DType dtype = in.q.dtype();
   Results r{empty(c.q(), dtype), empty({c.batch, c.heads, c.length}, wide_dtype(dtype)), empty(c.q(), dtype), empty(c.k(), dtype),
@@ -67,7 +67,7 @@ Results run(const Case& c, const Inputs& in, AttentionLibrary library, const Res
   return r;
 }
 
-// Compares rows of the last axis by their Euclidean lengths.
+// Compares rows of the last axis: the Euclidean length of got - want is at most relative |want| + absolute.
 void expect_rows_near(const Tensor& got, const Tensor& want, double relative, double absolute, const std::string& what) {
   const i64 width = want.size(want.rank() - 1);
   for (i64 row = 0; row < want.elems() / width; ++row) {
@@ -97,9 +97,9 @@ class CudnnTwins : public test::GpuTest {
   }
 };
 
-// The tolerances are those of AttentionTwins.TensorCoresNearFp64, which explains them: probabilities and gradients of scores are rounded to
-// the narrow type before they are multiplied. With groups of heads, each head's gradient of keys and values is rounded before they are
-// summed.
+// The tolerances are explained at AttentionTwins.TensorCoresNearFp64: probabilities and
+// gradients of scores are rounded to the narrow type before they are multiplied. With groups
+// of heads, each head's gradient of keys and values is rounded before the group's are summed.
 TEST_F(CudnnTwins, NearFp64) {
   const Case cases[] = {
       {2, 63, 2, 2, 64}, {1, 65, 4, 2, 64}, {1, 130, 2, 1, 128}, {3, 2, 1, 1, 8}, {1, 40, 3, 3, 80}, {1, 70, 2, 1, 96, false},
@@ -127,11 +127,11 @@ TEST_F(CudnnTwins, TheSameBitsAgainAndAsThirdsOfOneTensor) {
   const Inputs in = inputs(c, DType::bf16);
   for (const bool thirds : {false, true})
     gpu().run([&] { return kernels::prepare_attention({c.batch, c.length, c.heads, c.kv_heads, c.width, DType::bf16, thirds}); });
-  const Emulated no_more("refusing");  // all plans exist already
+  const Emulated no_more("refusing");  // from now on cuDNN offers no engine, so only plans made before can run
   const Results once = on_gpu(c, in), again = on_gpu(c, in);
   for (Tensor Results::*one : {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv})
     EXPECT_TRUE(test::same_bits(once.*one, again.*one));
-  // In GPT-2, q, k and v of a token are adjacent in memory.
+  // GPT-2's layout has q, k and v of one token adjacent in memory.
   const Tensor all = empty({c.batch, c.length, 3 * c.heads, c.width}, DType::bf16);
   const auto third = [&](const Tensor& t, i64 n) { return t.slice(2, n * c.heads, (n + 1) * c.heads); };
   const i64 row = c.heads * c.width * 2;
@@ -159,7 +159,7 @@ TEST_F(CudnnTwins, TheSameBitsAgainAndAsThirdsOfOneTensor) {
   }
 }
 
-// A single query, unsupported widths and types are computed by our kernels, with their bits.
+// Our own kernels compute a single query and widths and types that cuDNN does not support. The bits must be those of our kernels.
 TEST_F(CudnnTwins, WhatItDoesNotTakeIsOurs) {
   for (const Case& c : {Case{1, 1, 1, 1, 64}, Case{1, 9, 2, 2, 12}, Case{1, 9, 1, 1, 136}}) {
     const Inputs in = inputs(c, DType::bf16);
@@ -181,7 +181,7 @@ TEST_F(CudnnTwins, EnginesOfARecordAreTakenUpWhereItIsOfThisVersionAndGpu) {
   EXPECT_EQ(prepare(32, ""), reversed);
   EXPECT_EQ(prepare(48, "NVIDIA H100, " + record), record);
   EXPECT_EQ(prepare(64, "cuDNN 9.18.1 on compute capability 9.0 with 4 SMs, forward engine 2 k24=7, backward engine 6 k24=26"), reversed);
-  // A plan that exists is replaced if the record names other engines.
+  // A plan made before is replaced if the record of chosen engines names others.
   const Case c{1, 32, 2, 2, 64};
   const Inputs in = inputs(c, DType::bf16);
   const Results before = on_gpu(c, in);

@@ -1,5 +1,5 @@
-// Checks cuDNN's graphs with the real library but without a GPU, which is described to the library instead. Engines are compiled with
-// libcuda; if there is no driver, the toolkit's stub takes its place. No kernel runs.
+// Checks cuDNN's graphs with the real library on a machine without a GPU: the test describes a GPU to the library. cuDNN
+// compiles engines with libcuda; if there is no driver, the toolkit's stub library takes its place. No kernel runs.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -14,13 +14,13 @@ namespace {
 
 using namespace kernels::cudnn;
 
-// Returns what this machine lacks for the tests; empty if nothing.
+// Returns what this machine lacks for the tests, or "" if it lacks nothing.
 std::string missing() {
 #ifdef __CUDA_EMULATED__
   return "needs a build that does not emulate cuDNN";
 #else
   if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL)) {
-    const char* stub = "/usr/local/cuda/lib64/stubs/libcuda.so";  // this stub has the soname libcuda.so.1
+    const char* stub = "/usr/local/cuda/lib64/stubs/libcuda.so";  // has the soname libcuda.so.1
     if (!dlopen(stub, RTLD_NOW | RTLD_GLOBAL)) return std::string("needs libcuda.so.1 or the toolkit's stub of it: ") + dlerror();
   }
   try {
@@ -61,7 +61,7 @@ Descriptor described(const GpuInWords& g) {
   return made;
 }
 
-// Returns the heads and lengths of the model presets, with micro-batches of several sizes.
+// Returns the attention problems of the model presets, with micro-batches of several sizes.
 std::vector<Problem> shapes_of_the_models() {
   struct Heads {
     i64 heads, kv_heads, width, length;
@@ -75,8 +75,8 @@ std::vector<Problem> shapes_of_the_models() {
                               {32, 8, 64, 8192},   // llama3-1b
                               {32, 8, 128, 8192},  // llama3-8b
                               {64, 8, 128, 8192},  // llama3-70b
-                              {32, 8, 128, 2048},  // a shorter sequence
-                              {12, 12, 64, 1000},  // not a multiple of a tile
+                              {32, 8, 128, 2048},  // a shorter sequence than the presets'
+                              {12, 12, 64, 1000},  // a sequence length that is no multiple of a tile
                               {12, 12, 80, 37}};
   std::vector<Problem> all;
   for (const Heads& h : kHeads) {
@@ -114,7 +114,7 @@ TEST_P(CudnnGraphsRelease, OfEveryShapeOfTheModelsAreValidAndWithinTheBound) {
 std::string name_of(const testing::TestParamInfo<GpuInWords>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnGraphsRelease, testing::Values(kHopper, kBlackwell), name_of);
 
-// The workspace bound consists of the gradients of scores and those of every head. It is not far above what Hopper's engines need.
+// The bound on cuDNN's workspace is the bytes of the gradients of scores and of each head's dk and dv, near what Hopper's engines need.
 TEST(CudnnBound, IsTheGradientsOfScoresAndOfEveryHead) {
   const Problem forward{1, 8192, 32, 8, 128, DType::bf16, true, false};
   EXPECT_EQ(workspace_bound(forward), 4096);

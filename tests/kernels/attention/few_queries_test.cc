@@ -1,5 +1,5 @@
-// Attention of a few queries at the end, as in generation, reads keys and values in another way than attention of many queries. Its rows
-// have the same bits.
+// Compares attention of a few queries at the end, as in generation, with attention of many
+// queries. The two read keys and values in different ways. Their rows must have the same bits.
 #include "kernels/attention/attention.h"
 #include "tests/support/numbers.h"
 
@@ -21,7 +21,7 @@ Result attend(const Tensor& q, const Tensor& k, const Tensor& v, const Attention
   return result;
 }
 
-// Counts elements of `few` that differ from the last rows of `many`. Tensors are [B, T, H, D] with T as the axis of rows, or [B, H, T].
+// Counts elements of `few` that differ from the last rows of `many`. Both are [B, T, H, D] with T as axis `rows_axis`, or [B, H, T].
 i64 different(const Tensor& few, const Tensor& many, int rows_axis) {
   const i64 rows = few.size(rows_axis), all = many.size(rows_axis), inner = few.stride(rows_axis), bytes = size_of(few.dtype());
   i64 count = 0;
@@ -33,7 +33,7 @@ i64 different(const Tensor& few, const Tensor& many, int rows_axis) {
   return count;
 }
 
-// Returns keys or values that are part of a longer tensor, as those in a cache are.
+// Returns keys or values that are a view of a longer tensor, as those in a key/value cache are.
 Tensor cached(i64 keys, i64 width, DType dtype, u64 seed) {
   return test::random({kBatch, keys + 9, kKvHeads, width}, dtype, seed).slice(1, 0, keys);
 }
@@ -70,7 +70,7 @@ TEST_P(FewQueries, HaveTheBitsOfManyBehindAnyMask) {
     AttentionMask mask{.scale = 0.3};
     mask.positions_BT = empty({kBatch, keys}, DType::int32);
     for (i64 i = 0; i < kBatch * keys; ++i) {
-      const i64 at = i % keys, second = i < keys ? begin : 5;  // where the second document of each row begins
+      const i64 at = i % keys, second = i < keys ? begin : 5;  // `second` is where the second document of each row begins
       mask.positions_BT.data<i32>()[i] = static_cast<i32>(at < second ? at : at - second);
     }
     expect_the_bits_of_many(keys, 64, GetParam(), mask);

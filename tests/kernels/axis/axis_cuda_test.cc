@@ -1,5 +1,5 @@
-// Operations along an axis on a GPU: picks, orders and running sums have the CPU's bits. Sums over the axis are made in fp64 in another
-// order.
+// Compares operations along an axis on a GPU with the CPU. Picks, orders and running sums have
+// the CPU's bits. Sums over the axis are made in fp64 in another order, so they are only near.
 #include "kernels/axis/best.h"
 #include "kernels/axis/class_loss.h"
 #include "kernels/axis/pick.h"
@@ -16,7 +16,7 @@ using kernels::Best;
 using kernels::Softmax;
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
-// Axes as long as a warp or a block and longer, along rows and along columns, and one of a single element.
+// Lists axes as long as a warp, as a block, and longer, along rows and along columns, and one of a single element.
 const Axis kAxes[] = {{1, 1, 1}, {5, 33, 1}, {2, 70, 9}, {3, 1025, 1}, {1, 1100, 3}};
 
 class AxisTwins : public test::GpuTest {
@@ -24,7 +24,7 @@ class AxisTwins : public test::GpuTest {
   static Shape whole(const Axis& a) { return {a.outer, a.n, a.inner}; }
   static Shape lanes(const Axis& a) { return {a.outer, a.inner}; }
 
-  // Runs `work` on both devices, with results shaped like `like`, and compares them; `exact` requires the same bits.
+  // Runs `work` on both devices, with results shaped like `like`, and compares the results. `exact` requires the same bits.
   template <class Work>
   void expect_twins(const std::vector<Tensor>& inputs, const std::vector<std::pair<Shape, DType>>& like, bool exact, Work work) {
     std::vector<Tensor> want, got, there;
@@ -90,7 +90,7 @@ TEST_F(AxisTwins, RunningSums) {
   }
 }
 
-// Values are few, so that many are equal, and include infinities and NaN.
+// Orders inputs of few different values, so that many are equal, with infinities and NaN. The order must be the CPU's.
 TEST_F(AxisTwins, TheBestInOrder) {
   const double inf = std::numeric_limits<double>::infinity(), values[] = {1, 2, 3, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
   for (const Axis& axis : kAxes) {
@@ -143,7 +143,7 @@ TEST_F(AxisTwins, ClassLosses) {
         for (const bool logits : {false, true}) {
           for (const double smoothing : {0.0, 0.2}) {
             SCOPED_TRACE(std::to_string(columns) + " " + std::string(to_string(dtype)));
-            // The sum over all classes has terms of random weights that cancel, so errors are relative to the size of the terms.
+            // The terms of the sum over all classes have random weights and cancel, so errors are relative to the size of the terms.
             expect_twins({x, test::ints(classes, {9}), weighted ? weights : Tensor(), dlosses},
                          {{{9, 2, 1}, wide}, {{9}, wide}, {{9}, wide}, {rows, dtype}, {rows, dtype}}, false,
                          [&](const auto& in, const auto& out) {
@@ -161,7 +161,7 @@ TEST_F(AxisTwins, ClassLosses) {
   }
 }
 
-// Indices that the CPU refuses give NaN in the result on a GPU.
+// An index outside the axis is an error on the CPU. On a GPU it gives NaN in the result.
 TEST_F(AxisTwins, PlacesOutsideAreNotANumber) {
   const Axis axis{1, 3, 2};
   const Tensor index = test::ints({0, 3, 1, -1}, {2, 2}), x = test::random({3, 2}, DType::f32, 1),

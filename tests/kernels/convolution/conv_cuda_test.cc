@@ -1,5 +1,5 @@
-// Convolution on a GPU compared with its definition in fp64 and with the CPU implementation. In a build with SPILLWAY_CUDA=EMULATED the
-// GPU's code and cuBLASLt's products run on the CPU.
+// Compares convolution on a GPU with its definition in fp64 and with the CPU implementation. In
+// a build with SPILLWAY_CUDA=EMULATED the GPU's code and cuBLASLt's products run on the CPU.
 #include "kernels/convolution/conv_strips.h"
 #include "tests/kernels/convolution/support_conv.h"
 #include "tests/support/gpu.h"
@@ -9,10 +9,10 @@ namespace {
 
 using kernels::ConvShape;
 
-// Tensor cores, which multiply bf16 and f16, truncate instead of rounding (Fasi et al., PeerJ Computer Science 7:e330, 2021).
+// Returns the error of one addition. Tensor cores (bf16, f16) truncate instead of rounding (Fasi et al., PeerJ Comp. Science 7:e330, 2021).
 double error_of_an_addition(DType dtype) { return is_half(dtype) ? 0x1p-23 : test::half_ulp(dtype); }
 
-// A sum in fp64, with the sum of magnitudes and the number of terms, which bound the error of sums in another order.
+// Holds sums in fp64, with the sums of magnitudes and the numbers of terms, which bound the error of sums in another order.
 struct Sums {
   Tensor sum, size, terms;
   explicit Sums(const Shape& shape) : sum(zeros(shape, DType::f64)), size(zeros(shape, DType::f64)), terms(zeros(shape, DType::f64)) {}
@@ -21,8 +21,8 @@ struct Sums {
     size.data<double>()[i] += std::abs(term);
     terms.data<double>()[i] += 1;
   }
-  // Expects a result within the error bound: in any order each addition errs by at most `eps` of the sum of magnitudes, and a narrow result
-  // is rounded once more.
+  // Expects `got` within the error bound: in any order each addition errs by at
+  // most `eps` of the sum of magnitudes, and a narrow result is rounded once more.
   void expect(const Tensor& got, double eps, const char* what) const {
     for (i64 i = 0; i < sum.elems(); ++i) {
       const double stored = test::stored_error(got.dtype(), test::at(sum, i));
@@ -38,13 +38,13 @@ struct Results {
 
 class ConvTwins : public test::GpuTest {
  protected:
-  // Returns a tensor of NaN in host memory, so that reading elements that were not written is noticed.
+  // Returns a tensor of NaN in host memory. If a kernel does not write an element, the comparison then fails.
   static Tensor spoilt(const Shape& shape, DType dtype) {
     const Tensor t = empty(shape, dtype);
     std::memset(t.raw(), 0xff, static_cast<size_t>(t.bytes()));
     return t;
   }
-  // Returns workspace on the current stream's GPU with NaN at its beginning, where the matrices are stored.
+  // Returns workspace on the current stream's GPU that begins with NaN, where the kernels store their matrices.
   static Tensor workspace(i64 bytes) {
     const Tensor t = empty({bytes}, DType::uint8);
     const auto spoilt_bytes = static_cast<size_t>(std::min(bytes, kMiB / 4));
@@ -102,7 +102,7 @@ class ConvTwins : public test::GpuTest {
     kernels::conv2d(s, x, w, bias, y, bytes(kernels::conv2d_workspace_bytes(s, kType)));
     kernels::conv2d_input_gradient(s, dy, w, {}, dx, bytes(kernels::conv2d_input_gradient_workspace_bytes(s, kType)));
     kernels::conv2d_weight_gradient(s, x, dy, dw, bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, kType)));
-    // Each side makes at most about 5000 additions, in sums of fewer terms than that, none of which exceeds 3.
+    // CPU and GPU make at most about 5000 additions each, in sums of fewer terms than that, none of which exceeds 3.
     constexpr double kNear = 2 * 5000.0 * 3 * 5000 * 0x1p-53;
     test::expect_near(got.y, y, 0, kNear, "y");
     test::expect_near(got.dx, dx, 0, kNear, "dx");
@@ -128,7 +128,7 @@ TEST_F(ConvTwins, SmallestAndEmptiest) {
 
 TEST_F(ConvTwins, AsOnTheCpu) { check_beside_cpu({4, 16, 24, 2, {8, 9}, {3, 2, 1}}); }
 
-// 512 x 3 x 3 rows of doubles give strips of 512 columns, which end inside an image.
+// The matrix of columns has 512 x 3 x 3 rows of doubles, hence strips of 512 columns. A strip then ends inside an image.
 TEST_F(ConvTwins, SeveralStrips) {
   const ConvShape s{3, 512, 1, 1, {11, 31}, {3, 1, 1}};
   const kernels::Strips strips = kernels::product_strips(kernels::forward_columns(s), s.outputs, DType::f64);
@@ -150,7 +150,7 @@ TEST_F(ConvTwins, SameBitsWheneverAndWherever) {
   }
 }
 
-// Takes all images of a batch or one of them: views that begin at any element.
+// Computes the images of a batch one by one, as views that begin at any element, and compares with the whole batch.
 TEST_F(ConvTwins, PartsOfABatch) {
   const ConvShape all{3, 3, 4, 1, {5, 7}, {3, 1, 1}};
   ConvShape one = all;
@@ -202,7 +202,7 @@ TEST_F(ConvTwins, SumsOfChannels) {
       for (i64 i = 0; i < x.elems(); ++i) want.add(i / plane % channels, test::at(x, i));
       for (i64 c = 0; c < channels; ++c) {
         const double sum = test::at(want.sum, c), order = 1.01 * test::at(want.terms, c) * 0x1p-53 * test::at(want.size, c);
-        // The sum is rounded to fp32 and from there to bf16.
+        // The sum is rounded to fp32, and the fp32 value is rounded to bf16.
         const double stored = out == DType::f64 ? 0 : (test::half_ulp(out) + test::half_ulp(DType::f32)) * std::abs(sum);
         ASSERT_NEAR(test::at(gpu().host(sums), c), sum, order + stored) << c;
       }

@@ -1,5 +1,5 @@
-// Convolution and its gradients compared with their definition in plain loops of doubles: odd extents, strides, paddings, dilations and
-// groups, and sizes that need several strips of columns, chunks of the inner extent, blocks of rows and parts of a sum.
+// Compares convolution and its gradients with their definition in plain loops of doubles: odd extents, strides, paddings, dilations
+// and groups, and sizes that need several strips of columns, chunks of the inner extent, blocks of rows and parts of a sum.
 #include <hwy/targets.h>
 
 #include "kernels/convolution/conv_winograd.h"
@@ -12,7 +12,7 @@ using kernels::ConvShape;
 
 Tensor bytes(i64 n) { return empty({n}, DType::uint8); }
 
-// Returns a tensor of large numbers that must not influence results.
+// Returns a tensor of large numbers. A kernel must overwrite all of them, or the comparison fails.
 Tensor spoilt(const Shape& shape, DType dtype) { return test::random(shape, dtype, 77, 1e6); }
 
 void check(const ConvShape& s, DType dtype) {
@@ -33,32 +33,32 @@ void check(const ConvShape& s, DType dtype) {
     to_dx[i] += at_dy[k] * at_w[j];
     to_dw[j] += at_x[i] * at_dy[k];
   });
-  // Each result has chains of at most kDepth roundings, of sums that grow as the root of their number of terms, here about 40. bf16 and f16
-  // results are rounded once more.
+  // Each result has chains of at most kDepth roundings, of sums that grow as the root of their
+  // number of terms, to about 40 in these shapes. bf16 and f16 results are rounded once more.
   const double absolute = dtype == DType::f64 ? 1e-11 : 2e-4, relative = is_half(dtype) ? test::half_ulp(dtype) : 0;
   test::expect_near(y, want_y, relative, absolute, "y");
   test::expect_near(dx, want_dx, relative, absolute, "dx");
   test::expect_near(dw, want_dw, 0, absolute, "dw");
 }
 
-// Convolutions that read tiles of the image in place, with images cut into several tiles.
+// Lists convolutions that read tiles of the image in place, with images cut into several tiles.
 const ConvShape kTiled[] = {
     {1, 3, 10, 1, {31, 29}, {7, 2, 3}},  // strided lines, which have two phases in each direction
     {1, 40, 3, 1, {40, 33}, {3, 1, 1}},  // a tile holds only some rows of an image
-    {5, 20, 17, 1, {8, 8}, {3, 1, 1}},   // several images in a chunk of the weight gradient's sum, parts of the channels
+    {5, 20, 17, 1, {8, 8}, {3, 1, 1}},   // several images in a chunk of the weight gradient's sum, and parts of the channels
     {2, 3, 7, 1, {20, 19}, {5, 1, 4}},   // more padding than the window needs
     {2, 6, 70, 2, {13, 12}, {{3, 2}, {2, 1}, {1, 0}, {2, 1}}},
     {2, 5, 1, 1, {30, 70}, {3, {1, 2}, 1}},  // a single output channel
     {3, 12, 12, 12, {17, 16}, {3, 1, 1}},    // one channel per group
 };
 
-// Convolutions that f32 computes by Winograd's method, both forward and for the input gradient.
+// Lists convolutions that f32 computes by Winograd's method, both forward and for the input gradient.
 const ConvShape kWinograd[] = {
     {1, 70, 133, 1, {27, 29}, {3, 1, 1}},      // two chunks of channels, two blocks of rows, odd extents
     {7, 128, 112, 1, 8, {3, 1, 1}},            // a strip of tiles spans several images
     {1, 48, 56, 1, {5, 203}, {3, 1, {1, 2}}},  // lines are cut into blocks
-    {1, 96, 96, 2, {16, 12}, {3, 1, {0, 1}}},  // groups; no padding of rows, so the gradient's is 2
-    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // the previous shape with rows and columns exchanged
+    {1, 96, 96, 2, {16, 12}, {3, 1, {0, 1}}},  // groups; no padding of rows, so the input gradient has a padding of 2
+    {1, 64, 64, 1, {11, 20}, {3, 1, {2, 0}}},  // the shape of the case before with rows and columns exchanged
 };
 
 bool takes_winograd(const ConvShape& s) {
@@ -85,7 +85,7 @@ TEST_P(Conv2d, IsItsDefinitionInTiles) {
 INSTANTIATE_TEST_SUITE_P(Types, Conv2d, ::testing::Values(DType::f32, DType::f64, DType::bf16, DType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-// Compares with the plain product in f64, with a bias.
+// Compares Winograd's method with the plain product in f64, with a bias.
 TEST(ConvWinograd, IsTheConvolution) {
   for (const ConvShape& s : kWinograd) {
     SCOPED_TRACE(test::to_string(s));
@@ -102,16 +102,16 @@ TEST(ConvWinograd, IsTheConvolution) {
       kernels::conv2d_input_gradient(s, given(dy), given(w), {}, dx[at], bytes(kernels::conv2d_input_gradient_workspace_bytes(s, dtype)));
       kernels::conv2d_weight_gradient(s, given(x), given(dy), dw[at], bytes(kernels::conv2d_weight_gradient_workspace_bytes(s, dtype)));
     }
-    // At a point up to 1152 products of variance 4 give sums of about 70; an output adds nine of them, which gives about 200. Chains of 64
-    // roundings of 2^-24 add up as the root of their number: 8 x 200 x 2^-24.
+    // At a point of Winograd's transform, up to 1152 products of variance 4 give sums of about 70. An output adds nine of
+    // them, which gives about 200. Chains of 64 roundings of 2^-24 add up as the root of their number: 8 x 200 x 2^-24.
     test::expect_near(y[0], y[1], 0, 1e-4, "y");
     test::expect_near(dx[0], dx[1], 0, 1e-4, "dx");
     test::expect_near(dw[0], dw[1], 0, 1e-4, "dw");
   }
 }
 
-// The bits of an output depend on its own column and row only: an image gives the same results alone and among others, and so does an
-// output channel.
+// The bits of an output depend only on its own column and row of the product: an
+// image gives the same results alone and among others, and so does an output channel.
 TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   for (const auto& [channels, extent] : {std::pair(20, 9), std::pair(64, 28)}) {
     const ConvShape many{5, channels, 70, 1, {extent, 7}, {3, 1, 1}}, one{1, channels, 48, 1, {extent, 7}, {3, 1, 1}};
@@ -127,7 +127,7 @@ TEST(ConvBits, DependOnNeitherNeighboursNorPlace) {
   }
 }
 
-// Every instruction set with fused multiply-add gives the same bits.
+// Every instruction set with fused multiply-add must give the same bits of a convolution.
 TEST(ConvBits, AreThoseOfEveryInstructionSet) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     std::vector<ConvShape> shapes(std::begin(kTiled), std::end(kTiled));
@@ -152,8 +152,8 @@ TEST(ConvBits, AreThoseOfEveryInstructionSet) {
   }
 }
 
-// ResNet-50's first, widest and last convolutions in batches of 64. A GPU's workspace size can be asked for without a GPU, and does not
-// grow with the number of images.
+// Plans ask for a GPU's workspace size without a GPU. The size does not grow with the number
+// of images. The shapes are ResNet-50's first, widest and last convolutions in batches of 64.
 TEST(Conv, WorkspaceOfAGpu) {
   const auto bytes_on = [](Device device, const ConvShape& s, DType dtype) {
     const Stream stream{device, nullptr, Stream::current().memory};

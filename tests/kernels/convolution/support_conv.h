@@ -1,4 +1,4 @@
-// Convolutions to test and their definition, for conv_test.cc and conv_cuda_test.cc.
+// Provides convolutions to test, and their definition in plain loops, for conv_test.cc and conv_cuda_test.cc.
 #pragma once
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ void for_products(const kernels::ConvShape& s, Body body) {
   }
 }
 
-/// The shapes of a convolution's tensors.
+/// Computes the shapes of a convolution's tensors.
 struct ConvShapes {
   Shape x, w, y;
   explicit ConvShapes(const kernels::ConvShape& s)
@@ -48,13 +48,13 @@ inline std::string to_string(const kernels::ConvShape& s) {
 /// Returns convolutions with odd extents, strides, paddings, dilations and groups, and with sizes that the CPU cuts into several parts.
 inline std::vector<kernels::ConvShape> odd_convolutions() {
   return {
-      {2, 3, 4, 1, {9, 11}, {3, 1, 1}},                         // everything fits into one strip but the columns
+      {2, 3, 4, 1, {9, 11}, {3, 1, 1}},                         // everything fits into one strip except the columns
       {1, 40, 60, 1, {6, 7}, {3, 1, 1}},                        // inner extent 360: chunks of f32 and f64; two strips of rows
       {1, 130, 10, 1, {4, 4}, {3, 1, 1}},                       // inner extent 1170: chunks of bf16
       {3, 8, 200, 1, {5, 5}, {1, 1, 0}},                        // a 1 x 1 window: rows of an image form one line
       {7, 6, 9, 3, {10, 9}, {{3, 2}, {2, 3}, {1, 0}, {2, 1}}},  // groups, all extents unequal
       {2, 4, 4, 4, {7, 8}, {3, 2, 1}},                          // one channel per group
-      {5, 50, 20, 1, 1, {3, 1, 1}},                             // all taps but one meet only padding
+      {5, 50, 20, 1, 1, {3, 1, 1}},                             // all taps except one meet only padding
       {9, 10, 12, 1, {2, 3}, {5, 2, 2}},                        // a kernel larger than the image
       {2, 3, 5, 1, {11, 13}, {2, {4, 3}, 0}},                   // a stride larger than the kernel: some elements are never read
       {12, 3, 6, 1, {16, 15}, {5, 1, 0}},                       // 1584 positions: the weight gradient's sum has parts

@@ -1,4 +1,4 @@
-// Matrix products with few rows are computed in another way than others, but every element has the same bits.
+// Tests matrix products with few rows, which have an algorithm of their own. Each element has the bits of a product with many rows.
 #include <hwy/targets.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ using test::Extents;
 using test::Types;
 constexpr Types kTypes[] = {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}};
 
-// kMany is too many rows for the special way; kFirst is the first of the rows that are compared.
+// Products of kMany rows take the general algorithm. kFirst is the first of the rows that are compared.
 constexpr i64 kMany = 64, kFirst = 7;
 
 void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store) {
@@ -63,7 +63,7 @@ void expect_the_bits_of_many(const Extents& e, const Types& types, const Options
 }
 
 void expect_the_bits_of_many(const Types& types) {
-  // Columns 32..65 are around strips; 300 and 515 need several strips, none of them whole. K of 257, 1025 and 2053 spans several chunks.
+  // Columns 32 to 65 are near the size of a strip. 300 and 515 need several strips, none of them whole. K = 257, 1025, 2053 spans chunks.
   const Extents all[] = {{1, 32, 1},  {2, 33, 2},   {3, 47, 3},   {4, 49, 5},    {1, 64, 8},    {2, 65, 17},
                          {1, 515, 9}, {4, 100, 31}, {3, 300, 64}, {1, 131, 257}, {4, 96, 1025}, {2, 300, 2053}};
   for (const Extents& e : all) {
@@ -101,7 +101,7 @@ TEST(FewRows, HaveTheBitsOfManyOnSeveralThreads) {
   });
 }
 
-// Products of denormals, infinities and zeros of both signs would reveal an addition more or fewer.
+// Products of denormals, infinities and zeros of both signs would reveal an addition too many or too few.
 TEST(FewRows, HaveTheBitsOfManyOfSpecialNumbers) {
   const float special[] = {0.0F, -0.0F, 0x1p-149F, -0x1p-149F, 0x1p-126F, -0x1p-100F, 1.0F, -1.0F, INFINITY};
   for (const Types& types : kTypes) {
@@ -123,13 +123,13 @@ TEST(FewRows, HaveTheBitsOfManyOfSpecialNumbers) {
   }
 }
 
-// Shows that the comparison would notice another order of additions, and that the two sides are really computed in different ways.
+// Shows that the comparison would notice another order of additions, and that few and many rows really take different algorithms.
 TEST(FewRows, AnotherOrderWouldBeSeen) {
   for (const Types& types : {kTypes[0], kTypes[1]}) {
     const Tensor a = test::random({kMany, 700}, types.in, 1), b = test::random({700, 64}, types.in, 2);
     const Tensor first_a = a.slice(1, 0, 699), first_b = b.slice(0, 0, 699), last_a = a.slice(1, 1, 700), last_b = b.slice(0, 1, 700);
     const Tensor many = zeros({kMany, 64}, types.out), few = zeros({1, 64}, types.out);
-    // One side adds a single product last, the other side adds one first.
+    // `many` adds a single product last, and `few` adds a single product first.
     multiply(first_a, first_b, {}, many, Store::add);
     multiply(a.slice(1, 699, 700), b.slice(0, 699, 700), {}, many, Store::add);
     multiply(a.slice(0, kFirst, kFirst + 1).slice(1, 0, 1), b.slice(0, 0, 1), {}, few, Store::add);
@@ -145,7 +145,7 @@ TEST(FewRows, AnotherOrderWouldBeSeen) {
   }
 }
 
-// Memory that ends right before a page that may not be read.
+// Allocates memory that ends right before a page that may not be read.
 class BeforeAWall {
  public:
   explicit BeforeAWall(i64 bytes) : bytes_(bytes), readable_(round_up(bytes, ::sysconf(_SC_PAGESIZE))) {

@@ -10,7 +10,7 @@ namespace {
 
 using kernels::InstructionSet;
 
-// The current choice is examined before SupportedTargets() is called, since that call chooses among all targets again.
+// The chosen instruction set is read before SupportedTargets() is called, since that call chooses among all targets again.
 TEST(InstructionSets, NoneBeyondThePinnedOneIsChosen) {
   const kernels::gemm::Pairs best = kernels::gemm::pairs_in_use();
   const i64 all = hwy::SupportedTargets();

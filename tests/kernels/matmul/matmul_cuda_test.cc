@@ -1,4 +1,4 @@
-// Matrix products on a GPU compared with fp64, and the message if cuBLASLt is missing.
+// Compares matrix products on a GPU with fp64, and tests the message if cuBLASLt is missing.
 #include <cstdlib>
 #include <tuple>
 
@@ -19,7 +19,7 @@ using test::Types;
 using test::view_in;
 using test::whole_of;
 
-// Tensor cores, which multiply bf16 and f16, truncate instead of rounding (Fasi et al., PeerJ Computer Science 7:e330, 2021).
+// Returns the error of one addition. Tensor cores (bf16, f16) truncate instead of rounding (Fasi et al., PeerJ Comp. Science 7:e330, 2021).
 double error_of_an_addition(const Types& types) { return is_half(types.in) ? 0x1p-23 : test::half_ulp(wide_dtype(types.in)); }
 
 class MatmulTwins : public test::GpuTest {
@@ -35,7 +35,7 @@ class MatmulTwins : public test::GpuTest {
     });
   }
 
-  // The bits of `layout` are: 1: A transposed, 2: B transposed, 4: all matrices in wider rows, 8: a bias, 16: added to the output.
+  // Checks a product. Bits of `layout`: 1: A transposed, 2: B transposed, 4: all matrices in wider rows, 8: a bias, 16: adds to the output.
   void check(const Extents& e, const Types& types, int layout) {
     SCOPED_TRACE(test::to_string(e, types) + ", layout " + std::to_string(layout));
     const bool a_flip = layout & 1, b_flip = layout & 2, padded = layout & 4, adds = layout & 16;
@@ -53,7 +53,7 @@ class MatmulTwins : public test::GpuTest {
   static void expect_same(const Tensor& got, const Tensor& want) { EXPECT_EQ(test::plain(got), test::plain(want)) << "beside the result"; }
 };
 
-// A kernel loads 16 elements at once, and a tile has 128.
+// The matrices' extents are around 16, which a kernel loads at once, and 128, the extent of a tile.
 TEST_F(MatmulTwins, OddShapesTransposesStridesAndBias) {
   const std::vector<Extents> shapes{{1, 1, 1}, {1, 1, 70}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, {16, 32, 8}, {47, 49, 48}, {129, 31, 65}};
   for (const Extents& e : shapes) {
@@ -79,7 +79,7 @@ TEST_F(MatmulTwins, AddsToWhatIsThere) {
   EXPECT_THROW(multiply(one, one, {}, gpu().empty({2, 2}, DType::bf16), Store::add), Error) << "it would be rounded twice";
 }
 
-// Parts of matrices begin at any row and column, so addresses have every alignment that an element can have.
+// Multiplies parts of matrices that begin at any row and column, so addresses have every alignment that an element can have.
 TEST_F(MatmulTwins, PartsOfMatrices) {
   for (const Types& types : kAllTypes) {
     const Tensor a = test::random({40, 50}, types.in, 1), b = test::random({50, 60}, types.in, 2), bias = test::random({60}, types.in, 3);
@@ -93,15 +93,15 @@ TEST_F(MatmulTwins, PartsOfMatrices) {
   }
 }
 
-// A matrix with one row or one column does not use one of its strides.
+// A matrix with one row or one column has a stride that the product must ignore.
 TEST_F(MatmulTwins, OneColumnOfWiderRows) {
   for (const Types& types : kAllTypes) {
     const Tensor a = test::random({30, 7}, types.in, 1), b = test::random({20, 9}, types.in, 2), out = test::random({30, 4}, types.out, 3);
     const auto column = [](const Tensor& x) { return x.slice(1, 3, 4); };
     const Tensor ga = gpu()(a), gb = gpu()(b), thin = gpu()(out), outer = gpu().empty({30, 20}, types.out);
-    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // a product of shapes [30, 1] and [1, 20]
+    multiply(column(ga), column(gb).transpose(0, 1), {}, outer);  // multiplies shapes [30, 1] and [1, 20]
     test::expect_product(column(a), column(b).transpose(0, 1), {}, gpu().host(outer), error_of_an_addition(types));
-    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // a product of shapes [30, 7] and [7, 1]
+    multiply(ga, ga.slice(0, 0, 1).transpose(0, 1), {}, column(thin));  // multiplies shapes [30, 7] and [7, 1]
     test::expect_product(a, a.slice(0, 0, 1).transpose(0, 1), {}, column(gpu().host(thin)), error_of_an_addition(types));
   }
 }
@@ -113,8 +113,8 @@ TEST_F(MatmulTwins, NoRowsOrNoColumns) {
   EXPECT_THROW(multiply(gpu().empty({2, 0}, DType::f32), gpu().empty({0, 2}, DType::f32), {}, gpu().empty({2, 2}, DType::f32)), Error);
 }
 
-// If k is split, the partial sums must not be rounded to bf16, which would lose the 2^-4 beside 2^10. In fp32 the sum is exact in any
-// order.
+// If cuBLASLt splits the sum over k, partial sums must not be rounded to bf16,
+// which would lose the 2^-4 beside 2^10. In fp32 the sum is exact in any order.
 TEST_F(MatmulTwins, SumsOfBf16StayWide) {
   for (const i64 k : {64, 4096, 1 << 16}) {
     const Tensor a = test::as(DType::bf16, zeros({1, k}, DType::f32)), b = test::as(DType::bf16, zeros({k, 1}, DType::f32));
@@ -128,7 +128,7 @@ TEST_F(MatmulTwins, SumsOfBf16StayWide) {
   }
 }
 
-// With TF32, operands have 10 mantissa bits, truncated or rounded, so each is off by less than 2^-10 of itself. Nothing else changes.
+// With TF32, operands have 10 mantissa bits, truncated or rounded, so each is off by less than 2^-10 of itself. All else stays exact.
 TEST_F(MatmulTwins, Tf32WhereItIsAskedFor) {
   const Extents e{40, 24, 300};
   const auto product = [&](DType dtype, const Tf32& tf32) {
@@ -157,10 +157,11 @@ TEST_F(MatmulTwins, SameBitsWheneverAndWherever) {
   }
 }
 
-// Matrices of equal extents and pitch are compared: one begins at a multiple of 256 bytes, the other behind a row or beside another matrix.
+// Of two matrices of equal extents and pitch, one begins at a multiple of 256 bytes, the other behind a row or beside another matrix. Their
+// products must have the same bits.
 TEST_F(MatmulTwins, SameBitsAtAnyAlignmentOfALayout) {
   for (const Types& types : kAllTypes) {
-    const i64 m = 20, k = 330, n = 66;  // rows that are not multiples of 16 bytes
+    const i64 m = 20, k = 330, n = 66;  // rows have sizes that are not multiples of 16 bytes
     const Tensor a = test::random({m, k}, types.in, 1), b = test::random({k, n}, types.in, 2);
     const auto product = [&](i64 row, i64 column) {
       const Tensor tall = gpu().empty({m + 1, k}, types.in), wide = gpu().empty({k, 3 * n}, types.in), out = gpu().empty({m, n}, types.out);
@@ -207,8 +208,8 @@ Error error_of(Work work) {
 }
 bool mentions(const Error& error, const std::string& words) { return std::string(error.what()).find(words) != std::string::npos; }
 
-// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products, so other ways are used. Plans are
-// cached, so each case has shapes of its own.
+// The emulated cuBLASLt refuses products with a bias, or with a workspace, or all or some products.
+// Other kernels must then compute them. Plans are cached, so each case has shapes of its own.
 TEST_F(MatmulTwins, WhereTheLibraryKnowsNoWayThereIsAnother) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 101;
@@ -252,7 +253,7 @@ TEST(BlasLt, NamesTheCallThatFailed) {
     try {
       kernels::blas_lt();
     } catch (const Error&) {
-      return;  // cuBLASLt is not installed
+      return;  // reached if cuBLASLt is not installed
     }
     kernels::blas_lt_check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmul");
   });

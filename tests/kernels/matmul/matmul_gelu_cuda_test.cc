@@ -1,5 +1,5 @@
-// Matrix products followed by gelu or its gradient. On a GPU this is one kernel if cuBLASLt has it, and two otherwise, near fp64 either
-// way. On a CPU it gives the bits of the two operations.
+// Tests matrix products followed by gelu or its gradient. On a GPU they run as one kernel if cuBLASLt has it, and
+// as two otherwise. Either way results are near fp64. On a CPU they have the bits of the two separate operations.
 #include <cstdlib>
 
 #include "kernels/elementwise.h"
@@ -12,7 +12,7 @@ namespace spillway::matmul_gelu_cuda_test {
 namespace {
 
 struct Problem {
-  Tensor a, b, bias, kept;  // kept: the point at which gelu's gradient is taken
+  Tensor a, b, bias, kept;  // kept: the points at which gelu's gradient is taken
   Problem(i64 m, i64 n, i64 k, DType dtype)
       : a(test::random({m, k}, dtype, 1)),
         b(test::random({k, n}, dtype, 2, 1 / std::sqrt(static_cast<double>(k)))),
@@ -33,7 +33,7 @@ Results run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   return r;
 }
 
-// Computes product and gelu separately, as both devices do if there is no combined kernel.
+// Computes product and gelu one after the other, as both devices do if there is no combined kernel.
 Results one_by_one(const Problem& p) {
   const Shape shape{p.a.size(0), p.b.size(1)};
   const Tensor workspace = empty({kernels::matmul_workspace_bytes(shape[0], shape[1], p.a.size(1), p.a.dtype())}, DType::uint8);
@@ -53,8 +53,8 @@ class MatmulGeluTwins : public test::GpuTest {
     const auto wide = [](const Tensor& t) { return test::as(DType::f64, t); };
     const Results exact = run(wide(p.a), wide(p.b), wide(p.bias), wide(p.kept));
     const Results there = gpu().run([&] { return run(gpu()(p.a), gpu()(p.b), gpu()(p.bias), gpu()(p.kept)); });
-    // Sums have k products of sizes 1 / sqrt(k) and 1. The slope of gelu is at most 1.13, and if its argument was rounded, the rounding
-    // error counts twice.
+    // Sums have k products of numbers of sizes 1 / sqrt(k) and 1. The slope of gelu is at
+    // most 1.13, and if the argument of gelu was rounded, the rounding error counts twice.
     const double u = test::half_ulp(dtype), sums = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-23;
     test::expect_near(gpu().host(there.kept), exact.kept, u, sums, "kept");
     test::expect_near(gpu().host(there.gelu), exact.gelu, 2.5 * u, 2 * sums + 2 * u, "gelu");
@@ -72,7 +72,7 @@ TEST_F(MatmulGeluTwins, NearFp64AtAnySize) {
   }
 }
 
-// Plans are cached, so each case has shapes of its own.
+// If cuBLASLt has no combined kernel, two kernels give the result. Plans are cached, so each case has shapes of its own.
 TEST_F(MatmulGeluTwins, WhereTheLibraryCannotTheyAreTwoKernels) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 61;

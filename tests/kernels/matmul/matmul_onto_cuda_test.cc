@@ -1,5 +1,5 @@
-// Matrix products added to the output. On a GPU this is one kernel if cuBLASLt has it, with one rounding. On a CPU it gives the bits of
-// product and sum.
+// Tests matrix products that are added to the output. On a GPU they run as one kernel if
+// cuBLASLt has it, with one rounding. On a CPU they have the bits of product and sum.
 #include <cstdlib>
 
 #include "kernels/accumulate.h"
@@ -34,13 +34,13 @@ Tensor run(const Problem& p) {
 
 class MatmulOntoTwins : public test::GpuTest {
  protected:
-  // roundings: the number of roundings to the narrow type.
+  // Compares the result with fp64. `roundings` is the number of roundings to the narrow type that the device makes.
   void check(i64 m, i64 n, i64 k, DType dtype, bool biased, double roundings) {
     SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " + std::string(to_string(dtype)));
     const Problem p(m, n, k, dtype, biased);
     const Tensor exact = run(Problem(p, [](const Tensor& t) { return test::as(DType::f64, t); }));
     const Tensor there = gpu().run([&] { return run(Problem(p, [&](const Tensor& t) { return gpu()(t); })); });
-    // Sums have k products of sizes 1 / sqrt(k) and 1. A product that is rounded first is off by an ulp of itself, not of the sum.
+    // Sums have k products of numbers of sizes 1 / sqrt(k) and 1. A product that is rounded before the sum errs by an ulp of itself.
     const double u = test::half_ulp(dtype), sums = 4 * std::sqrt(static_cast<double>(k)) * 0x1p-23;
     test::expect_near(gpu().host(there), exact, u, sums + (roundings - 1) * 8 * u, "sum");
   }
@@ -57,7 +57,7 @@ TEST_F(MatmulOntoTwins, NearFp64AndRoundedOnce) {
   }
 }
 
-// Plans are cached, so each case has shapes of its own.
+// If cuBLASLt cannot add to the output, two kernels give the result. Plans are cached, so each case has shapes of its own.
 TEST_F(MatmulOntoTwins, WhereTheLibraryCannotTheyAreTwoKernels) {
   if (!std::getenv("SPILLWAY_EMULATED_GPUS")) GTEST_SKIP() << "needs emulated GPUs";
   i64 k = 81;

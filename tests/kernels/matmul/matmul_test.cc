@@ -40,7 +40,7 @@ void check_all_layouts(const Extents& e, const Types& types) {
   }
 }
 
-// 1 and 3 are smaller than every panel; 47 to 49 are around a strip; 257 spans two chunks of k.
+// Extents 1 and 3 are smaller than every panel, 47 to 49 are around a strip, and 257 spans two chunks of k.
 const std::vector<Extents> kOdd{{1, 1, 1}, {3, 5, 2}, {1, 97, 33}, {97, 1, 33}, {47, 49, 48}, {8, 48, 257}, {130, 31, 65}, {29, 131, 300}};
 
 TEST(Matmul, OddShapesTransposesAndStrides) {
@@ -56,7 +56,7 @@ TEST(Matmul, LongInnerExtent) {
   }
 }
 
-// A large packed operand is processed in slabs: 1000 rows by 2100 are more than 4 MiB, and so are 1000 by 3100 in bf16.
+// A large packed operand is processed in slabs of 4 MiB: 1000 rows by 2100 in f32 are more than that, and so are 1000 by 3100 in bf16.
 TEST(Matmul, SlabsOfTheInnerExtent) {
   for (const Types& types : {kAll[0], kAll[2], kAll[3]}) {
     const i64 k = types.in == DType::bf16 ? 3101 : 2100;
@@ -95,7 +95,7 @@ TEST(Matmul, SameBitsAtAnyThreadCount) {
   }
 }
 
-// Any block of C that is computed by itself has the same bits. This is the invariant that the header states.
+// Any block of the result C that is computed by itself has the same bits. This is the invariant that the header states.
 TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   for (const Types& types : kAll) {
     const Tensor a = test::random({90, 1777}, types.in, 1), b = test::random({1777, 150}, types.in, 2), whole = empty({90, 150}, types.out);
@@ -110,8 +110,8 @@ TEST(Matmul, AnElementDependsOnItsRowAndColumnAlone) {
   }
 }
 
-// Between two chunks of K a sum is not rounded. 2^11 + 2^-4 three times gives 3 * 2^11 + 3 * 2^-4, of which bf16 and f16 would lose the
-// last term each time. After subtracting 3 * 2^11 the result is exact.
+// A sum is not rounded between two chunks of K. Adding 2^11 + 2^-4 three times gives 3 * 2^11 + 3 * 2^-4,
+// of which bf16 and f16 would lose the last term each time. After subtracting 3 * 2^11 the result is exact.
 template <class T>
 void expect_wide_sums() {
   constexpr DType dtype = DTypeOf<T>::value;
@@ -135,8 +135,8 @@ TEST(Matmul, SumsOfHalvesStayWideBetweenChunks) {
   expect_wide_sums<Float16>();
 }
 
-// A single product is exact in f32, so a narrow result must be its rounding to the bit: ties, both signs, large and small numbers,
-// infinities and NaN.
+// A single product is exact in f32, so a narrow result must equal the rounded
+// product to the bit: ties, both signs, large and small numbers, infinities and NaN.
 template <class T>
 void expect_stored_as_narrow_does(const std::function<u16(i64)>& left, const std::function<u16(i64)>& right) {
   constexpr i64 kEach = 300;
@@ -169,7 +169,7 @@ TEST(Matmul, StoresBf16AsNarrowDoes) {
                                          [](i64 i) { return static_cast<u16>(0xaf80 + i * 41); });
 }
 
-// Products range from 2^-25, half the smallest number, to beyond the largest.
+// The f16 products range from 2^-25, half the smallest f16 number, to beyond the largest.
 TEST(Matmul, StoresF16AsNarrowDoes) {
   expect_stored_as_narrow_does<Float16>([](i64 i) { return static_cast<u16>(0x0001 + i * 91); },
                                         [](i64 i) { return static_cast<u16>(0x8400 + i * 90); });
@@ -185,7 +185,7 @@ TEST(Matmul, EveryInstructionSet) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-// Also tests every instruction with which this processor multiplies pairs. Results depend on row, column and K alone.
+// Tests every instruction with which this processor multiplies pairs. Results must depend on row, column and K alone.
 TEST(Matmul, EveryWayToMultiplyPairs) {
   for (const kernels::gemm::Pairs pairs : kernels::gemm::available_pairs()) {
     kernels::gemm::pin_pairs_for_test(pairs);
@@ -205,7 +205,7 @@ TEST(Matmul, EveryWayToMultiplyPairs) {
   kernels::gemm::pin_pairs_for_test(kernels::gemm::Pairs::best);
 }
 
-// A plan for a GPU uses the GPU's workspace sizes, whichever machine it is made on.
+// A plan for a GPU uses a GPU's workspace sizes, even if it is made on a machine without one.
 TEST(Matmul, WorkspaceOfWhatTheStreamStandsFor) {
   const auto bytes_on = [](Device device, i64 m, i64 n, i64 k, const Types& types) {
     const Stream stream{device, nullptr, Stream::current().memory};

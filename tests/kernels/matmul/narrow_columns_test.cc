@@ -1,5 +1,5 @@
-// Products of f32 by bf16, where bf16 is widened while it is packed. They have the bits of products with operands that were widened
-// beforehand.
+// Tests products of f32 by bf16, where bf16 is widened while it is packed.
+// They have the bits of products whose bf16 operand was widened before.
 #include <hwy/targets.h>
 
 #include "base/error.h"
@@ -27,13 +27,13 @@ void expect_the_bits_of_widened(const Extents& e, int layout, Store store) {
   multiply(a, b, bias, out, store);
   multiply(a, wide, bias, want, store);
   EXPECT_TRUE(test::same_bits(out, want));
-  // A planted error: one value of B is off by its last bit.
+  // A planted error, one value of B off by its last bit, must change the result.
   whole.data<BFloat16>()[0].bits ^= 1;
   multiply(a, b, bias, out, store);
   EXPECT_FALSE(test::same_bits(out, want));
 }
 
-// The extents have few and many rows, with either side smaller, and are around strips and across chunks of k and slabs.
+// The matrices have few and many rows, with either side smaller. Their extents are around strips and across chunks of k and slabs.
 TEST(NarrowColumns, HaveTheBitsOfWidenedOnesByEveryInstructionSet) {
   for (i64 targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
     hwy::SetSupportedTargetsForTest(targets & -targets);

@@ -1,4 +1,4 @@
-// Operands of matrix products and the error bounds of results, for matmul_test.cc and matmul_cuda_test.cc.
+// Provides operands of matrix products and error bounds of results, for matmul_test.cc and matmul_cuda_test.cc.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace spillway::test {
 
-/// The dtypes of the operands and of the result.
+/// Names the dtype of both operands and the dtype of the result.
 struct Types {
   DType in, out;
 };
@@ -23,7 +23,7 @@ inline std::string to_string(const Extents& e, const Types& types) {
          " x " + std::to_string(e.n) + " x " + std::to_string(e.k);
 }
 
-/// Returns random numbers that contain a view [rows, columns]: transposed, and inside wider rows, if requested.
+/// Returns a random tensor that contains a view [rows, columns]: transposed if requested, and inside wider rows if `padded`.
 inline Tensor whole_of(i64 rows, i64 columns, bool transposed, bool padded, DType dtype, u64 seed) {
   return random({transposed ? columns : rows, (transposed ? rows : columns) + (padded ? 5 : 0)}, dtype, seed);
 }
@@ -39,7 +39,7 @@ inline double element(const Tensor& t, i64 i, i64 j) {
   return t.dtype() == DType::f64 ? t.data<double>()[at] : t.data<float>()[at];
 }
 
-/// Returns the elements row by row as doubles.
+/// Returns the elements of a matrix row by row as doubles.
 inline std::vector<double> plain(const Tensor& t) {
   const i64 rows = t.size(0), columns = t.size(1), down = t.stride(0), right = t.stride(1);
   const Elements elements(t);
@@ -50,9 +50,9 @@ inline std::vector<double> plain(const Tensor& t) {
   return all;
 }
 
-/// Checks a product. The error of a sum of k products, a previous value and a bias, added in any order, is at most (k + 2) eps times the
-/// sum of their magnitudes; a narrow result is rounded once more. eps: the error of one addition, half_ulp if it is rounded. `before`:
-/// undefined or [M, N].
+/// Checks a product. The error of a sum of k products, a previous value and a bias, added in any order, is at
+/// most (k + 2) eps times the sum of their magnitudes. A narrow result is rounded once more. `eps` is the error
+/// of one addition: half_ulp if additions round. `before` holds the previous values: undefined or [M, N].
 inline void expect_product(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, double eps, const Tensor& before = {}) {
   const i64 k = a.size(1), rows = out.size(0), columns = out.size(1);
   const std::vector<double> left = plain(a), right = plain(b.transpose(0, 1)), got = plain(out);

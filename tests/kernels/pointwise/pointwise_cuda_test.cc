@@ -1,5 +1,5 @@
-// Formulas and selections on a GPU. They have the CPU's bits, except for formulas that use a function of CUDA, which are within 4 ulp of
-// their terms.
+// Compares formulas and selections on a GPU with the CPU. They have the CPU's bits,
+// except for formulas that use a function of CUDA, which are within 4 ulp of their terms.
 #include "kernels/pointwise/pointwise.h"
 
 #include "tests/support/gpu.h"
@@ -24,7 +24,7 @@ bool exact(Pointwise op) {
   return true;
 }
 
-// Whether a formula has no power or logarithm of an operand, so that operands may be negative.
+// Returns whether a formula accepts negative operands, since it has no power or logarithm of an operand.
 bool takes_any_sign(Pointwise op) {
   return (Pointwise::leaky_relu <= op && op <= Pointwise::clamp) || (Pointwise::leaky_relu_slope <= op && op <= Pointwise::clamp_slope);
 }
@@ -32,7 +32,7 @@ bool takes_any_sign(Pointwise op) {
 class PointwiseTwins : public test::GpuTest {};
 
 TEST_F(PointwiseTwins, EveryFormula) {
-  // Operands have the same shape (whole packs or not), are broadcast along each axis, or are scalars.
+  // The operands of a case have equal shapes (whole packs or not), are broadcast along each axis, or are scalars.
   const std::vector<std::array<Shape, 4>> shapes{{Shape{64}, {64}, {64}, {64}},
                                                  {Shape{7, 33}, {7, 33}, {7, 33}, {7, 33}},
                                                  {Shape{3, 4, 5}, {4, 1}, {3, 1, 5}, {3, 4, 5}},
@@ -62,7 +62,7 @@ TEST_F(PointwiseTwins, EveryFormula) {
         if (exact(op)) {
           EXPECT_TRUE(test::same_bits(host, want));
         }
-        // Terms are of size 4 at most, and so are their products with the result.
+        // The terms of the formulas are of size 4 at most, and so are their products with the result.
         const double eps = 2 * test::half_ulp(wide_dtype(dtype));
         test::expect_near(host, want, 2 * test::half_ulp(dtype) + 16 * eps, 64 * eps, "formula");
       }
@@ -94,7 +94,7 @@ TEST_F(PointwiseTwins, MasksAndChoices) {
       EXPECT_TRUE(test::same_bits(gpu().host(got), mask));
       EXPECT_TRUE(test::same_bits(gpu().host(got_of_number), of_number));
       EXPECT_TRUE(test::same_bits(gpu().host(filled), want_filled));
-      for (i64 i = 0; i < 6 * 35; ++i) {  // a NaN's sign and payload may differ
+      for (i64 i = 0; i < 6 * 35; ++i) {  // a NaN's sign and payload may differ between the devices
         const double a = test::at(gpu().host(chosen), i), b = test::at(want, i);
         EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i;
       }
@@ -102,7 +102,7 @@ TEST_F(PointwiseTwins, MasksAndChoices) {
   }
 }
 
-// Transposed views give the same results as copies of them.
+// A formula of transposed views gives the results that it gives of their copies.
 TEST_F(PointwiseTwins, OfViews) {
   for (const DType dtype : kFloats) {
     const Tensor x = test::random({33, 20}, dtype, 1), y = test::random({20, 33}, dtype, 2), want = empty({20, 33}, dtype),

@@ -1,4 +1,4 @@
-// Quantized weights on a GPU have the bits of the CPU. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
+// Tests that quantized weights on a GPU have the CPU's bits. In a build with SPILLWAY_CUDA=EMULATED the GPU's code runs on the CPU.
 #include <cstring>
 
 #include "kernels/quantized/quantized.h"

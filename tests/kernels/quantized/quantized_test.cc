@@ -1,5 +1,5 @@
-// Quantized weights: the documented layout is read by independent code, each code is the nearest one, all instruction sets agree, and
-// results are compared with bitsandbytes.
+// Tests quantized weights: independent code reads the documented layout, each code is the
+// nearest one, all instruction sets agree, and results are compared with those of bitsandbytes.
 #include "kernels/quantized/quantized.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ std::vector<std::byte> stored(WeightFormat format, std::span<const float> values
   return units;
 }
 
-// Reads one weight as the header describes the layout.
+// Reads weight `i` from the bytes as the header describes their layout, without the code under test.
 float read_back(WeightFormat format, const std::vector<std::byte>& units, i64 i) {
   const std::byte* unit = units.data() + i / 128 * kernels::unit_bytes(format);
   const i64 within = i % 128, block = within / 64, at = within % 64;
@@ -91,7 +91,7 @@ TEST(Quantized, AreTheNearestOfAllCodes) {
                                                          : kernels::kNf4Levels[static_cast<size_t>((code + 127) % 16)] * most;
         least = std::min(least, std::fabs(level - values[i]));
       }
-      // If rounding errors make two codes equally near, either may be chosen.
+      // If two codes are equally near to a weight except for rounding errors, either may be chosen.
       EXPECT_LE(std::fabs(read_back(format, units, static_cast<i64>(i)) - values[i]), least + 1e-6f * most);
     }
   }

@@ -91,7 +91,7 @@ struct Watch : testing::Test {
   fs::path newest() const { return event_files(run).back(); }
 };
 
-// A kill may cut the file at any byte: all records that are whole up to there are read.
+// A killed process may leave an event file that ends at any byte. The reader returns all records that are complete before the cut.
 TEST_F(Watch, EveryBeginningOfAFileIsRead) {
   {
     Watching watching(run, {.tensorboard = true}, 0, "{}");
@@ -105,7 +105,7 @@ TEST_F(Watch, EveryBeginningOfAFileIsRead) {
     most = events;
   }
   EXPECT_EQ(rest, 0u);
-  EXPECT_EQ(most, 6u);  // records: first, start, config, three steps
+  EXPECT_EQ(most, 6u);  // the records are: first, start, config, three steps
 }
 
 TEST_F(Watch, AStartTellsWhichStepsNoLongerCount) {
@@ -166,7 +166,7 @@ TEST_F(Watch, WhatWaitsHasALimit) {
   EXPECT_EQ(bytes_of(run / "f"), "aaaabbbbddeeee");
 }
 
-// A failure to create these files does not end a run.
+// A run goes on if its event files or metrics.csv cannot be created. missing() then names the files that the run does without.
 TEST_F(Watch, WhatCannotBeMadeIsDoneWithout) {
   Watching watching(run / "nowhere", {.tensorboard = true, .metrics_csv = true}, 0, "{}");
   ASSERT_EQ(watching.missing().size(), 2u);

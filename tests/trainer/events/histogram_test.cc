@@ -1,4 +1,4 @@
-// Compares histograms over TensorFlow's buckets with a plain count over limits of the test's own, and their sums with exact ones.
+// Compares histograms over TensorFlow's buckets with a count over limits that the test computes, and their sums with exact sums.
 #include "trainer/events/histogram.h"
 
 #include <gtest/gtest.h>
@@ -43,8 +43,8 @@ std::vector<float> weights(size_t count) {
   return values;
 }
 
-// The known values come from the same loop in Python, whose bits are those of the limits in torch.utils.tensorboard
-// (SummaryWriter.default_bins).
+// The expected limits were computed in Python by the loop of torch.utils.tensorboard
+// (SummaryWriter.default_bins), and equal PyTorch's bit for bit.
 TEST(Histogram, LimitsAreTensorFlows) {
   const std::vector<double>& limits = bucket_limits();
   ASSERT_EQ(limits.size(), 1551u);
@@ -103,9 +103,9 @@ TEST(Histogram, BucketsHaveWhatAPlainCountHas) {
   }
 }
 
-// Sums of whole numbers up to 2^16 are compared exactly with integer sums. Other sums are compared with a sum in long double, whose own
-// error (2^-64 per term, relative to the partial sum) is a thousandth of the tolerance: 255 additions in fp64, each rounded by at most
-// 2^-53 of the sum of magnitudes.
+// Sums of whole numbers up to 2^16 are compared exactly with integer sums. Other sums are compared with a sum in
+// long double. The tolerance allows 255 additions in fp64, each rounded by at most 2^-53 of the sum of magnitudes.
+// The error of the long double sum (2^-64 per term, relative to the partial sum) is a thousandth of that.
 TEST(Histogram, SumsAreThoseOfTheValues) {
   std::vector<float> whole;
   i64 sum = 0, squares = 0;
@@ -122,7 +122,7 @@ TEST(Histogram, SumsAreThoseOfTheValues) {
   EXPECT_EQ(of({kSmallest, kSmallest}).sum_of_squares(), 2.0 * kSmallest * kSmallest);
 }
 
-// Counting the values in parts and in another order gives the same sums to the bit.
+// Histograms of parts of the values, counted in another order, add up to the histogram of all values, with the same sums to the bit.
 TEST(Histogram, PartsAddUpToTheWhole) {
   std::vector<float> values = all_sizes(30001, 4);
   values.push_back(std::numeric_limits<float>::quiet_NaN());

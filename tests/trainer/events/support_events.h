@@ -34,14 +34,14 @@ struct ReadEvent {
   std::vector<ReadValue> values;
 };
 
-/// Reads the whole records at the beginning of `bytes`, and sets `rest` to the number of bytes that follow them. Throws std::runtime_error
-/// if a checksum differs or a message is malformed.
+/// Reads the complete event records at the beginning of `bytes`, and sets `rest` to the number of
+/// bytes behind them. Throws std::runtime_error if a checksum differs or a message is malformed.
 std::vector<ReadEvent> read_events(std::string_view bytes, size_t* rest = nullptr);
 
 /// Returns the event files of a run, oldest first.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& run);
-/// Returns the histograms of all event files by tag and step, as TensorBoard shows them: each start event discards earlier values of its
-/// step and later ones. Throws if a tag has two histograms of one step.
+/// Returns the histograms of all event files by tag and step, as TensorBoard shows them: each start event discards
+/// the values read before it whose step is its own or a later one. Throws if a tag has two histograms of one step.
 using ReadHistograms = std::map<std::string, std::map<i64, ReadHistogram>>;
 ReadHistograms histograms_in(const std::filesystem::path& run);
 

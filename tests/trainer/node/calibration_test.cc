@@ -1,4 +1,4 @@
-// Tests the cache of measured rates: saved values are read back, and values that are wrong in the file never reach the planner.
+// Tests the cache of a machine's measured rates: saved values are read back, and invalid values in the file never reach the planner.
 #include "trainer/node/calibration.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(CalibrationTest, WhatIsSavedComesBackAndIsMerged) {
   ASSERT_EQ(c.disks.size(), 1u);
   EXPECT_EQ(c.disks[0].read_bytes_per_s, 4e9);
   EXPECT_EQ(c.disks[0].write_bytes_per_s, DiskRates().write_bytes_per_s);
-  // Saving leaves no temporary file: the folder holds the cache file alone.
+  // Saving the rates leaves no temporary file: the folder holds the cache file alone.
   const auto folder = calibration_file(host()).parent_path();
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
@@ -133,8 +133,8 @@ TEST_F(CalibrationTest, AGoodValueBesideABadOneStands) {
   EXPECT_NE(c.warning.find("memory.axpy has the value -3"), std::string::npos) << c.warning;
 }
 
-// New measurements that are three times slower than the saved ones are reported, since a busy node would spoil predictions. So are values
-// that are far better than the saved ones.
+// New measurements that are three times slower than the saved ones are reported, since rates of a busy
+// node would spoil predictions. New measurements that are far better than the saved ones are reported too.
 TEST_F(CalibrationTest, WhatIsFarFromTheOldIsSaid) {
   const auto rows = [](double axpy, double adam, double read) {
     return std::vector<BenchRow>{{.name = "memory.axpy", .path = "", .value = axpy, .unit = "bytes/s", .ceiling = {}, .threads = 2},

@@ -1,4 +1,4 @@
-// Tests which cores of a node a rank is bound to. The nodes are fake machines made of files.
+// Tests which cores of a node a rank is bound to. The nodes are fakes: the test writes the files that /sys would contain.
 #include "trainer/node/cores.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ Cores first_cores(int count) {
   return all;
 }
 
-// A node with two sockets of four physical cores each. Each core has two hyperthreads; the second ones are numbered after all first ones.
-// Each socket is a NUMA node. Two GPUs are attached to the second socket and two more to the first.
+// Describes a node with two sockets of four physical cores each. Each core has two hyperthreads; the second ones are numbered
+// after all first ones. Each socket is a NUMA node. Two GPUs are attached to the second socket and two more to the first.
 class CoresOfANode : public testing::Test {
  protected:
   CoresOfANode() {

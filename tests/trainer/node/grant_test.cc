@@ -29,7 +29,7 @@ TEST(MemoryGrant, CgroupV2CountsEveryAncestor) {
   fake.file("/sys/fs/cgroup/slice/memory.stat", "anon 5\ninactive_file " + bytes(kGiB) + "active_file " + bytes(kGiB));
   const MemoryGrant grant = memory_grant(fake.host());
   EXPECT_EQ(grant.cgroup_limit_bytes, 4 * kGiB);
-  EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // the other bytes are page cache, which the kernel can drop
+  EXPECT_EQ(grant.cgroup_use_bytes, kGiB);  // page cache, which the kernel can drop, does not count as use
   EXPECT_EQ(grant.bytes, 3 * kGiB - kReserve);
   EXPECT_EQ(grant.bounded, "the cgroup limit");
 }
@@ -54,8 +54,8 @@ TEST(MemoryGrant, CgroupV1) {
   EXPECT_EQ(memory_grant(fake.host()).bytes, 2 * kGiB - kGiB / 2 - kReserve);
 }
 
-// Page cache of files that were read more than once (a model that an earlier start read too) is on the kernel's active list. The kernel can
-// drop it as well, so it does not reduce the grant.
+// Page cache of files that were read more than once (a model that an earlier start read too) is on the
+// kernel's active list. The kernel can drop it as well, so it does not reduce the memory that a run may use.
 TEST(MemoryGrant, FilesReadOftenAreDroppedToo) {
   const std::string files = "inactive_file " + bytes(kMiB), often = "active_file " + bytes(kGiB);
   FakeHost v1;
@@ -147,7 +147,8 @@ TEST(Budgets, AboveTheGrantIsRefused) {
 
 TEST(Launcher, OnlyItsOwnVariablesCount) {
   EXPECT_EQ(detect_launcher(FakeHost().host()).name, "");
-  EXPECT_EQ(detect_launcher(FakeHost().env("WORLD_SIZE", "4").env("RANK", "1").host()).name, "");  // any script may export them
+  // Any script may export WORLD_SIZE and RANK, so these two variables alone name no launcher.
+  EXPECT_EQ(detect_launcher(FakeHost().env("WORLD_SIZE", "4").env("RANK", "1").host()).name, "");
   const Launcher torchrun = detect_launcher(
       FakeHost().env("TORCHELASTIC_RUN_ID", "x").env("WORLD_SIZE", "4").env("RANK", "1").env("LOCAL_WORLD_SIZE", "2").host());
   EXPECT_EQ(torchrun.name, "torchrun");
@@ -156,7 +157,7 @@ TEST(Launcher, OnlyItsOwnVariablesCount) {
   const Launcher by_hand = detect_launcher(FakeHost().env("MASTER_ADDR", "n1").env("WORLD_SIZE", "4").env("RANK", "1").host());
   EXPECT_EQ(by_hand.name, "torchrun");
   EXPECT_EQ(by_hand.local_ranks, 1);
-  // Spillway's own variables come first, even if its launcher was itself started by mpirun.
+  // Spillway's own environment variables take precedence over mpirun's, even if mpirun started the launcher of Spillway.
   const Launcher own = detect_launcher(FakeHost()
                                            .env("SPILLWAY_RANKS", "3")
                                            .env("SPILLWAY_RANK", "2")

@@ -1,5 +1,5 @@
-// Tests how a run's folders on a scratch path are named, and that folders which dead ranks of the run left are found, however many ranks it
-// had.
+// Tests how a run's folders on a scratch path are named. Folders that
+// dead ranks of the run left are found, however many ranks the run had.
 #include "trainer/node/scratch_id.h"
 
 #include <gtest/gtest.h>

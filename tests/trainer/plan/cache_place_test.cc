@@ -1,4 +1,4 @@
-// Tests where a plan puts the key/value cache: on the device while there is room, else in host memory. No GPU is needed.
+// Tests where a plan puts the key/value cache: on the device if it fits there, otherwise in host memory. No GPU is needed.
 #include <gtest/gtest.h>
 
 #include "models/model.h"

@@ -1,5 +1,5 @@
-// Tests the expected cost of a plan: which facts of the model it uses, what is prefetched, and what copies cost for a given number of
-// tokens.
+// Tests the predicted cost of a plan: which properties of the model enter it,
+// what is prefetched, and at how many tokens computing takes as long as the disk.
 #include "trainer/plan/cost_model.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST_F(CostModel, SmallCopiesDoNotCountSpilledActivations) {
   EXPECT_EQ(small_copies_tokens(plan(Tier::device, Tier::host), model_, rates), 0);
 }
 
-// The break-even is the number of tokens that the machine computes in the time that the step's bytes take on the disk.
+// A plan's break-even is the number of tokens that the machine computes while the disk moves the bytes of one step.
 TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 0.01, .backward = 0.02, .backward_more = 0.02});
@@ -52,8 +52,8 @@ TEST_F(CostModel, BreakEvenIsTheTokensOfTheDisksTime) {
   EXPECT_EQ(break_even_tokens(plan(Tier::host, Tier::device), model_, rates), 0);
 }
 
-// With N ranks (here 3), a reduce-scatter reads N buffers and writes one, and an all-gather writes N. The rates are so low that the
-// exchanges bound the step.
+// With N ranks (here 3), a reduce-scatter reads N buffers and writes one, and an all-gather
+// writes N. The rates of both collectives are so low that they bound the step time.
 TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-6, .backward = 1e-6, .backward_more = 1e-6});
@@ -72,13 +72,13 @@ TEST_F(CostModel, ExchangesTakeTheTimeOfTheirBytes) {
     }
     const StepCost cost = predict(of_three, {}, model_, rates);
     EXPECT_GT(expected_s, 0);
-    // Computing that runs at the same time takes a small share of the cores, so the times are not exactly equal.
+    // Computing runs at the same time as the exchange and takes a few of its cores, so predicted and expected time differ a little.
     EXPECT_NEAR(cost.phase_ms.at("exchange"), expected_s * 1e3, expected_s) << stage;
     EXPECT_EQ(cost.account.bound_by(), parallel::Resource::ranks) << stage;
   }
 }
 
-// Activations that are spilled to nvme are prefetched too, even if all weights are in host memory.
+// Activations that are spilled to nvme are prefetched, even if all weights are in host memory and need no prefetch.
 TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   PlacementSettings wishes;
   wishes.parameters = wishes.gradients = wishes.optimizer = PlacementWish::whole(Tier::host);
@@ -93,7 +93,7 @@ TEST_F(CostModel, ActivationsOnNvmeAreFetchedAhead) {
   EXPECT_GT(deepest(Tier::nvme), 0);
 }
 
-// The estimate of the bytes on nvme is never too large. All it may leave out is gradients that find no room in their slots.
+// The estimate of a plan's bytes on nvme is a lower bound. It leaves out gradients whose buffers in memory are too small for them.
 TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   const TierBudgets budgets{.bytes = {kGiB, kGiB, kGiB}};
   PlacementSettings wishes;
@@ -111,7 +111,7 @@ TEST_F(CostModel, EstimatesTheRoomOnNvme) {
   }
 }
 
-// The device's predicted time is split by phase, that is by what it was spent on, as long as nothing runs at the same time.
+// Without overlap, the predicted time in which the device computes is the sum of its phases, including optimizer steps that it runs itself.
 TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
   Rates rates;
   rates.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
@@ -140,7 +140,7 @@ TEST_F(CostModel, TheDeviceComputesBlocksAndItsOwnUpdates) {
   EXPECT_LE(at_once.computing_s, at_once.seconds + 1e-9);
 }
 
-// A backward in two parts is priced as an input part and a weight part, each multiplied by the number of its instructions.
+// The cost of a backward in two parts is that of an input part and a weight part, each times the number of its instructions.
 TEST_F(CostModel, PricesABackwardInParts) {
   request_.scheduling.micro_batches = 4;
   request_.scheduling.pipeline = {.rank = 1, .ranks = 2, .kind = parallel::ScheduleKind::zb_h1};
@@ -157,7 +157,7 @@ TEST_F(CostModel, PricesABackwardInParts) {
   for (const BlockSeconds& b : time_blocks(request_, Device::cpu(), {}, threads, kGiB, 1e12, peak)) EXPECT_GT(b.backward_input, 0);
 }
 
-// As many rows of a micro-batch are timed as fit in memory. If not even one row fits, no times are returned.
+// time_blocks() measures as many rows of a micro-batch as fit in memory. If not even one row fits, it returns no times.
 TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
   request_.placement = parallel::Placement::uniform(request_.layout, Tier::device, Tier::device, Tier::device);
   ThreadPool threads(2);
@@ -174,7 +174,7 @@ TEST_F(CostModel, BlocksAreTimedInTheMemoryThereIs) {
   EXPECT_TRUE(time_blocks(request_, Device::cpu(), {}, threads, 1000, 1e12, none).empty());
 }
 
-// The numbers are worked out by hand: a gigabyte that the drive takes two seconds to write costs a tenth of those seconds.
+// Bytes written to nvme have a price that spares the drive: a gigabyte that takes two seconds to write costs 0.2 s, worked out by hand.
 TEST_F(CostModel, WritesToADriveHaveAPrice) {
   Rates rates;
   rates.disk_write_bytes_per_s = 5e8;

@@ -1,5 +1,5 @@
-// Tests plans for a GPU: data from other tiers is prefetched, the CPU's optimizer steps run beside computing, and the cost model prices a
-// Step where it runs. No GPU is needed.
+// Tests plans for a GPU: data from other tiers is prefetched, optimizer steps on the CPU overlap with
+// computing, and the cost model prices each optimizer step on the processor that runs it. No GPU is needed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ const std::string& line_of(const std::vector<std::string>& why, const std::strin
   return at == why.end() ? none : *at;
 }
 
-// A Step costs some seconds per element on the GPU and nothing on the CPU, so the predicted time shows which of them runs each Step.
+// An optimizer step costs some seconds per element on the GPU and nothing on the CPU, so the predicted time shows where each one runs.
 TEST_F(GpuPlan, AStepIsPricedWhereItRuns) {
   model_ = models::build(models::preset("gpt2-tiny"), DType::bf16);
   request_.layout = parallel::make_layout(model_);
@@ -137,7 +137,8 @@ TEST_F(GpuPlan, TheCpuStepsBesideComputing) {
   }
 }
 
-// On the CPU backend nothing copies in the background and no core is idle, so its plans neither prefetch from memory nor overlap Steps.
+// On the CPU backend nothing copies in the background and no core is idle. Its plans neither prefetch from memory nor overlap the
+// optimizer.
 TEST_F(GpuPlan, ACpusPlansStayAsTheyAre) {
   on(Device::Kind::cpu);
   rates_.machine.cores = 2;
@@ -173,7 +174,7 @@ TEST_F(GpuPlan, TheReasonsSayWhatGoesBesideComputing) {
             "optimizer: after backward, on the GPU, which holds all weights, gradients and state of the step");
 }
 
-// One stage's state fits on its GPU and the other's does not. Both stages then leave their Steps to the next forward.
+// The state of one pipeline stage fits on its GPU and that of the other does not. Both stages defer optimizer steps to the next forward.
 TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   request_.scheduling.micro_batches = 2;
   request_.scheduling.pipeline = {.rank = 0, .ranks = 2};
@@ -191,8 +192,8 @@ TEST_F(GpuPlan, StagesThatDifferStepBesideComputingToo) {
   }
 }
 
-// The copy of a block's weights takes as long as the block computes. The weights still arrive by the time the block before is done, because
-// they are copied while it computes.
+// Copying a block's weights takes as long as computing the block. The weights still
+// arrive in time, because they are copied while the block before it computes.
 TEST_F(GpuPlan, TheNextBlocksWeightsComeWhileOneComputes) {
   const Plan plan = chosen(all_on(Tier::host)).plan;
   const parallel::List& head = plan.train.head;
@@ -217,7 +218,7 @@ TEST_F(GpuPlan, TheNextBlocksWeightsComeWhileOneComputes) {
   EXPECT_GE(seen, 6);
 }
 
-// A gradient that is being copied to the host does not share its slot with the next block's gradient.
+// While a block's gradient is copied to the host, the next block writes its own gradient to another slot of device memory.
 TEST_F(GpuPlan, AGradientLeavesWhileTheNextBlockComputes) {
   const Plan plan = chosen(all_on(Tier::host)).plan;
   const auto timings =
@@ -236,8 +237,8 @@ TEST_F(GpuPlan, AGradientLeavesWhileTheNextBlockComputes) {
   EXPECT_NEAR(end_us, backward_s * 1e6, 1);
 }
 
-// Compares the chosen plan with one that has neither prefetch nor overlap. Computing a block, copying its weights over the link and
-// updating them take equally long.
+// Compares the predicted time of the chosen plan with that of a plan without prefetch and overlap.
+// Computing a block, copying its weights over the link and updating them take equally long.
 TEST_F(GpuPlan, AStepTakesLessThanOneThatWaits) {
   rates_.blocks.assign(request_.layout.blocks.size(), {.forward = 1e-3, .backward = 2e-3, .backward_more = 2e-3});
   rates_.unit.copy_s = 1e-3 / (2.0 * 200'000);

@@ -1,5 +1,5 @@
-// Tests the share of a step in which the GPU computes, for the chosen plan and for one that neither prefetches nor overlaps. The models
-// have the bytes and FLOPs of real trainings. GPU rates are the constants of plan --cluster and the CPU's are given here: nothing is timed.
+// Tests the share of a step in which the GPU computes, for the chosen plan and for a plan without prefetch and overlap. The models have
+// the bytes and FLOPs of real trainings. GPU rates are the constants of plan --cluster. CPU rates are set by the test: nothing is timed.
 #include <gtest/gtest.h>
 
 #include "models/model.h"
@@ -12,7 +12,7 @@ namespace {
 
 using parallel::Tier;
 
-// Llama 3 8B in bf16 with four micro-batches a step, on GPUs of 80 GiB in nodes with 1 TiB of host memory.
+// Plans Llama 3 8B in bf16 with four micro-batches a step, on GPUs of 80 GiB in nodes with 1 TiB of host memory.
 class GpuShares : public testing::Test {
  protected:
   GpuShares()
@@ -50,7 +50,7 @@ class GpuShares : public testing::Test {
   Rates rates_;
 };
 
-// Weights, gradients and state are in host memory. The link is PCIe 4, as --cluster assumes, and PCIe 5.
+// One GPU trains with weights, gradients and optimizer state in host memory, over PCIe 4, as --cluster assumes, and over PCIe 5.
 TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
   request_.sequence_length = 8192;
   for (const double link_bytes_per_s : {kLinkBytesPerS, 50e9}) {
@@ -62,7 +62,7 @@ TEST_F(GpuShares, OneGpuComputesWhileTheHostFeedsItAndSteps) {
   }
 }
 
-// ZeRO-3 on two nodes of two GPUs: each block's weights are gathered from the other three ranks, and its gradients are sent to them.
+// Trains with ZeRO-3 on two nodes of two GPUs: each block's weights are gathered from the other three ranks, which get its gradients.
 TEST_F(GpuShares, RanksComputeWhileTheyGather) {
   request_.sequence_length = 4096;
   request_.gpu_to_gpu = true;

@@ -1,4 +1,4 @@
-// Tests the measured rates that a plan is priced with: if something could not be measured, the stated doubts say so.
+// Tests the measured rates that predict a plan's time. If a rate could not be measured, the plan's list of doubts names it.
 #include "trainer/plan/node_rates.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(DiskLook, AProbeLeavesNoDoubtAndNothingBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-// The disk is probed as a run uses it: most reads happen while it is also writing.
+// DiskLoad probes the disk as a training run loads it: most reads happen while it is also writing.
 TEST(DiskLook, AProbeMovesBothWaysAndNoMoreThanItSays) {
   const TemporaryFolder folder;
   DiskMeter meter(offload::SystemCalls::real());
@@ -41,7 +41,7 @@ TEST(DiskLook, AProbeMovesBothWaysAndNoMoreThanItSays) {
   EXPECT_LT(use.either_s, use.read_s + use.write_s) << "reads and writes at once";
 }
 
-// Bytes that a cache absorbs at first do not count: the rate is that of the last parts measured.
+// A cache may absorb the first bytes that are written. The measured rate is therefore that of the last parts only.
 TEST(DiskLook, ASteadyRateEndsTheMeasurement) {
   const TemporaryFolder folder;
   const offload::ChosenEngine engine = offload::make_io_engine(offload::IoEngineKind::pread);

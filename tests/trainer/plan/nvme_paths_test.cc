@@ -1,5 +1,5 @@
-// Tests the paths of the nvme tier: whether flags or the batch system give them, how many bytes of each a plan may use, and when measured
-// disk rates settle the paths' shares.
+// Tests the paths of the nvme tier: whether flags or the batch system give them, how many bytes
+// of each a plan may use, and when measured disk rates decide each path's share of the data.
 #include "trainer/plan/nvme_paths.h"
 
 #include <gtest/gtest.h>

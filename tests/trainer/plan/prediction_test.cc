@@ -1,4 +1,4 @@
-// Tests the predicted time and memory of a chosen plan, and the plans of a pipeline's other ranks that it is simulated with.
+// Tests the predicted time and memory of a plan. A pipeline is simulated with the plans of all its ranks, which are tested too.
 #include "trainer/plan/prediction.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST_F(PredictionTest, TheProcessHoldsItsRanksOrWhatTimingTook) {
   EXPECT_EQ(bytes({.process_bytes = 1000, .peak_bytes = of_rank + 1005}, 1), 1000 + of_rank + 5);
 }
 
-// A small model touches only as many tiles of a large staging ring as it has itself, so the process stays small.
+// A small model uses no more tiles of a large staging ring (buffers for disk I/O) than it has itself, so the process stays small.
 TEST_F(PredictionTest, OfALargeRingASmallModelTouchesLittle) {
   request.placement = parallel::Placement::uniform(request.layout, Tier::nvme, Tier::nvme, Tier::nvme);
   const i64 few = Prediction(make_plan(request), request, {}, 1).process_bytes();

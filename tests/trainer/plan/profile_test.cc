@@ -1,4 +1,4 @@
-// Compares the profile's sums with a list of instructions worked out by hand, and tests the wear of drives.
+// Tests the sums that train --profile makes of a list of instructions, against sums worked out by hand, and the wear of drives.
 #include "trainer/plan/profile.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Instruction instruction(Op op, Lane lane, What what = What::none) {
   return i;
 }
 
-// A plan in f32, where an optimizer update moves 28 bytes per parameter.
+// Returns a plan in f32, where an optimizer update moves 28 bytes per parameter.
 parallel::Plan plan() {
   parallel::Plan p;
   p.scheduling.format = optim::plain_format(DType::f32);
@@ -45,7 +45,7 @@ TEST(Profile, SumsByKindAndLane) {
   profile.add(list, {{0, 1000}, {1000, 4000}, {0, 500}, {500, 2500}}, plan());
   const auto rows = profile.rows({}, {}, {});
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0].kind, "Forward");  // rows are sorted, the longest first
+  EXPECT_EQ(rows[0].kind, "Forward");  // rows are sorted by time, the longest first
   EXPECT_EQ(rows[0].lane, "compute");
   EXPECT_DOUBLE_EQ(rows[0].ms, 4);
   EXPECT_FALSE(rows[0].bytes_per_s);
@@ -71,7 +71,7 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_EQ(row(rows, "Fetch weights").ceiling_name, "disk read");
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").bytes_per_s, 1.5e9);
   EXPECT_DOUBLE_EQ(*row(rows, "Evict gradient").ceiling, 2e9);
-  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // bytes read plus bytes written
+  EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").bytes_per_s, 2e9);  // counts bytes read plus bytes written
   EXPECT_DOUBLE_EQ(*row(rows, "Fetch gradient").ceiling, 8e9);
   const auto dealt = profile.rows(calibration, {fast, slow}, {2, 1});
   EXPECT_DOUBLE_EQ(*row(dealt, "Fetch weights").ceiling, 6e9);  // shares of 2:1 let both drives run at full speed
@@ -81,8 +81,8 @@ TEST(Profile, RatesBesideTheCeilingOfWhatTheyUse) {
   EXPECT_NE(to_text(rows, false).find("spillway bench"), std::string::npos);
 }
 
-// Counts the FLOPs of a block: those of its forward; twice as many for its backward, and those of the forward that it recomputes first; and
-// half of a backward's for a weight part.
+// Counts a block's FLOPs. A backward has twice those of the forward, and once more if
+// it recomputes the forward first. A separate weight part has half of a backward's.
 TEST(Profile, ProductsBesideWhatTheDeviceMultiplies) {
   parallel::List list = {instruction(Op::Forward, Lane::compute), instruction(Op::Backward, Lane::compute),
                          instruction(Op::BackwardWeight, Lane::compute)};

@@ -1,5 +1,5 @@
-// Tests that a refusal names budgets each of which would be enough by itself, and flags that need less memory. Each of them really makes a
-// plan fit.
+// Tests the refusal of a plan that does not fit. It names budgets, each of which would be enough
+// by itself, and flags that need less memory. Planning again with any one of them succeeds.
 #include "trainer/plan/refusal.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace spillway::trainer::refusal_test {
 namespace {
 
-// The model has so many layers that a disk's staging rings take less memory than the state they hold.
+// Returns a model with so many layers that the staging rings (buffers for disk I/O) take less memory than the state on the disk.
 models::ModelConfig deep() {
   models::ModelConfig config = models::preset("gpt2-tiny");
   config.layers = 16;
@@ -33,7 +33,7 @@ struct Refusals : testing::Test {
     base.sequence_length = 128;
   }
 
-  // Returns the refusal's text, or "" if a plan fits.
+  // Returns the text of the planner's refusal for these budgets, or "" if a plan fits.
   std::string refusal(const TierBudgets& budgets) const {
     try {
       choose_plan(base, {}, budgets, rates);
@@ -51,7 +51,7 @@ i64 advised_bytes(const std::string& text, const std::string& flag) {
   return std::stoll(found[1]) * kMiB;
 }
 
-using RefusalsRelease = Refusals;  // runs in release builds only, since it makes many plans
+using RefusalsRelease = Refusals;  // for tests that run in release builds only, since they make many plans
 
 TEST_F(Refusals, EachWayOutIsOne) {
   const TierBudgets tight{.bytes = {12 * kMiB, 12 * kMiB, 0}};
@@ -100,7 +100,7 @@ TEST_F(Refusals, TiersAreApart) {
   EXPECT_TRUE(std::regex_search(text, std::regex("does not fit: device by [0-9.]+ MiB, host by [0-9.]+ MiB at the least"))) << text;
 }
 
-// The state alone does not fit on the disk.
+// If only the optimizer state is too large, for the disk, the refusal offers moments in bf16, with which the plan fits.
 TEST_F(RefusalsRelease, SmallerStateIsOfferedWhereItFits) {
   TierBudgets budgets{.bytes = {12 * kMiB, 32 * kMiB, 0}};
   budgets.bytes[2] = advised_bytes(refusal(budgets), "--nvme PATH with room for");
@@ -125,7 +125,7 @@ TEST_F(Refusals, ASplitMasterIsOfferedAsTheSameNumbers) {
   EXPECT_EQ(refusal(budgets), "");
 }
 
-// The activations alone do not fit on the device.
+// If only the activations are too large, for the device, the refusal offers a smaller micro-batch, with which the plan fits.
 TEST_F(RefusalsRelease, FewerPositionsAreOfferedWhereTheyFit) {
   base.micro_batch_size = 16;
   const TierBudgets budgets{.bytes = {12 * kMiB, 32 * kMiB, kGiB}};
@@ -138,7 +138,7 @@ TEST_F(RefusalsRelease, FewerPositionsAreOfferedWhereTheyFit) {
   EXPECT_NE(refusal(budgets), "");
 }
 
-// Neither a larger disk nor more device memory would be enough by itself.
+// A larger disk alone or more device memory alone would not be enough. The refusal then offers both together.
 TEST_F(Refusals, ADiskAndMemoryTogetherAreOfferedWhereADiskIs) {
   base.micro_batch_size = 16;
   const TierBudgets tight{.bytes = {12 * kMiB, 20 * kMiB, kMiB}};

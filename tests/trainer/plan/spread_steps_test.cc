@@ -1,5 +1,5 @@
-// Tests that some Steps wait for the next forward if a drive has more to do than fits beside a backward, so that the drive is busy in both.
-// If all of it fits, no Step waits.
+// Tests which blocks' optimizer steps are deferred to the next forward. If a drive cannot do all of them
+// during a backward, some are deferred, so that the drive is busy in both passes. Otherwise none is.
 #include <gtest/gtest.h>
 
 #include "models/model.h"
@@ -43,8 +43,8 @@ TEST_F(SpreadSteps, KeepTheDriveBusy) {
   EXPECT_LT(chosen.scheduling.deferred_sixteenths, parallel::kAllSixteenths);
   const StepCost spread = cost(chosen);
   const auto busy = [](const StepCost& cost) { return cost.phase_ms.at("disk") / 1e3 / cost.seconds; };
-  // The drive can only be idle between the last deferred Step and the first gradient, which is while the head and one or two layers
-  // compute.
+  // The drive may be idle only between the last deferred optimizer step
+  // and the first gradient, while the head and one or two layers compute.
   const auto seconds_of = [&](u16 block) {
     const BlockSeconds s = rates_.block(block, block_flops(request_.layout, model_, block, 256));
     return s.forward + s.backward;

@@ -1,4 +1,4 @@
-// Checks that the collectives of every Program match those of the other ranks: not only of the training Program that runs first.
+// Checks that all ranks of a pipeline agree on the collectives of every Program (a rank's list of instructions), not only of training's.
 #include "trainer/plan/stage_plans.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests how flags become the requests that the planner gets.
+// Tests how command-line flags become the requests (pipeline, placement, overlap) that the planner gets.
 #include "trainer/plan/wishes.h"
 
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@ ResourceConfig on(const std::string& device) {
   return config;
 }
 
-// Returns the code and the text of the Error that `body` throws.
+// Returns the code and the message of the Error that `body` throws.
 template <class Body>
 std::pair<ErrorCode, std::string> error_of(Body body) {
   try {
@@ -107,7 +107,7 @@ TEST(DeviceChoice, APlanNeedsNoGpu) {
   EXPECT_EQ(budgets.host_bytes, 8 * kGiB);
 }
 
-// A GPU's memory and the host's have separate budgets: neither is reduced for the other.
+// A GPU's memory and the host's memory have separate budgets: neither budget is reduced for the other.
 TEST(DeviceChoice, BudgetsOfAGpu) {
   MemoryGrant grant;
   grant.bytes = 8 * kGiB, grant.bounded = "the cgroup limit";

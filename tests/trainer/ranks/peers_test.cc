@@ -1,4 +1,4 @@
-// Tests how ranks wait for each other outside of steps: they do not time out while one of them says that it does something alone.
+// Tests how ranks wait for each other outside of steps: the wait does not time out while a rank reports that it is busy by itself.
 #include "trainer/ranks/peers.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ constexpr double kTimeout_s = 0.5;
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// Runs `body` on two ranks, of which `body` makes the second the slower. Returns whether both come to its end without a time-out.
+// Runs `body` on two ranks. `body` itself delays the second rank. Returns whether both ranks finish without a time-out.
 bool both_end(const std::function<void(const Peers&)>& body) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::vector<std::thread> threads;
@@ -50,7 +50,7 @@ TEST(Peers, DoNotWaitForWhoDoesNotSaySo) {
   }));
 }
 
-// A rank that takes part in a collective inside together() no longer counts as busy, so if it hangs afterwards the others time out.
+// A rank inside together() counts as busy until it takes part in a collective. If it hangs after that, the other ranks time out.
 TEST(Peers, DoNotWaitForWhoHangsBetweenMeetings) {
   EXPECT_FALSE(both_end([](const Peers& peers) {
     peers.together([&] {
@@ -69,7 +69,7 @@ TEST(Peers, AddUpAndTakeTheLargest) {
   EXPECT_EQ(Peers().sum({5, -7}), (std::vector<i64>{5, -7}));
 }
 
-// The second of two ranks announces a size of `size_told` and then sends `bytes` bytes. Returns the first rank's error.
+// Makes the second of two ranks announce a text of `size_told` bytes and send `bytes` bytes. Returns the first rank's error.
 std::string told(i64 size_told, i64 bytes) {
   auto ends = parallel::make_local_communicators(2, {.timeout_s = kTimeout_s});
   std::string error;

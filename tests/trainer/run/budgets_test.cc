@@ -1,4 +1,4 @@
-// Tests the memory budgets that a session's plan must fit into, on a made-up node.
+// Tests the memory budgets into which a command's plan must fit, on a fake node whose memory is known.
 #include "trainer/run/budgets.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = std::array<i64, offload::kTiers>;
 
-constexpr i64 kGrant = 12 * kGiB - kGrantReserveBytes;  // the grant of a FakeHost
+constexpr i64 kGrant = 12 * kGiB - kGrantReserveBytes;  // memory that a FakeHost lets a run use
 
 TEST(SessionBudgets, WhatNobodySplitIsTheDevicesUntilThePlanSplitsIt) {
   TierBudgets budgets = memory_budgets({}, {}, 1, FakeHost().host());

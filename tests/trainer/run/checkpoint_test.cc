@@ -1,4 +1,4 @@
-// Tests what a run stores about a step besides its tensors: its Progress, as the text that a commit on nvme carries.
+// Tests what a run stores about a step besides its tensors: its Progress, as the text that is written with a commit on nvme.
 #include "trainer/checkpoints/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(ProgressRecord, HoldsALossScaleThatMoves) {
   EXPECT_EQ(*record->progress.loss_scale, (optim::LossScale{0x1p-3, 1999}));
 }
 
-// A value that is no valid loss scale is ignored; an fp16 run then starts with its initial scale.
+// A stored value that is no valid loss scale is ignored. An fp16 run then starts with its initial scale.
 TEST(ProgressRecord, TakesNoOtherNumberForALossScale) {
   Progress p = progress();
   p.loss_scale.emplace();

@@ -1,5 +1,5 @@
-// Tests the lifetime of a run's files on the scratch paths: files that a session created are removed with it unless kept, and files that it
-// found stay until they are given up.
+// Tests the lifetime of a run's files on the scratch paths. When a session ends, it removes files
+// that it created, unless told to keep them. Files that it found there stay until it gives them up.
 #include "trainer/run/held_scratch.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests a run's folder when the disk is full, and after months of training.
+// Tests the files in a run's folder: what happens if the disk is full, and how a metrics file of months of training is opened.
 #include "trainer/run/run_folder.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST_F(FullDisk, MetricsWaitInMemoryUntilThereIsRoom) {
   open.open_metrics(0);
   EXPECT_EQ(open.metrics_line(line(1)), "");
   {
-    const test::FileLimit full(16);  // the file may grow to the middle of its second line
+    const test::FileLimit full(16);  // lets the file grow to the middle of its second line only
     EXPECT_NE(open.metrics_line(line(2)).find("kept in memory"), std::string::npos);
     EXPECT_EQ(open.metrics_line(line(3)), "") << "said once";
   }
@@ -38,7 +38,7 @@ TEST_F(FullDisk, MetricsWaitInMemoryUntilThereIsRoom) {
   EXPECT_EQ(metrics(), line(1) + "\n" + line(2) + "\n" + line(3) + "\n" + line(4) + "\n");
 }
 
-// One message names all files when the first of them has to wait, and one more follows when the last is complete again.
+// If the disk is full, one message names all files of the run whose lines wait in memory. A second one follows when all are complete again.
 TEST_F(FullDisk, FilesToWatchTheRunByWaitWithThem) {
   RunFolder open(run);
   open.open_metrics(0);
@@ -68,7 +68,7 @@ TEST_F(FullDisk, WhatWaitsAtTheEndIsTriedOnceMore) {
   EXPECT_EQ(metrics(), line(1) + "\n");
 }
 
-// When the disk is full, part of a line may be written. Readers ignore it, and the next start removes it.
+// If the disk fills up, part of a line may be written. Readers ignore such a part, and the next start removes it.
 TEST_F(FullDisk, APartOfALineIsNone) {
   std::optional<RunFolder> open(std::in_place, run);
   open->open_metrics(0);
@@ -84,7 +84,7 @@ TEST_F(FullDisk, APartOfALineIsNone) {
   EXPECT_EQ(metrics(), line(1) + "\n");
 }
 
-// A metrics file that cannot be read is not treated as empty, since the lines that are kept replace the file.
+// A metrics file that cannot be read is not treated as empty, since opening it to resume would then replace it and lose its lines.
 TEST_F(FullDisk, MetricsThatCannotBeReadStay) {
   RunFolder open(run);
   std::filesystem::create_directory(run / "metrics.jsonl");  // reading a folder fails even for root
@@ -103,13 +103,13 @@ TEST_F(FullDisk, WhatAKillLeftHalfReplacedGoesAtTheNextStart) {
   EXPECT_TRUE(std::filesystem::exists(run / "notes.partial"));
 }
 
-// The file is as long as that of a run of months. Lines after the resumed step are removed, and lines before it are not even read.
+// The metrics file is as long as after months of training. Lines after the resumed step are removed. Lines far before it are not read.
 TEST(Metrics, AreOpenedFromTheirEnd) {
   const TemporaryFolder folder;
   const std::filesystem::path run = folder.path() / "run";
   std::filesystem::create_directories(run);
   constexpr int kLines = 5000;
-  std::string text = "{\"step\":\"one\"}\nno line at all\n";  // these lines stay, since nothing reads them
+  std::string text = "{\"step\":\"one\"}\nno line at all\n";  // these lines stay, since only the end of the file is read
   for (int step = 2; step <= kLines; ++step) text += line(step) + "\n";
   std::ofstream(run / "metrics.jsonl") << text << "{\"step\":50";
   const auto metrics = [&] { return *read_whole(run / "metrics.jsonl"); };
@@ -123,7 +123,7 @@ TEST(Metrics, AreOpenedFromTheirEnd) {
   EXPECT_EQ(metrics(), "");
 }
 
-// Reading backward finds lines that are longer than any of the program's, that end at the border of a read buffer, or that have no newline.
+// Reading a file backward finds lines that are longer than any of a run's, that end at the border of a read buffer, or have no newline.
 TEST(Metrics, LinesOfAnyLengthAreFoundBackward) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{0}, size_t{65534}, size_t{65535}, size_t{65536}, size_t{70000}, size_t{2 << 20}}) {

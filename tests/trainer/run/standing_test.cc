@@ -1,4 +1,4 @@
-// Tests what a run stores about its validations: which is the best, how that survives a restart, and which checkpoints are pruned.
+// Tests what a run stores about its validations: which one is the best, that a restart still knows it, and which checkpoints are pruned.
 #include "trainer/checkpoints/standing.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests when a run must stop so that a save still fits into its time limit. That depends on the longest of recent times, and on estimates
-// before any time is measured.
+// Tests when a run must stop so that a save still fits into its time limit. The
+// decision uses the longest of recent times, and estimates before any time is measured.
 #include "trainer/record/time_ahead.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(TimeAhead, APartOfAValidationIsAtMostAStepUntilOneIsMeasured) {
   EXPECT_EQ(ahead.part_of_validation_s(), 2);
 }
 
-// The limit is 30 s, a step takes 12 s and a save 1 s: after the first step there is time for a second one but not for a third.
+// If the limit is 30 s, a step takes 12 s and a save 1 s, there is time for a second step after the first one, but not for a third.
 TEST(TimeLimit, AStepThatDoesNotFitIsNotBegun) {
   const TimeLimit limit(30);
   EXPECT_FALSE(limit.is_short(12, 12, 1));
@@ -52,7 +52,7 @@ TEST(TimeLimit, AStepThatDoesNotFitIsNotBegun) {
   EXPECT_FALSE(TimeLimit().is_short(1e9, 1e9, 1e9)) << "there is none";
 }
 
-// A checkpoint of 6 TiB takes 103 s if 64 nodes write it at 1 GB/s each, and nearly two hours from one node.
+// Saving a checkpoint of 6 TiB takes 103 s if 64 nodes write at 1 GB/s each, and nearly two hours if one node does.
 TEST(ExpectedSave, IsThePlansBytesAtTheDisksRate) {
   const i64 bytes = i64{6} << 40;
   EXPECT_NEAR(expected_save_s(bytes, 64, 1e9), 103.1, 0.1);

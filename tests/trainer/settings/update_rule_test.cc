@@ -25,7 +25,7 @@ TEST(UpdateRuleFlags, NameTheRule) {
   EXPECT_EQ(rule_by({"--optimizer", "adafactor"}), Rule::adafactor);
 }
 
-// The defaults are those of torch.optim, except that all rules share one learning rate and adamw keeps Spillway's own.
+// Each optimizer's flags default to the values of torch.optim. As exceptions, all share one learning rate, and adamw has Spillway's own.
 TEST(UpdateRuleFlags, HaveTheRulesDefaults) {
   const auto adamw = std::get<optim::AdamSettings>(update_settings(train_config({})));
   EXPECT_EQ(adamw.beta1, 0.9);
@@ -56,7 +56,7 @@ TEST(UpdateRuleFlags, HaveTheRulesDefaults) {
   EXPECT_FALSE(adafactor.eps1);
 }
 
-// The run's configuration stores the settings that the rule has, and only those, and they are read back unchanged.
+// A run's configuration stores exactly the settings that its optimizer has. They are read back unchanged.
 TEST(UpdateRuleFlags, ComeBackFromTheRunsConfiguration) {
   const std::vector<std::string> given = {"--optimizer", "sgd", "--momentum", "0.8", "--weight-decay", "0.01"};
   const TrainConfig config = train_config(given), again = run_config(to_json(config));

@@ -1,5 +1,5 @@
-// Compares the distribution that tokens are drawn from with that of transformers' logits processors, and tests texts that end at a stop
-// word.
+// Compares the distribution that tokens are drawn from with that of
+// transformers' logits processors. Also tests texts that end at a stop word.
 #include "trainer/text/sampling.h"
 
 #include <gtest/gtest.h>
@@ -70,10 +70,10 @@ TEST(Sampling, IsGreedyAtZeroAndASeedsOwn) {
   EXPECT_EQ(sample_token(logits, {}, {.seed = 5}, 9), sample_token(logits, {}, {.seed = 5}, 9));
 }
 
-// Sampling sorts a large vocabulary only as far as a draw needs. The draws equal those from a complete sort, however far down they fall.
+// Sampling sorts a large vocabulary only as far as a draw needs. The drawn tokens must equal those from a complete sort.
 TEST(Sampling, OrderIsThatOfASortOfAll) {
   std::vector<double> logits(5000);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<double>(i * 7919 % 613) / 100;  // about eight of each value
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<double>(i * 7919 % 613) / 100;  // each value occurs about eight times
   std::vector<i32> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::ranges::stable_sort(ids, std::greater(), [&](i32 id) { return logits[static_cast<size_t>(id)]; });
