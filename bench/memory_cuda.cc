@@ -44,7 +44,7 @@ void beside_copy(benchmark::State& state, const std::string& name, const std::fu
   verdict().add(name, 100 * rate / top);
 }
 
-// Returns the bytes of all these tensors, each read or written once.
+// Returns the bytes of all these tensors. Each tensor counts once, as read or written.
 double bytes_of(std::initializer_list<Tensor> all) {
   double bytes = 0;
   for (const Tensor& t : all) bytes += static_cast<double>(t.bytes());

@@ -41,7 +41,7 @@ int main() {
     if (step % 10 == 0) std::cout << "step " << step << "  loss " << loss.value.item() << "\n";
   }
 
-  const autograd::NoGrad looking;  // nothing is recorded from here on
+  const autograd::NoGrad looking;  // no operation is recorded from here on
   autograd::Tape tape(&weights);
   std::cout << "loss " << loss_of(tape).value.item() << ", weight " << weight->value() << ", bias " << bias->value() << "\n";
 }

@@ -19,7 +19,7 @@ using nn::Variable;
 
 namespace {
 
-// The first block. It reads input 0 of the batch, a tensor [B, 2].
+// Hidden is the first block. It reads input 0 of the batch, a tensor [B, 2].
 class Hidden final : public nn::Module {
  public:
   explicit Hidden(DType dtype) : layer_("hidden", 2, 8, dtype, {.std = 1}) {}
@@ -30,7 +30,7 @@ class Hidden final : public nn::Module {
   nn::Linear layer_;
 };
 
-// The last block. It compares its result with input 1 of the batch, a tensor [B, 1], and returns the loss of the batch.
+// Answer is the last block. It compares its result with input 1 of the batch, a tensor [B, 1], and returns the loss of the batch.
 class Answer final : public nn::Module {
  public:
   explicit Answer(DType dtype) : layer_("answer", 8, 1, dtype, {.std = 1}) {}

@@ -38,7 +38,7 @@ struct NvmeStripes : NvmeRun {
     return at.spillway_until(
         on_two(out), [&] { return at.metrics(out).size() >= 5; }, SIGKILL);
   }
-  // Returns the ratio of the two files' data, without the tables of the first file.
+  // Returns the ratio of the two files' sizes. The first file's tables count too, but are small against the data.
   double ratio() const { return static_cast<double>(fs::file_size(store("a"))) / static_cast<double>(fs::file_size(store("b"))); }
 };
 using NvmeStripesMore = NvmeStripes;

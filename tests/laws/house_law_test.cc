@@ -22,14 +22,14 @@ std::vector<std::string> violations_of(const Law& law, const std::vector<Source>
   return all;
 }
 
-// Finds calls that write to the terminal or end the process, as free functions or in std. A member function of that name, as in x.abort(),
-// is allowed.
+// Finds calls of functions that write to the terminal or end the process, either free functions or in
+// std. A call of a member function with such a name, as in x.abort(), is allowed.
 std::vector<std::string> prints_or_exits(const Source& source) {
   static const std::regex form(
       R"((^|[^\w.>:]|std::|fmt::|[^:]::)(printf|fprintf|puts|putchar|fputs|perror|exit|_exit|quick_exit|abort|terminate|print|println)\s*\()"
       R"(|std::(cout|cerr|clog)\b)");
-  static const std::regex declaration(R"(\bvoid\s+\w+\s*\()");  // declares a member of that name
-  // This file may end the process: the kernel may still write into memory, and nothing can wait for it any more.
+  static const std::regex declaration(R"(\bvoid\s+\w+\s*\()");  // matches a declaration of a function
+  // io_uring.cc may end the process: the kernel may still write into memory, and nothing can wait for the kernel any more.
   const bool may_terminate = source.path == "offload/io_uring.cc";
   std::vector<std::string> violations;
   int number = 0;
@@ -76,12 +76,12 @@ std::vector<std::string> no_banner(const Source& source) {
 
 std::vector<std::string> badly_named(const Source& source) {
   static const std::regex form(R"([a-z0-9_]+(/[a-z0-9_-]+)*\.(h|cc|cu))");
-  // This header replaces NVIDIA's and so must have its name.
+  // cublasLt.h of the emulated GPU replaces NVIDIA's header and so must have its name.
   if (std::regex_match(source.path, form) || source.path == "tests/emulated_cuda/cublasLt.h") return {};
   return {at(source, 1, "file names are snake_case")};
 }
 
-// Several tests of a room are compiled as one unit, so each test file has a namespace of its own for its names.
+// Several test files are compiled as one unit, so each test file has a namespace of its own for its names.
 std::vector<std::string> in_a_shared_namespace(const Source& source) {
   if (!source.path.ends_with("_test.cc")) return {};
   const std::string wanted = "::" + std::filesystem::path(source.path).stem().string() + " {";
@@ -94,7 +94,7 @@ std::vector<std::string> in_a_shared_namespace(const Source& source) {
 // Tests run in parallel, and in several builds at once, so a temporary name that is always the same would clash.
 std::vector<std::string> temporary_of_a_fixed_name(const Source& source) {
   static const std::regex form(R"(\b(mkdtemp|mkstemp|TempDir|temp_directory_path)\s*\()");
-  // The first file makes the temporary folders. The second names a rendezvous of ranks on two nodes after its run.
+  // temporary_folder.h makes the temporary folders. ranks.cc names a rendezvous of ranks on two nodes after its run.
   if (source.path == "tests/support/temporary_folder.h" || source.path == "tests/sockets/ranks.cc") return {};
   std::vector<std::string> violations;
   int number = 0;
@@ -120,8 +120,8 @@ std::vector<std::string> past_a_door(const Source& source) {
        {"src/base/thread.h"},
        "base/thread.h, which tells a refusal"},
       {std::regex(R"(\b(rename|renameat|renameat2)\s*\()"),
-       // The last four move the program's own files: checkpoints and stores that are set aside, rendezvous files, and the lock file of a
-       // dead process.
+       // The last four of these files move the program's own files: checkpoints and stores that
+       // are set aside, rendezvous files, and the lock file of a dead process.
        {"src/data/beside.cc", "src/trainer/checkpoints/checkpoint.cc", "offload/store_aside.cc", "parallel/sockets/meeting_place.cc",
         "src/base/file_lock.cc"},
        "data/beside.h, which replaces nothing that came to be meanwhile"}};
@@ -160,7 +160,7 @@ struct Case {
   friend void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 };
 
-// Each law holds in the whole repository, accepts a good file and finds a planted bad one.
+// EveryFile shows that each law holds in the whole repository, accepts a good file and finds a planted bad one.
 class EveryFile : public ::testing::TestWithParam<Case> {};
 
 TEST_P(EveryFile, KeepsTheLaw) {
@@ -237,7 +237,7 @@ TEST(HouseLaw, ReadsTheWholeHouse) {
   EXPECT_GE(rooms().size(), 33u);
 }
 
-// tests/expected_skips.txt has comments first, then sorted lines room/Suite.Test without repetitions.
+// Shows that tests/expected_skips.txt has comments first, then sorted lines LIBRARY/Suite.Test without repetitions.
 TEST(HouseLaw, ExpectedSkipsAreWellFormed) {
   std::ifstream in(std::string(SPILLWAY_SOURCE_DIR) + "/tests/expected_skips.txt");
   ASSERT_TRUE(in);

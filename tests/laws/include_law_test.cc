@@ -9,8 +9,8 @@
 namespace spillway::laws::include_law_test {
 namespace {
 
-// Finds quoted includes that do not read room/thing.h or room/sub_room/thing.h, or that name a room which the file's own room may not
-// include.
+// Finds quoted includes that do not read room/thing.h or room/sub_room/thing.h, or that name a
+// room (a folder that is one library) which the file's own room may not include.
 std::vector<std::string> direction_violations(const std::vector<Source>& sources, const std::map<std::string, Room>& rooms) {
   std::vector<std::string> violations;
   for (const Source& source : sources) {
@@ -52,7 +52,7 @@ TEST(IncludeLaw, FindsPlantedViolations) {
   EXPECT_EQ(direction_violations(planted, rooms()), expected);
 }
 
-// Returns the rooms in `known` that are `top` or one of its sub-rooms.
+// Returns the rooms (folders that are one library each) in `known` that are `top` or one of its sub-rooms.
 std::vector<std::string> with_sub_rooms(const std::string& top, const std::map<std::string, Room>& known) {
   std::vector<std::string> names;
   for (const auto& [name, room] : known) {
@@ -61,22 +61,22 @@ std::vector<std::string> with_sub_rooms(const std::string& top, const std::map<s
   return names;
 }
 
-// Whatever DEPENDS in CMakeLists.txt say, these rooms and their sub-rooms must not depend, even indirectly, on those listed behind them.
+// Whatever DEPENDS in CMakeLists.txt say, these libraries and their sub-libraries must never depend on those listed after them.
 TEST(IncludeLaw, DependsKeepTheArrows) {
   const std::map<std::string, std::vector<std::string>> never = {
-      {"models", {"offload", "optim", "parallel", "trainer", "app"}},  // this includes every room below models
+      {"models", {"offload", "optim", "parallel", "trainer", "app"}},  // models depend on every library below them: this covers those too
       {"data", {"kernels", "autograd", "ops", "nn"}},
       {"offload", {"kernels", "autograd", "ops", "nn", "models", "data", "optim", "parallel", "trainer", "app"}},
       {"optim", {"autograd", "ops", "nn", "models", "data", "offload", "parallel", "trainer", "app"}},
       {"parallel", {"trainer", "app"}},
-      // Inside parallel, rooms that transfer bytes know no model, and rooms that make and check a plan run nothing.
+      // Inside parallel, libraries that transfer bytes know no model, and libraries that make and check a plan run nothing.
       {"parallel/comm", {"parallel/sockets", "parallel/layout", "parallel/program", "autograd", "nn", "offload", "optim"}},
       {"parallel/schedule", {"parallel/comm", "parallel/layout", "parallel/program", "nn", "offload", "optim"}},
       {"parallel/plan", {"parallel/sockets", "parallel/state", "parallel/exchange", "parallel/device", "parallel/run"}},
       {"parallel/state", {"parallel/exchange", "parallel/device", "parallel/run"}},
       {"parallel/exchange", {"parallel/state", "parallel/device", "parallel/run"}},
       {"parallel/device", {"parallel/exchange", "parallel/run"}},
-      // These rooms are inside trainer, which knows nothing of the program.
+      // The libraries below are parts of src/trainer, which knows nothing of the program.
       {"trainer", {"app"}},
       {"trainer/node", {"trainer/settings", "trainer/plan", "trainer/ranks", "trainer/run", "parallel"}},
       {"trainer/settings", {"trainer/plan", "trainer/ranks", "trainer/run", "models"}},
@@ -84,7 +84,7 @@ TEST(IncludeLaw, DependsKeepTheArrows) {
       {"trainer/ranks", {"trainer/plan", "trainer/run"}},
       {"trainer/record", {"trainer/run"}},
       {"trainer/run", {"trainer/train"}},
-      // These rooms are inside app.
+      // The libraries below are parts of src/app.
       {"app/console", {"trainer/settings", "trainer/plan", "trainer/run", "app/commands"}},
       {"app/roofline", {"trainer/settings", "trainer/plan", "trainer/ranks", "trainer/run", "app/commands"}},
       {"app/report", {"app/commands"}}};
@@ -114,7 +114,7 @@ TEST(IncludeLaw, EveryFolderWithSourcesIsARoom) {
   }
 }
 
-// The files that may include a third-party header, as prefixes of their paths. "*_cuda." stands for such files anywhere.
+// Lists the files that may include a third-party header, as prefixes of their paths. "*_cuda." stands for such files in any folder.
 struct ThirdParty {
   const char* header_prefix;
   std::vector<std::string> allowed;

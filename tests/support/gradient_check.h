@@ -9,7 +9,7 @@ namespace spillway::test {
 
 using Function = std::function<autograd::Variable(const std::vector<autograd::Variable>&)>;
 
-/// Checks that f, a function of f64 inputs, gives each input a gradient and that it is right.
+/// Checks that f, a function of f64 inputs, gives each input a gradient and that the gradient is right.
 inline void check_gradient(const std::vector<Tensor>& inputs, const Function& f) {
   autograd::Tape tape;
   std::vector<autograd::Variable> variables;

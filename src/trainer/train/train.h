@@ -26,6 +26,7 @@ TrainingResult train(const TrainConfig& config, const OwnParts& own, const Train
 /// Collective. Trains as one of several ranks. `messages` hears the first rank only. `callbacks` tell a calling program about the run, and
 /// `own` holds the model and data that it brings, if any. Returns the exit status of the command. An error common to all ranks is thrown
 /// by the first rank only; the others return the error's exit status.
-int run_train(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks = {}, const OwnParts& own = {});
+int run_train(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks = {},
+              const OwnParts& own = {});
 
 }  // namespace spillway::trainer
