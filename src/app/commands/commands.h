@@ -14,7 +14,7 @@ constexpr int kInterrupted = 130;  // exit status of a command that Ctrl-C inter
 /// Runs train --rehearse, in processes that the function itself starts. Returns 0, or the
 /// status of an interrupted command. Throws the error of a rehearsal's part that failed.
 int run_rehearsal(const TrainConfig& config, Console& console);
-/// The next four functions, and `train` (app/train/train.h), are collective: each runs as one of several ranks. Only the first
+/// The next four functions, and `train` (trainer/train/train.h), are collective: each runs as one of several ranks. Only the first
 /// rank prints. An error common to all ranks is thrown by the first rank only; the others return the error's exit status.
 int run_generate(const GenerateConfig& config, Console& console, const Peers& peers);
 int run_chat(const ChatConfig& config, Console& console, const Peers& peers);
