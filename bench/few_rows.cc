@@ -17,8 +17,8 @@
 #include "app/node/axpy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/gemm_few_rows.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/gemm_few_rows.h"
+#include "kernels/products/matmul.h"
 
 namespace spillway {
 namespace {

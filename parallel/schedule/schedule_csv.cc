@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/schedule/schedule_check.h"
 
 namespace spillway::parallel {

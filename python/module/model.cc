@@ -10,7 +10,7 @@
 #include "app/checkpoints/adapters.h"
 #include "app/checkpoints/model_source.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "device/transfer.h"
 #include "models/model.h"
 #include "models/weights.h"

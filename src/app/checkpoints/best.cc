@@ -9,7 +9,7 @@
 #include "app/node/host.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::app {
 namespace {

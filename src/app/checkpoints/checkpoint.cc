@@ -16,8 +16,8 @@
 #include "app/node/host.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/beside.h"
-#include "data/safetensors.h"
+#include "data/files/beside.h"
+#include "data/safetensors/safetensors.h"
 
 namespace spillway::app {
 namespace {

@@ -4,8 +4,9 @@
 // - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the
 //   arrays of another rule, and "<name>.master" for bf16 and f16 weights.
 // - manifest.json, which holds the progress and checksums of all files. Every read is verified by these checksums
-// (data/folder_checksums.h). A checkpoint is written under a temporary name, fsynced and renamed, so a folder of the final name is always
-// complete. The state is read and written a few tiles at a time. Functions may run concurrently on checkpoints of different steps.
+// (data/safetensors/folder_checksums.h). A checkpoint is written under a temporary name, fsynced and renamed, so a folder of the final name
+// is always complete. The state is read and written a few tiles at a time. Functions may run concurrently on checkpoints of different
+// steps.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -16,7 +17,7 @@
 #include "app/checkpoints/model_source.h"
 #include "app/checkpoints/standing.h"
 #include "app/checkpoints/thaw.h"
-#include "data/mixture.h"
+#include "data/loader/mixture.h"
 #include "optim/loss_scale.h"
 #include "parallel/run/rank.h"
 

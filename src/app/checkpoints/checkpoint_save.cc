@@ -11,8 +11,8 @@
 #include "app/checkpoints/mixture_json.h"
 #include "app/checkpoints/tokenizer_files.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
-#include "data/safetensors.h"
+#include "data/files/atomic_folder.h"
+#include "data/safetensors/safetensors.h"
 #include "models/lora.h"
 
 namespace spillway::app {

@@ -1,10 +1,10 @@
-// Converts the position in a data mixture (data/mixture.h) to JSON and back, for checkpoints and for records on nvme. The functions are
-// pure.
+// Converts the position in a data mixture (data/loader/mixture.h) to JSON and back, for checkpoints and for records on nvme. The functions
+// are pure.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "data/mixture.h"
+#include "data/loader/mixture.h"
 
 namespace spillway::app {
 

@@ -10,7 +10,7 @@
 #include "app/checkpoints/checkpoint_tensors.h"
 #include "app/node/host.h"
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "data/weights/weight_folder.h"
 #include "models/folder_model.h"
 #include "models/model.h"

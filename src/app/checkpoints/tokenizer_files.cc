@@ -6,7 +6,7 @@
 
 #include "app/checkpoints/generation_ends.h"
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::app {
 namespace {

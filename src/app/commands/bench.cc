@@ -14,7 +14,7 @@
 #include "device/device_query.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/gpu_libraries.h"
+#include "kernels/products/gpu_libraries.h"
 #include "offload/scratch_path.h"
 
 namespace spillway::app {

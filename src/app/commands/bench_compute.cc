@@ -8,7 +8,7 @@
 #include "app/node/axpy.h"
 #include "device/copy.h"
 #include "device/memory_pool.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "optim/adamw_tile.h"
 #include "optim/tile_values.h"
 

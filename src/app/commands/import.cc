@@ -9,7 +9,7 @@
 #include "app/commands/commands.h"
 #include "app/node/grant.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "models/export/folder.h"
 #include "models/import.h"
 

@@ -16,9 +16,9 @@
 #include "base/printable.h"
 #include "base/units.h"
 #include "data/documents/prepare.h"
-#include "data/folder_checksums.h"
-#include "data/loader.h"
-#include "data/token_format.h"
+#include "data/loader/loader.h"
+#include "data/safetensors/folder_checksums.h"
+#include "data/tokens/token_format.h"
 #include "data/weights/weight_folder.h"
 #include "models/folder_model.h"
 

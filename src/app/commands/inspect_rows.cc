@@ -12,7 +12,7 @@
 #include "app/run/data_sources.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/token_source.h"
+#include "data/tokens/token_source.h"
 #include "tensor/batch.h"
 
 namespace spillway::app {

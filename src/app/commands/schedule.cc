@@ -11,7 +11,7 @@
 #include "app/flags/text.h"
 #include "app/report/schedule_report.h"
 #include "base/error.h"
-#include "data/beside.h"
+#include "data/files/beside.h"
 #include "parallel/schedule/schedule_csv.h"
 #include "parallel/schedule/schedule_generate.h"
 

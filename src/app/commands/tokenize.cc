@@ -10,12 +10,12 @@
 #include "app/run/text_notice.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "data/atomic_folder.h"
 #include "data/documents/line_reader.h"
-#include "data/loader.h"
-#include "data/token_file.h"
+#include "data/files/atomic_folder.h"
+#include "data/loader/loader.h"
 #include "data/tokenizer/byte_tokenizer.h"
-#include "data/tokenizer/train_bpe.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
+#include "data/tokens/token_file.h"
 
 namespace spillway::app {
 namespace {

@@ -13,7 +13,7 @@
 #include "app/events/lines.h"
 #include "app/events/lines_backward.h"
 #include "app/events/scalars.h"
-#include "data/beside.h"
+#include "data/files/beside.h"
 
 namespace spillway::app {
 namespace {

@@ -11,7 +11,7 @@
 #include "app/flags/update_rule.h"
 #include "app/flags/weighted_path.h"
 #include "app/node/launcher.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/sockets/meeting_place.h"
 
 namespace spillway::app {

@@ -5,7 +5,7 @@
 
 #include "app/flags/text.h"
 #include "base/error.h"
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/stages/regex.h"
 #include "data/tokenizer/work_budget.h"
 
 namespace spillway::app {

@@ -9,7 +9,7 @@
 
 #include "app/flags/suggest.h"
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/schedule/schedule_generate.h"
 
 namespace spillway::app {

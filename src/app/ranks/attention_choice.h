@@ -8,7 +8,7 @@
 #include "app/ranks/peers.h"
 #include "base/error.h"
 #include "device/memory_pool.h"
-#include "kernels/attention/attention_library.h"
+#include "kernels/sequence/attention_library.h"
 
 namespace spillway::app {
 

@@ -7,9 +7,9 @@
 #include "app/flags/text.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "kernels/attention/attention_library.h"
-#include "kernels/matmul/gpu_libraries.h"
-#include "kernels/matmul/instruction_sets.h"
+#include "kernels/products/gpu_libraries.h"
+#include "kernels/products/instruction_sets.h"
+#include "kernels/sequence/attention_library.h"
 
 namespace spillway::app {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "models/lora.h"
 
 namespace spillway::app {

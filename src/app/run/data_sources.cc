@@ -12,7 +12,7 @@
 #include "app/run/resolve.h"
 #include "base/error.h"
 #include "base/units.h"
-#include "data/chat/find_chat_template.h"
+#include "data/template/find_chat_template.h"
 #include "data/tokenizer/byte_tokenizer.h"
 
 namespace spillway::app {

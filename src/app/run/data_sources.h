@@ -10,7 +10,7 @@
 #include "data/documents/document_rows.h"
 #include "data/documents/prepare.h"
 #include "data/images/open_images.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 namespace spillway::app {
 

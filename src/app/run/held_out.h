@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "app/ranks/peers.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/run/rank.h"
 

@@ -9,9 +9,9 @@
 #include "app/text/generation.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/chat/find_chat_template.h"
 #include "data/documents/line_reader.h"
 #include "data/rows/row.h"
+#include "data/template/find_chat_template.h"
 
 namespace spillway::app {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "app/checkpoints/model_source.h"
 #include "app/flags/config.h"
-#include "data/chat/chat_template.h"
 #include "data/rows/row.h"
+#include "data/template/chat_template.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace spillway::app {

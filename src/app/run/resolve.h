@@ -5,8 +5,8 @@
 #include "app/checkpoints/model_source.h"
 #include "app/flags/config.h"
 #include "app/ranks/peers.h"
-#include "data/loader.h"
-#include "kernels/attention/attention_library.h"
+#include "data/loader/loader.h"
+#include "kernels/sequence/attention_library.h"
 
 namespace spillway::app {
 

@@ -20,7 +20,7 @@
 #include "app/node/log_line.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::app {
 namespace {

@@ -11,9 +11,9 @@
 #include "app/flags/given.h"
 #include "app/flags/weighted_path.h"
 #include "base/error.h"
-#include "data/checked_file.h"
 #include "data/documents/prepare.h"
-#include "data/folder_checksums.h"
+#include "data/files/checked_file.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/lora.h"
 
 namespace spillway::app {

@@ -21,7 +21,7 @@
 #include "app/run/session.h"
 #include "app/run/step_accounts.h"
 #include "app/run/trace.h"
-#include "data/steps_ahead.h"
+#include "data/loader/steps_ahead.h"
 
 namespace spillway::app {
 

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "base/units.h"
-#include "data/element_count.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/tensor_index.h"
 #include "data/weights/tensor_pieces.h"
 

@@ -4,7 +4,7 @@
 // PyTorch 2). The input is untrusted and read as in torch_file.h: no code in it is run. Blocks that reach beyond their tensor, overlap or
 // leave gaps are refused. Reading streams. Thread-safe after construction.
 #pragma once
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 namespace spillway::data {
 

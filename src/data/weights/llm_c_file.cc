@@ -9,9 +9,9 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/wide.h"
 #include "data/weights/transposed.h"
-#include "data/wide.h"
 
 namespace spillway::data {
 namespace {

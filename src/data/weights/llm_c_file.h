@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 namespace spillway::data {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 namespace spillway::data {
 

@@ -1,7 +1,7 @@
 // Describes and reads weights that are stored in pieces in several torch.save files. The ranks of a training run write weights that way.
 #pragma once
-#include "data/weights/torch_archives.h"
-#include "data/weights/torch_tree.h"
+#include "data/torch/torch_archives.h"
+#include "data/torch/torch_tree.h"
 
 namespace spillway::data {
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/torch/torch_tree.h"
 #include "data/weights/tensor_index.h"
-#include "data/weights/torch_tree.h"
 
 namespace spillway::data {
 namespace {

@@ -6,7 +6,7 @@
 #pragma once
 #include <memory>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 namespace spillway::data {
 

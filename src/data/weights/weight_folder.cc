@@ -11,10 +11,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
-#include "data/safetensors_header.h"
+#include "data/files/file.h"
+#include "data/safetensors/safetensors_header.h"
+#include "data/safetensors/wide.h"
 #include "data/weights/zero_files.h"
-#include "data/wide.h"
 
 namespace spillway::data {
 namespace {

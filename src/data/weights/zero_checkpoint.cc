@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/weights/tensor_index.h"
 #include "data/weights/zero_parts.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 namespace spillway::data {
 

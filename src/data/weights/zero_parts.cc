@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "data/element_count.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/zero_model.h"
 #include "data/weights/zero_optimizer.h"
 

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "kernels/experts/expert_products.h"
 #include "kernels/has_cuda.h"
-#include "kernels/layout.h"
-#include "kernels/matmul/gemm.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/layout/layout.h"
+#include "kernels/products/gemm.h"
+#include "kernels/products/matmul.h"
 #include "tensor/flop_count.h"
 
 namespace spillway::kernels {

@@ -6,7 +6,7 @@
 
 #include "app/commands/findings.h"
 #include "app/node/calibration.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
 

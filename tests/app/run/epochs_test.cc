@@ -8,7 +8,7 @@
 
 #include "app/checkpoints/checkpoint.h"
 #include "app/run/resolve.h"
-#include "data/token_source.h"
+#include "data/tokens/token_source.h"
 #include "tests/app/run/support_ranks.h"
 
 namespace spillway::app::epochs_test {

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/checkpoints/checkpoint.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/app/events/support_events.h"
 #include "tests/app/run/support_ranks.h"
 
