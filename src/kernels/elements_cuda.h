@@ -8,6 +8,14 @@
 
 namespace spillway::kernels {
 
+/// Returns the element unchanged.
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
+
 /// kCount adjacent elements, which are loaded or stored with one instruction.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {

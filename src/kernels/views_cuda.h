@@ -9,14 +9,6 @@
 
 namespace spillway::kernels {
 
-/// Returns the element unchanged.
-struct Same {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
-};
-
 template <int kViews>
 struct Axes {
   int rank = 0;  // axes of extent 1 are dropped, so a single element has no axes

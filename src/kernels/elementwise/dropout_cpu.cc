@@ -82,16 +82,7 @@ HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, Wide<
   }
 }
 
-void drop_f32(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, float* x) { drop_range(key, sample, first, n, limit, keep, x); }
-void drop_bf16(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, BFloat16* x) {
-  drop_range(key, sample, first, n, limit, keep, x);
-}
-void drop_f16(u64 key, u64 sample, u64 first, i64 n, u64 limit, float keep, Float16* x) {
-  drop_range(key, sample, first, n, limit, keep, x);
-}
-void drop_f64(u64 key, u64 sample, u64 first, i64 n, u64 limit, double keep, double* x) {
-  drop_range(key, sample, first, n, limit, keep, x);
-}
+SPILLWAY_FOR_TYPES(drop, drop_range);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -117,9 +108,7 @@ void dropout(const Tensor& x, double p, RandomKey key, i64 first_sample, const T
   require(x.rank() >= 1 && x.is_contiguous() && y.is_contiguous() && x.shape() == y.shape(),
           "[dropout] expected contiguous x and y of the same shape");
   if (y.device().is_meta() || y.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::dropout(x, p, key, first_sample, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, dropout(x, p, key, first_sample, y));
   for_dtype("dropout", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();

@@ -210,34 +210,11 @@ HWY_ATTR void glu_gradient_range(Glu activation, const T* gate, const T* up, con
   }
 }
 
-void unary_f32(Unary op, const float* x, float* y, i64 n) { unary_range(op, x, y, n); }
-void unary_bf16(Unary op, const BFloat16* x, BFloat16* y, i64 n) { unary_range(op, x, y, n); }
-void unary_f16(Unary op, const Float16* x, Float16* y, i64 n) { unary_range(op, x, y, n); }
-void unary_f64(Unary op, const double* x, double* y, i64 n) { unary_range(op, x, y, n); }
-void gradient_f32(Unary op, const float* kept, const float* dy, float* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
-void gradient_bf16(Unary op, const BFloat16* kept, const BFloat16* dy, BFloat16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
-void gradient_f16(Unary op, const Float16* kept, const Float16* dy, Float16* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
-void gradient_f64(Unary op, const double* kept, const double* dy, double* dx, i64 n) { gradient_range(op, kept, dy, dx, n); }
-void softcap_f32(const float* x, float* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
-void softcap_bf16(const BFloat16* x, BFloat16* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
-void softcap_f16(const Float16* x, Float16* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
-void softcap_f64(const double* x, double* y, i64 n, double cap) { softcap_range(x, y, n, cap); }
-void glu_f32(Glu f, const float* gate, const float* up, float* y, i64 n) { glu_range(f, gate, up, y, n); }
-void glu_bf16(Glu f, const BFloat16* gate, const BFloat16* up, BFloat16* y, i64 n) { glu_range(f, gate, up, y, n); }
-void glu_f16(Glu f, const Float16* gate, const Float16* up, Float16* y, i64 n) { glu_range(f, gate, up, y, n); }
-void glu_f64(Glu f, const double* gate, const double* up, double* y, i64 n) { glu_range(f, gate, up, y, n); }
-void glu_gradient_f32(Glu f, const float* gate, const float* up, const float* dy, float* dgate, float* dup, i64 n) {
-  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
-}
-void glu_gradient_bf16(Glu f, const BFloat16* gate, const BFloat16* up, const BFloat16* dy, BFloat16* dgate, BFloat16* dup, i64 n) {
-  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
-}
-void glu_gradient_f16(Glu f, const Float16* gate, const Float16* up, const Float16* dy, Float16* dgate, Float16* dup, i64 n) {
-  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
-}
-void glu_gradient_f64(Glu f, const double* gate, const double* up, const double* dy, double* dgate, double* dup, i64 n) {
-  glu_gradient_range(f, gate, up, dy, dgate, dup, n);
-}
+SPILLWAY_FOR_TYPES(unary, unary_range);
+SPILLWAY_FOR_TYPES(gradient, gradient_range);
+SPILLWAY_FOR_TYPES(softcap, softcap_range);
+SPILLWAY_FOR_TYPES(glu, glu_range);
+SPILLWAY_FOR_TYPES(glu_gradient, glu_gradient_range);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -266,19 +243,12 @@ void check(const char* op, std::initializer_list<Tensor> views) {
   }
 }
 
-template <class T>
-T* data_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
 }  // namespace
 
 void unary(Unary op, const Tensor& x, const Tensor& y) {
   check("unary", {x, y});
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::unary(op, x, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, unary(op, x, y));
   for_dtype("unary", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -290,9 +260,7 @@ void unary(Unary op, const Tensor& x, const Tensor& y) {
 void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
   check("unary_gradient", {kept, dy, dx});
   if (dx.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::unary_gradient(op, kept, dy, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dx, unary_gradient(op, kept, dy, dx));
   for_dtype("unary_gradient", dx.dtype(), [&]<class T>(T) {
     const T *x = kept.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
@@ -305,9 +273,7 @@ void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor
 void scale(const Tensor& x, double factor, const Tensor& y) {
   check("scale", {x, y});
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::scale(x, factor, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, scale(x, factor, y));
   for_dtype("scale", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -322,9 +288,7 @@ void softcap(const Tensor& x, double cap, const Tensor& y) {
   check("softcap", {x, y});
   require(cap > 0, "[softcap] expected a cap above 0");
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::softcap(x, cap, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, softcap(x, cap, y));
   for_dtype("softcap", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -336,9 +300,7 @@ void softcap(const Tensor& x, double cap, const Tensor& y) {
 void glu(Glu f, const Tensor& gate, const Tensor& up, const Tensor& y) {
   check("glu", {gate, up, y});
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::glu(f, gate, up, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, glu(f, gate, up, y));
   for_dtype("glu", y.dtype(), [&]<class T>(T) {
     const T *g = gate.data<T>(), *u = up.data<T>();
     T* to = y.data<T>();
@@ -350,9 +312,7 @@ void glu(Glu f, const Tensor& gate, const Tensor& up, const Tensor& y) {
 void glu_gradient(Glu f, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& dgate, const Tensor& dup) {
   check("glu_gradient", {gate, up, dy, dgate, dup});
   if (dy.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dy.device().is_cuda()) return cuda::glu_gradient(f, gate, up, dy, dgate, dup);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dy, glu_gradient(f, gate, up, dy, dgate, dup));
   for_dtype("glu_gradient", dy.dtype(), [&]<class T>(T) {
     const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
     T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);

@@ -196,7 +196,7 @@ void glu_gradient(Glu activation, const Tensor& gate, const Tensor& up, const Te
     for_dtype("glu_gradient", dy.dtype(), [&]<class T>(T) {
       constexpr int kCount = 16 / sizeof(T);
       const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
-      T *dg = dgate.defined() ? dgate.data<T>() : nullptr, *du = dup.defined() ? dup.data<T>() : nullptr;
+      T *dg = data_or_null<T>(dgate), *du = data_or_null<T>(dup);
       const auto aligned = [](const auto*... at) { return (is_aligned(at, 16) && ...); };
       const i64 packs = aligned(g, u, from, dg, du) ? n / kCount : 0, done = packs * kCount;
       if (packs > 0)

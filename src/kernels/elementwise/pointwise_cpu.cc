@@ -121,9 +121,7 @@ void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers num
   require(static_cast<int>(operands.size()) == operands_of(op), "[pointwise] expected as many operands as the formula takes");
   check("pointwise", out.dtype(), operands, out);
   if (is_void(out)) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::pointwise(op, operands, numbers, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, pointwise(op, operands, numbers, out));
   for_dtype("pointwise", out.dtype(), [&]<class T>(T) {
     for_enum<kPointwiseCount>(op, [&]<Pointwise kOp>(std::integral_constant<Pointwise, kOp>) {
       using W = Wide<T>;
@@ -141,9 +139,7 @@ void compare(Compare op, const Tensor& a, const Tensor& b, double number, const 
   require(out.dtype() == DType::uint8, "[compare] expected a result in uint8");
   b.defined() ? check("compare", a.dtype(), {a, b}, out) : check("compare", a.dtype(), {a}, out);
   if (is_void(out)) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::compare(op, a, b, number, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, compare(op, a, b, number, out));
   for_dtype("compare", a.dtype(), [&]<class T>(T) {
     for_enum<6>(op, [&]<Compare kOp>(std::integral_constant<Compare, kOp>) {
       const Comparison<kOp, Wide<T>> f{static_cast<Wide<T>>(number)};
@@ -157,9 +153,7 @@ void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& o
   check("where", out.dtype(), {a, b}, out);
   check_mask(mask, out);
   if (is_void(out)) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::where(mask, a, b, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, where(mask, a, b, out));
   for_dtype("where", out.dtype(), [&]<class T>(T) {
     const Shape& shape = out.shape();
     map_views<T>(out, Choice(), operand<u8>(mask, shape), operand<T>(a, shape), operand<T>(b, shape));
@@ -170,9 +164,7 @@ void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, con
   check("fill_where", out.dtype(), {x}, out);
   check_mask(mask, out);
   if (is_void(out)) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::fill_where(mask, set, value, x, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, fill_where(mask, set, value, x, out));
   for_dtype("fill_where", out.dtype(), [&]<class T>(T) {
     map_views<T>(out, FillWhere<Wide<T>>{set, static_cast<Wide<T>>(value)}, operand<u8>(mask, out.shape()), operand<T>(x, out.shape()));
   });

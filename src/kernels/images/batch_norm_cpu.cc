@@ -144,22 +144,10 @@ HWY_ATTR void input_gradient(const NormChannel<S>& c, Line<Wide<S>> line) {
   for_lines(c, [&](const S* x, const S* dy, S* out, i64 n) HWY_ATTR { map(x, dy, out, n, GradientOnLine<Wide<S>>{line}); });
 }
 
-Moments moments_f32(const NormChannel<float>& c) { return moments(c); }
-Moments moments_f64(const NormChannel<double>& c) { return moments(c); }
-Moments moments_bf16(const NormChannel<BFloat16>& c) { return moments(c); }
-Moments moments_f16(const NormChannel<Float16>& c) { return moments(c); }
-void normalise_f32(const NormChannel<float>& c, Line<float> line) { normalise(c, line); }
-void normalise_f64(const NormChannel<double>& c, Line<double> line) { normalise(c, line); }
-void normalise_bf16(const NormChannel<BFloat16>& c, Line<float> line) { normalise(c, line); }
-void normalise_f16(const NormChannel<Float16>& c, Line<float> line) { normalise(c, line); }
-GradientSums sums_f32(const NormChannel<float>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
-GradientSums sums_f64(const NormChannel<double>& c, double mean, double factor) { return gradient_sums(c, mean, factor); }
-GradientSums sums_bf16(const NormChannel<BFloat16>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
-GradientSums sums_f16(const NormChannel<Float16>& c, float mean, float factor) { return gradient_sums(c, mean, factor); }
-void input_gradient_f32(const NormChannel<float>& c, Line<float> line) { input_gradient(c, line); }
-void input_gradient_f64(const NormChannel<double>& c, Line<double> line) { input_gradient(c, line); }
-void input_gradient_bf16(const NormChannel<BFloat16>& c, Line<float> line) { input_gradient(c, line); }
-void input_gradient_f16(const NormChannel<Float16>& c, Line<float> line) { input_gradient(c, line); }
+SPILLWAY_FOR_TYPES(moments, moments);
+SPILLWAY_FOR_TYPES(normalise, normalise);
+SPILLWAY_FOR_TYPES(sums, gradient_sums);
+SPILLWAY_FOR_TYPES(input_gradient, input_gradient);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -173,23 +161,6 @@ SPILLWAY_EXPORT_TYPES(moments);
 SPILLWAY_EXPORT_TYPES(normalise);
 SPILLWAY_EXPORT_TYPES(sums);
 SPILLWAY_EXPORT_TYPES(input_gradient);
-
-template <class T>
-Moments moments_of(const NormChannel<T>& c) {
-  return SPILLWAY_DISPATCH_TYPE(T, moments, c);
-}
-template <class T>
-void apply(const NormChannel<T>& c, Line<Wide<T>> line) {
-  SPILLWAY_DISPATCH_TYPE(T, normalise, c, line);
-}
-template <class T>
-GradientSums sums_of(const NormChannel<T>& c, Wide<T> mean, Wide<T> factor) {
-  return SPILLWAY_DISPATCH_TYPE(T, sums, c, mean, factor);
-}
-template <class T>
-void apply_gradient(const NormChannel<T>& c, Line<Wide<T>> line) {
-  SPILLWAY_DISPATCH_TYPE(T, input_gradient, c, line);
-}
 
 i64 channels_of(const Tensor& x) { return x.size(1); }
 i64 plane_of(const Tensor& x) { return x.elems() / (x.size(0) * x.size(1)); }
@@ -240,15 +211,12 @@ void batch_statistics(const Tensor& x, double eps, const Tensor& statistics, con
                 "more images in a micro-batch (--micro-batch-size) or larger images (--image-size)");
   }
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::batch_statistics(x, eps, statistics, mean, variance);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, batch_statistics(x, eps, statistics, mean, variance));
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
-    W *to = statistics.data<W>(), *means = mean.defined() ? mean.data<W>() : nullptr,
-      *variances = variance.defined() ? variance.data<W>() : nullptr;
+    W *to = statistics.data<W>(), *means = data_or_null<W>(mean), *variances = data_or_null<W>(variance);
     for_channels(x, [&](i64 c) {
-      const Moments now = moments_of(channel<T>(x, nullptr, nullptr, c));
+      const Moments now = SPILLWAY_DISPATCH_TYPE(T, moments, channel<T>(x, nullptr, nullptr, c));
       to[2 * c] = static_cast<W>(now.mean);
       to[2 * c + 1] = factor_of<W>(now.variance, eps);
       if (means) means[c] = static_cast<W>(now.mean);
@@ -261,9 +229,7 @@ void running_statistics(const Tensor& running_mean, const Tensor& running_varian
   require(statistics.elems() == 2 * running_mean.elems() && running_mean.shape() == running_variance.shape(),
           "[batch_norm] expected two statistics, a running mean and a running variance for each channel");
   if (statistics.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (statistics.device().is_cuda()) return cuda::running_statistics(running_mean, running_variance, eps, statistics);
-  }
+  SPILLWAY_RETURN_IF_CUDA(statistics, running_statistics(running_mean, running_variance, eps, statistics));
   for_dtype("batch_norm", statistics.dtype(), [&]<class W>(W) {
     if constexpr (sizeof(W) > 2) {
       for (i64 c = 0; c < running_mean.elems(); ++c) {
@@ -278,15 +244,13 @@ void batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const 
   check(x, gamma, statistics, y);
   require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[batch_norm] expected a beta with the shape and dtype of gamma");
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::batch_norm(x, gamma, beta, statistics, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, batch_norm(x, gamma, beta, statistics, y));
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const W* s = statistics.data<W>();
     for_channels(x, [&](i64 c) {
       const W scale = s[2 * c + 1] * widen(gamma.data<T>()[c]);
-      apply(channel<T>(x, nullptr, y.data<T>(), c), Line<W>{s[2 * c], scale, widen(beta.data<T>()[c]), 0});
+      SPILLWAY_DISPATCH_TYPE(T, normalise, channel<T>(x, nullptr, y.data<T>(), c), Line<W>{s[2 * c], scale, widen(beta.data<T>()[c]), 0});
     });
   });
 }
@@ -295,17 +259,15 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
                          const Tensor& dgamma, const Tensor& dbeta) {
   check(x, gamma, statistics, dy);
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::batch_norm_gradient(x, gamma, statistics, dy, of_batch, dx, dgamma, dbeta);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, batch_norm_gradient(x, gamma, statistics, dy, of_batch, dx, dgamma, dbeta));
   const double count = static_cast<double>(x.size(0) * plane_of(x));
   for_dtype("batch_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const W* s = statistics.data<W>();
     for_channels(x, [&](i64 c) {
       const W mean = s[2 * c], factor = s[2 * c + 1];
-      const NormChannel<T> one = channel<T>(x, dy.data<T>(), dx.defined() ? dx.data<T>() : nullptr, c);
-      const GradientSums sums = sums_of(one, mean, factor);
+      const NormChannel<T> one = channel<T>(x, dy.data<T>(), data_or_null<T>(dx), c);
+      const GradientSums sums = SPILLWAY_DISPATCH_TYPE(T, sums, one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
       // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do not depend on x, both means
@@ -315,7 +277,7 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
         line.shift = static_cast<W>(sums.dy / count);
         line.slope = factor * static_cast<W>(sums.dy_x / count);
       }
-      if (one.out) apply_gradient(one, line);
+      if (one.out) SPILLWAY_DISPATCH_TYPE(T, input_gradient, one, line);
     });
   });
 }
@@ -347,16 +309,15 @@ void group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const 
   const Groups groups(x, gamma, statistics, y);
   require(beta.shape() == gamma.shape() && beta.dtype() == gamma.dtype(), "[group_norm] expected a beta with the shape and dtype of gamma");
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::group_norm(x, gamma, beta, statistics, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, group_norm(x, gamma, beta, statistics, y));
   for_dtype("group_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const Tensor planes = as_one_image(x);
     Stream::current().run(planes.size(1), [&](i64 p, int) {
       const W* s = statistics.data<W>() + 2 * (p / groups.width);
       const i64 c = p % x.size(1);
-      apply(channel<T>(planes, nullptr, y.data<T>(), p), Line<W>{s[0], s[1] * widen(gamma.data<T>()[c]), widen(beta.data<T>()[c]), 0});
+      SPILLWAY_DISPATCH_TYPE(T, normalise, channel<T>(planes, nullptr, y.data<T>(), p),
+                             Line<W>{s[0], s[1] * widen(gamma.data<T>()[c]), widen(beta.data<T>()[c]), 0});
     });
   });
 }
@@ -365,20 +326,18 @@ void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
                          const Tensor& dgamma, const Tensor& dbeta) {
   const Groups groups(x, gamma, statistics, dy);
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::group_norm_gradient(x, gamma, statistics, dy, dx, dgamma, dbeta);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, group_norm_gradient(x, gamma, statistics, dy, dx, dgamma, dbeta));
   const double count = static_cast<double>(groups.width * plane_of(x));
   for_dtype("group_norm", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const Tensor planes = as_one_image(x);
     Stream::current().run(groups.number, [&](i64 g, int) {
       const W mean = statistics.data<W>()[2 * g], factor = statistics.data<W>()[2 * g + 1];
-      const auto plane = [&](i64 p) { return channel<T>(planes, dy.data<T>(), dx.defined() ? dx.data<T>() : nullptr, p); };
+      const auto plane = [&](i64 p) { return channel<T>(planes, dy.data<T>(), data_or_null<T>(dx), p); };
       const auto gain = [&](i64 p) { return widen(gamma.data<T>()[p % x.size(1)]); };
       GradientSums all{0, 0};
       for (i64 p = g * groups.width; p < (g + 1) * groups.width; ++p) {
-        const GradientSums sums = sums_of(plane(p), mean, factor);
+        const GradientSums sums = SPILLWAY_DISPATCH_TYPE(T, sums, plane(p), mean, factor);
         if (dgamma.defined()) dgamma.data<W>()[p] = static_cast<W>(sums.dy_x);
         if (dbeta.defined()) dbeta.data<W>()[p] = static_cast<W>(sums.dy);
         all.dy += static_cast<double>(gain(p)) * sums.dy;
@@ -387,7 +346,7 @@ void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       // With h = (x - mean) factor and d = gamma dy: dx = factor (d - mean(d) - h mean(d h)).
       const W shift = static_cast<W>(all.dy / count), slope = factor * static_cast<W>(all.dy_x / count);
       for (i64 p = g * groups.width; p < (g + 1) * groups.width && dx.defined(); ++p)
-        apply_gradient(plane(p), Line<W>{mean, factor, shift, slope, gain(p)});
+        SPILLWAY_DISPATCH_TYPE(T, input_gradient, plane(p), Line<W>{mean, factor, shift, slope, gain(p)});
     });
   });
 }

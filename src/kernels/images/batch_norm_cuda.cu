@@ -180,11 +180,6 @@ __global__ void group_gradient(Gradient<S> r, i64 width, i64 gains) {
   }
 }
 
-template <class T>
-T* data_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
 unsigned blocks_for_each(i64 channels) { return static_cast<unsigned>(std::min<i64>(channels, 1 << 16)); }
 unsigned blocks_of(const Images& images) { return blocks_for_each(images.channels); }
 

@@ -225,15 +225,13 @@ void conv2d(const ConvShape& s, const Tensor& x, const Tensor& w, const Tensor& 
   require(workspace.bytes() >= conv2d_workspace_bytes(s, x.dtype()), "[conv2d] expected a workspace of at least conv2d_workspace_bytes()");
   count_flops(conv_flops(s));
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::conv2d(s, x, w, bias, y, workspace);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, conv2d(s, x, w, bias, y, workspace));
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.outputs_of_group(), inputs = s.inputs_of_group();
   for_dtype("conv2d", x.dtype(), [&]<class T>(T) {
     Product<T>{forward_columns(s),
                {w.data<T>(), inputs * taps, taps, s.window.kernel},
                x.data<T>(),
-               bias.defined() ? bias.data<T>() : nullptr,
+               data_or_null<T>(bias),
                y.data<T>(),
                forward_place(s),
                s.groups,
@@ -268,9 +266,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
           "[conv2d] expected a workspace of at least conv2d_input_gradient_workspace_bytes()");
   count_flops(conv_flops(s));
   if (dx.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::conv2d_input_gradient(s, dy, w, bias, dx, workspace);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dx, conv2d_input_gradient(s, dy, w, bias, dx, workspace));
   const i64 taps = s.window.kernel.h * s.window.kernel.w, rows = s.inputs_of_group(), outputs = s.outputs_of_group();
   const Pair stride = s.window.stride, at = s.positions();
   for (i64 row = 0; row < std::min(stride.h, s.extent.h); ++row) {
@@ -280,7 +276,7 @@ void conv2d_input_gradient(const ConvShape& s, const Tensor& dy, const Tensor& w
         Product<T>{columns,
                    {w.data<T>(), taps, rows * taps, s.window.kernel},
                    dy.data<T>(),
-                   bias.defined() ? bias.data<T>() : nullptr,
+                   data_or_null<T>(bias),
                    dx.data<T>(),
                    phase_place(s, row, column, columns),
                    s.groups,
@@ -298,9 +294,7 @@ void sum_channels(const Tensor& x, const Tensor& to) {
   require(x.rank() >= 2 && x.is_contiguous() && to.is_contiguous() && to.elems() == x.size(1) && x.elems() > 0,
           "[sum_channels] expected a contiguous x[N, C, ...] with elements, and a contiguous result with one sum for each channel");
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::sum_channels(x, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, sum_channels(x, to));
   const i64 images = x.size(0), channels = x.size(1), plane = x.elems() / (images * channels);
   for_dtypes("sum_channels", x.dtype(), to.dtype(), [&]<class T, class Out>(T, Out) {
     const T* from = x.data<T>();

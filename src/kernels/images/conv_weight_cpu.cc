@@ -241,9 +241,7 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
           "[conv2d] expected a workspace of at least conv2d_weight_gradient_workspace_bytes()");
   count_flops(conv_flops(s));
   if (dw.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dw.device().is_cuda()) return cuda::conv2d_weight_gradient(s, x, dy, dw, workspace);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dw, conv2d_weight_gradient(s, x, dy, dw, workspace));
   for_dtypes("conv2d", x.dtype(), dw.dtype(), [&]<class T, class Out>(T, Out) {
     if constexpr (std::is_same_v<T, float>) {
       if (takes_winograd_gradient(s)) {

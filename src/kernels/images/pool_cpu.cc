@@ -193,9 +193,7 @@ void check_index(const Tensor& x, const Tensor& y, const Tensor& index) {
 void maxima(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor& index) {
   check_index(x, y, index);
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::max_pool(x, axes, y, index);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, max_pool(x, axes, y, index));
   i32* places = index.data<i32>();
   for_dtype("max_pool", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
@@ -208,9 +206,7 @@ void maxima(const Tensor& x, const PoolAxes& axes, const Tensor& y, const Tensor
 void maxima_gradient(const Tensor& dy, const Tensor& index, const PoolAxes& axes, const Tensor& dx) {
   check_index(dx, dy, index);
   if (dx.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::max_pool_gradient(dy, index, axes, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dx, max_pool_gradient(dy, index, axes, dx));
   const i32* places = index.data<i32>();
   for_dtype("max_pool", dx.dtype(), [&]<class T>(T) {
     const T* from = dy.data<T>();
@@ -222,9 +218,7 @@ void maxima_gradient(const Tensor& dy, const Tensor& index, const PoolAxes& axes
 
 void means(const Tensor& x, const PoolAxes& axes, const Tensor& y) {
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::avg_pool(x, axes, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, avg_pool(x, axes, y));
   for_dtype("avg_pool", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
@@ -235,9 +229,7 @@ void means(const Tensor& x, const PoolAxes& axes, const Tensor& y) {
 
 void means_gradient(const Tensor& dy, const PoolAxes& axes, const Tensor& dx) {
   if (dx.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dx.device().is_cuda()) return cuda::avg_pool_gradient(dy, axes, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dx, avg_pool_gradient(dy, axes, dx));
   for_dtype("avg_pool", dx.dtype(), [&]<class T>(T) {
     const T* from = dy.data<T>();
     T* to = dx.data<T>();

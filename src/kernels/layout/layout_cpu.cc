@@ -58,9 +58,7 @@ void copy_rows(const Axes& axes, const T* from, T* to, i64 begin, i64 end) {
 void copy_view(const Tensor& from, const Tensor& to) {
   require(from.shape() == to.shape() && from.dtype() == to.dtype(), "[copy_view] expected source and destination of equal shape and dtype");
   if (to.device().is_meta() || to.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::copy_view(from, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, copy_view(from, to));
   const Axes axes = axes_of(from, to);
   const i64 columns = axes.extent.back();
   for_width(to.dtype(), [&]<class T>(T) {
@@ -74,9 +72,7 @@ void copy_view(const Tensor& from, const Tensor& to) {
 void fill_zero(const Tensor& to) {
   require(to.is_contiguous(), "[fill_zero] expected a contiguous tensor");
   if (to.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::fill_zero(to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, fill_zero(to));
   std::byte* bytes = to.raw();
   Stream::current().for_ranges(to.bytes(), 1 << 18,
                                [=](i64 begin, i64 end) { std::memset(bytes + begin, 0, static_cast<size_t>(end - begin)); });
@@ -86,9 +82,7 @@ void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y) {
   require(x.rank() >= 2 && x.shape() == y.shape() && x.dtype() == y.dtype() && x.is_contiguous() && y.is_contiguous(),
           "[triangle] expected source and destination as contiguous matrices of the same shape and dtype");
   if (y.device().is_meta() || y.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::triangle(x, lower, diagonal, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, triangle(x, lower, diagonal, y));
   const i64 rows = x.size(-2), columns = x.size(-1);
   for_width(x.dtype(), [&]<class T>(T) {
     const T* from = reinterpret_cast<const T*>(x.raw());

@@ -26,9 +26,7 @@ i64 checked(i32 place, const Axis& axis) {
 void gather(const Tensor& x, const Axis& axis, const Tensor& index, const Picks& picks, const Tensor& out) {
   check_picks(x, axis, index, picks, out);
   if (out.device().is_meta() || out.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::gather(x, axis, index, picks, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, gather(x, axis, index, picks, out));
   for_width(x.dtype(), [&]<class T>(T) {
     const T* from = reinterpret_cast<const T*>(x.raw());
     T* to = reinterpret_cast<T*>(out.raw());
@@ -52,9 +50,7 @@ void scatter_add(const Tensor& from, const Axis& axis, const Tensor& index, cons
   check_picks(to, axis, index, picks, from);
   require(to.dtype() == wide_dtype(from.dtype()), "[scatter_add] expected a destination in f32 (f64 if the source is f64)");
   if (to.device().is_meta() || from.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::scatter_add(from, axis, index, picks, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, scatter_add(from, axis, index, picks, to));
   for_dtype("scatter_add", from.dtype(), [&]<class T>(T) {
     const T* added = from.data<T>();
     Wide<T>* sums = to.data<Wide<T>>();

@@ -31,9 +31,7 @@ void class_loss(const Tensor& x, const Tensor& targets, const Tensor& weights, c
                 const Tensor& losses, const Tensor& counted) {
   check_rows(x, targets, weights, statistics);
   if (x.device().is_meta() || x.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::class_loss(x, targets, weights, form, statistics, losses, counted);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, class_loss(x, targets, weights, form, statistics, losses, counted));
   for_dtype("class_loss", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const ClassRows<T> rows = class_rows<T>(x, targets, weights, form, statistics);
@@ -62,13 +60,11 @@ void class_loss_gradient(const Tensor& x, const Tensor& targets, const Tensor& w
   require(dx.shape() == x.shape() && dx.is_contiguous() && dx.dtype() == x.dtype(),
           "[class_loss] expected a contiguous dx of x's shape and dtype");
   if (x.device().is_meta() || x.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::class_loss_gradient(x, targets, weights, form, statistics, dlosses, factor, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, class_loss_gradient(x, targets, weights, form, statistics, dlosses, factor, dx));
   for_dtype("class_loss_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const ClassRows<T> rows = class_rows<T>(x, targets, weights, form, statistics);
-    const W* upstream = numbers_or_null<W>(dlosses);
+    const W* upstream = data_or_null<W>(dlosses);
     T* to = dx.data<T>();
     for_class_rows(x, [=](i64 row) {
       double sum = 0;

@@ -73,8 +73,8 @@ void class_loss_gradient(const Tensor& x, const Tensor& targets, const Tensor& w
   for_dtype("class_loss_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     for_lanes_on_gpu("class_loss_gradient", {x.size(0), x.size(1), 1},
-                     LossGradient<T>{class_rows<T>(x, targets, weights, form, statistics), numbers_or_null<W>(dlosses),
-                                     static_cast<W>(factor), dx.data<T>()});
+                     LossGradient<T>{class_rows<T>(x, targets, weights, form, statistics), data_or_null<W>(dlosses), static_cast<W>(factor),
+                                     dx.data<T>()});
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 
+#include "kernels/dispatch.h"
 #include "kernels/losses/class_loss.h"
 
 namespace spillway::kernels {
@@ -32,18 +33,13 @@ struct ClassRows {
   }
 };
 
-template <class W>
-const W* numbers_or_null(const Tensor& t) {
-  return t.defined() ? t.data<W>() : nullptr;
-}
-
 template <class T>
 ClassRows<T> class_rows(const Tensor& x, const Tensor& targets, const Tensor& weights, const ClassLoss& form, const Tensor& statistics) {
   using W = Wide<T>;
   return {x.data<T>(),
           targets.data<i32>(),
-          numbers_or_null<W>(weights),
-          numbers_or_null<W>(statistics),
+          data_or_null<W>(weights),
+          data_or_null<W>(statistics),
           x.size(1),
           form.ignored,
           static_cast<W>(1 - form.smoothing),

@@ -49,7 +49,7 @@ HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
 
 // Writes the gradient of one row. dx may be of a narrower type and overwrite x: the target's element is read first, and every other element
 // is read before something is written to its memory. A negative `target` means that the target is not among these columns.
-template <class S, class Out>
+template <class S, class Out = S>
 HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Wide<S> slope, Out* dx) {
   const ScaledExpMinus<Wide<S>> share{largest, factor / sum, slope};
   Wide<S> own{}, once = factor;
@@ -61,28 +61,10 @@ HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<
   if (target >= 0) dx[target] = narrow<Out>(own - once);
 }
 
-void row_statistics_f32(const float* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
-void row_statistics_bf16(const BFloat16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
-void row_statistics_f16(const Float16* x, i64 n, float* statistics) { row_statistics(x, n, statistics); }
-void row_statistics_f64(const double* x, i64 n, double* statistics) { row_statistics(x, n, statistics); }
-void gradient_row_f32(const float* x, i64 n, i64 target, float largest, float factor, float sum, float slope, float* dx) {
-  gradient_row(x, n, target, largest, factor, sum, slope, dx);
-}
-void gradient_row_f64(const double* x, i64 n, i64 target, double largest, double factor, double sum, double slope, double* dx) {
-  gradient_row(x, n, target, largest, factor, sum, slope, dx);
-}
-void gradient_row_bf16(const BFloat16* x, i64 n, i64 target, float largest, float factor, float sum, float slope, BFloat16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, slope, dx);
-}
-void gradient_row_f16(const Float16* x, i64 n, i64 target, float largest, float factor, float sum, float slope, Float16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, slope, dx);
-}
-void gradient_row_f32_bf16(const float* x, i64 n, i64 target, float largest, float factor, float sum, float slope, BFloat16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, slope, dx);
-}
-void gradient_row_f32_f16(const float* x, i64 n, i64 target, float largest, float factor, float sum, float slope, Float16* dx) {
-  gradient_row(x, n, target, largest, factor, sum, slope, dx);
-}
+SPILLWAY_FOR_TYPES(row_statistics, row_statistics);
+SPILLWAY_FOR_TYPES(gradient_row, gradient_row);
+constexpr auto& gradient_row_f32_bf16 = gradient_row<float, BFloat16>;
+constexpr auto& gradient_row_f32_f16 = gradient_row<float, Float16>;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -150,9 +132,7 @@ void cross_entropy_part(const Tensor& logits, i64 first, i64 vocabulary, const T
                         const Tensor& loss) {
   check(logits, first, vocabulary, targets);
   if (logits.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (logits.device().is_cuda()) return cuda::cross_entropy_part(logits, first, vocabulary, targets, statistics, loss);
-  }
+  SPILLWAY_RETURN_IF_CUDA(logits, cross_entropy_part(logits, first, vocabulary, targets, statistics, loss));
   for_dtype("cross_entropy", logits.dtype(), [&]<class T>(T) {
     const i64 columns = logits.size(1), pitch = logits.stride(0);
     const T* x = logits.data<T>();
@@ -217,10 +197,7 @@ void cross_entropy_part_gradient(const Tensor& logits, i64 first, i64 vocabulary
               (dlogits.size(1) == 1 || dlogits.stride(1) == 1),
           "[cross_entropy] expected a gradient whose rows are contiguous, with as many rows as the logits and at least as many columns");
   if (logits.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (logits.device().is_cuda())
-      return cuda::cross_entropy_part_gradient(logits, first, vocabulary, targets, statistics, factor, dlogits, cap);
-  }
+  SPILLWAY_RETURN_IF_CUDA(logits, cross_entropy_part_gradient(logits, first, vocabulary, targets, statistics, factor, dlogits, cap));
   if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::bf16)
     return gradient<float, BFloat16>(logits, first, targets, statistics, factor, dlogits, cap);
   if (logits.dtype() == DType::f32 && dlogits.dtype() == DType::f16)
@@ -233,9 +210,7 @@ void sum_in_order(const Tensor& x, double factor, const Tensor& total) {
   require(total.elems() == 1 && total.dtype() == DType::f64 && x.is_contiguous(),
           "[sum_in_order] expected a contiguous x and a total of one f64");
   if (total.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (total.device().is_cuda()) return cuda::sum_in_order(x, factor, total);
-  }
+  SPILLWAY_RETURN_IF_CUDA(total, sum_in_order(x, factor, total));
   for_dtype("sum_in_order", x.dtype(), [&]<class T>(T) {
     double sum = 0;
     for (const T value : x.span<T>()) sum += static_cast<double>(widen(value));

@@ -99,10 +99,7 @@ HWY_ATTR void units(WeightFormat format, const u8* from, i64 count, T* to) {
   }
 }
 
-void units_f32(WeightFormat format, const u8* from, i64 count, float* to) { units(format, from, count, to); }
-void units_f64(WeightFormat format, const u8* from, i64 count, double* to) { units(format, from, count, to); }
-void units_bf16(WeightFormat format, const u8* from, i64 count, BFloat16* to) { units(format, from, count, to); }
-void units_f16(WeightFormat format, const u8* from, i64 count, Float16* to) { units(format, from, count, to); }
+SPILLWAY_FOR_TYPES(units, units);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -118,9 +115,7 @@ void dequantize(WeightFormat format, const Tensor& stored, const Tensor& out) {
               stored.bytes() == quantized_bytes(format, out.elems()),
           "[dequantize] expected contiguous tensors, and exactly as many quantized bytes as the result's elements take");
   if (out.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::dequantize(format, stored, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, dequantize(format, stored, out));
   for_dtype("dequantize", out.dtype(), [&]<class T>(T) {
     constexpr i64 kGrain = 64;  // units in a task
     const auto* from = reinterpret_cast<const u8*>(stored.raw());

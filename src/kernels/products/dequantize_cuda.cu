@@ -7,10 +7,6 @@ namespace {
 
 constexpr int kOfThread = 8;  // values that a thread writes, all from one half of a quantized block: eight bytes of codes
 
-struct Same {
-  __device__ float operator()(float x) const { return x; }
-};
-
 struct Levels {
   float of[16];
 };

@@ -194,7 +194,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out
   const Workspace<T, P, Out> parts(m, n, k);
   Output<P, Out> c{out.data<Out>(), stride, nullptr, stride, nullptr};
   if constexpr (std::is_same_v<T, P>) {
-    c.bias = bias.defined() ? bias.data<T>() : nullptr;
+    c.bias = data_or_null<T>(bias);
   } else if (bias.defined()) {
     P* wide = reinterpret_cast<P*>(workspace.raw() + parts.bias);
     std::transform(bias.data<T>(), bias.data<T>() + n, wide, widen<T>);
@@ -251,9 +251,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   check(a, b, bias, out, workspace, store);
   count_flops(flops_of(a, b));
   if (out.device().is_meta() || out.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::matmul(a, b, bias, out, workspace, store);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, matmul(a, b, bias, out, workspace, store));
   if (widens(a.dtype(), b.dtype())) return run<float, BFloat16, float, float>(a, b, bias, out, workspace, store);
   for_panels(a.dtype(), out.dtype(), [&]<class T, class P, class Out>(T, P, Out) { run<T, T, P, Out>(a, b, bias, out, workspace, store); });
 }

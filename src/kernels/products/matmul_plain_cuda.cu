@@ -1,6 +1,7 @@
 #include "kernels/products/matmul_plain_cuda.h"
 
 #include "device/launch_cuda.h"
+#include "kernels/dispatch.h"
 #include "kernels/elements_cuda.h"
 
 namespace spillway::kernels::cuda {
@@ -32,8 +33,8 @@ Strides strides_of(const Tensor& x) { return {x.stride(0), x.stride(1)}; }
 template <class T, class Out>
 void run(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store) {
   launch("plain_matmul", multiply<T, Out>, blocks_for(out.elems()), dim3(kBlockThreads), Extents{out.size(0), out.size(1), a.size(1)},
-         a.data<T>(), strides_of(a), b.data<T>(), strides_of(b), bias.defined() ? bias.data<T>() : nullptr, out.data<Out>(),
-         strides_of(out), store == Store::add);
+         a.data<T>(), strides_of(a), b.data<T>(), strides_of(b), data_or_null<T>(bias), out.data<Out>(), strides_of(out),
+         store == Store::add);
 }
 
 template <class T>

@@ -33,12 +33,10 @@ void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& va
   require(1 <= k && k <= axis.n && axis.n <= std::numeric_limits<i32>::max(), "[best] expected 1 <= k <= the axis' length < 2^31");
   require_axis({axis.outer, k, axis.inner}, index);
   if (index.device().is_meta() || index.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (index.device().is_cuda()) return cuda::best(which, x, axis, k, values, index);
-  }
+  SPILLWAY_RETURN_IF_CUDA(index, best(which, x, axis, k, values, index));
   for_dtype("best", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
-    T* to = values.defined() ? values.data<T>() : nullptr;
+    T* to = data_or_null<T>(values);
     i32* places = index.data<i32>();
     for_lanes(axis, [=](i64 lane, i64 first) {
       std::vector<i32> order;

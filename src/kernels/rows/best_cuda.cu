@@ -59,7 +59,7 @@ struct BestOfLane {
 
 void best(Best which, const Tensor& x, const Axis& axis, i64 k, const Tensor& values, const Tensor& index) {
   for_dtype("best", x.dtype(), [&]<class T>(T) {
-    for_lanes_on_gpu("best", axis, BestOfLane<T>{which, x.data<T>(), k, values.defined() ? values.data<T>() : nullptr, index.data<i32>()});
+    for_lanes_on_gpu("best", axis, BestOfLane<T>{which, x.data<T>(), k, data_or_null<T>(values), index.data<i32>()});
   });
 }
 

@@ -124,14 +124,8 @@ HWY_ATTR void gradient_rows(const NormGradientRows<S>& r) {
   for (i64 row = 0; row < r.rows; ++row) gradient_row(r, row);
 }
 
-void norm_rows_f32(const NormRows<float>& r) { norm_rows(r); }
-void norm_rows_bf16(const NormRows<BFloat16>& r) { norm_rows(r); }
-void norm_rows_f16(const NormRows<Float16>& r) { norm_rows(r); }
-void norm_rows_f64(const NormRows<double>& r) { norm_rows(r); }
-void gradient_rows_f32(const NormGradientRows<float>& r) { gradient_rows(r); }
-void gradient_rows_bf16(const NormGradientRows<BFloat16>& r) { gradient_rows(r); }
-void gradient_rows_f16(const NormGradientRows<Float16>& r) { gradient_rows(r); }
-void gradient_rows_f64(const NormGradientRows<double>& r) { gradient_rows(r); }
+SPILLWAY_FOR_TYPES(norm_rows, norm_rows);
+SPILLWAY_FOR_TYPES(gradient_rows, gradient_rows);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels
@@ -164,20 +158,13 @@ void add_chunks(const T* partial, i64 chunks, i64 columns, i64 stride, const Ten
   }
 }
 
-template <class T>
-T* data_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
 }  // namespace
 
 void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics,
           double gain_offset) {
   check(x, gamma, y);
   if (x.device().is_meta() || x.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::norm(x, gamma, beta, eps, y, statistics, gain_offset);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, norm(x, gamma, beta, eps, y, statistics, gain_offset));
   for_dtype("norm", x.dtype(), [&]<class T>(T) {
     const i64 columns = x.size(-1);
     using W = Wide<T>;
@@ -208,10 +195,7 @@ void norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& statistic
   require(workspace.bytes() >= norm_gradient_workspace_bytes(rows, columns, x.dtype()),
           "[norm] expected a workspace of at least norm_gradient_workspace_bytes()");
   if (x.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda())
-      return cuda::norm_gradient(x, gamma, statistics, dy, centred, others, dx, dgamma, dbeta, workspace, gain_offset);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, norm_gradient(x, gamma, statistics, dy, centred, others, dx, dgamma, dbeta, workspace, gain_offset));
   for_dtype("norm_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     W *gamma_sums = reinterpret_cast<W*>(workspace.raw()), *beta_sums = gamma_sums + chunks * stride;

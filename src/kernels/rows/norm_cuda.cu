@@ -176,11 +176,6 @@ __global__ void add_chunks(ChunkSums<T> r) {
   r.to[blockIdx.y][c] = sum;
 }
 
-template <class T>
-T* data_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
 }  // namespace
 
 void norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y, const Tensor& statistics,

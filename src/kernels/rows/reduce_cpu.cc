@@ -56,9 +56,7 @@ void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, co
   require(from.elems() == outer * n * inner && to.elems() == outer * inner,
           "[sum] expected views of outer x n x inner and of outer x inner elements");
   if (to.device().is_meta() || to.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (to.device().is_cuda()) return cuda::sum_axis(from, outer, n, inner, factor, to);
-  }
+  SPILLWAY_RETURN_IF_CUDA(to, sum_axis(from, outer, n, inner, factor, to));
   for_dtypes("sum", from.dtype(), to.dtype(), [&]<class T, class Out>(T, Out) {
     const T* x = from.data<T>();
     Out* y = to.data<Out>();

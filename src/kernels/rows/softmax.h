@@ -30,4 +30,16 @@ decltype(kernels::log_sum_exp) log_sum_exp;
 decltype(kernels::log_sum_exp_gradient) log_sum_exp_gradient;
 }  // namespace cuda
 
+/// Returns the index of a lane's largest element in `kept`. The logarithm lies `inner` elements further.
+constexpr i64 kept_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * 2 * axis.inner + lane % axis.inner; }
+
+/// The two numbers of a lane.
+template <class W>
+struct SoftmaxLane {
+  W largest, log_sum;
+  constexpr SoftmaxLane(const W* kept, const Axis& axis, i64 lane)
+      : largest(kept[kept_of_lane(axis, lane)]), log_sum(kept[kept_of_lane(axis, lane) + axis.inner]) {}
+  constexpr W log_share(W x) const { return x - largest - log_sum; }
+};
+
 }  // namespace spillway::kernels

@@ -10,17 +10,6 @@
 namespace spillway::kernels {
 namespace {
 
-// The softmax statistics of a lane: its largest element and the logarithm of the sum of exponentials.
-template <class W>
-struct LaneOf {
-  W largest, log_sum;
-  LaneOf(const W* kept, const Axis& axis, i64 lane) {
-    const W* at = kept + lane / axis.inner * 2 * axis.inner + lane % axis.inner;
-    largest = at[0], log_sum = at[axis.inner];
-  }
-  W log_share(W x) const { return x - largest - log_sum; }
-};
-
 void check_lanes(const Axis& axis, const Tensor& x, const Tensor& kept) {
   require_axis(axis, x);
   require(kept.is_contiguous() && kept.elems() == 2 * axis.lanes() && kept.dtype() == wide_dtype(x.dtype()),
@@ -32,9 +21,7 @@ void check_lanes(const Axis& axis, const Tensor& x, const Tensor& kept) {
 void softmax_statistics(const Tensor& x, const Axis& axis, const Tensor& kept) {
   check_lanes(axis, x, kept);
   if (x.device().is_meta() || axis.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::softmax_statistics(x, axis, kept);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, softmax_statistics(x, axis, kept));
   for_dtype("softmax", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const T* from = x.data<T>();
@@ -47,7 +34,7 @@ void softmax_statistics(const Tensor& x, const Axis& axis, const Tensor& kept) {
       }
       double sum = 0;
       for (i64 j = 0; j < axis.n; ++j) sum += static_cast<double>(std::exp(widen(from[first + j * axis.inner]) - largest));
-      W* at = to + lane / axis.inner * 2 * axis.inner + lane % axis.inner;
+      W* at = to + kept_of_lane(axis, lane);
       at[0] = largest, at[axis.inner] = static_cast<W>(std::log(sum));
     });
   });
@@ -57,16 +44,14 @@ void softmax(Softmax form, const Tensor& x, const Axis& axis, const Tensor& kept
   check_lanes(axis, x, kept);
   require_axis(axis, y);
   if (x.device().is_meta() || axis.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::softmax(form, x, axis, kept, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, softmax(form, x, axis, kept, y));
   for_dtype("softmax", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const T* from = x.data<T>();
     const W* lanes = kept.data<W>();
     T* to = y.data<T>();
     for_lanes(axis, [=](i64 lane, i64 first) {
-      const LaneOf<W> of(lanes, axis, lane);
+      const SoftmaxLane<W> of(lanes, axis, lane);
       for (i64 j = 0; j < axis.n; ++j) {
         const W share = of.log_share(widen(from[first + j * axis.inner]));
         to[first + j * axis.inner] = narrow<T>(form == Softmax::plain ? std::exp(share) : share);
@@ -80,16 +65,14 @@ void softmax_gradient(Softmax form, const Tensor& x, const Axis& axis, const Ten
   require_axis(axis, dy);
   require_axis(axis, dx);
   if (x.device().is_meta() || axis.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::softmax_gradient(form, x, axis, kept, dy, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, softmax_gradient(form, x, axis, kept, dy, dx));
   for_dtype("softmax_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const T *from = x.data<T>(), *gradient = dy.data<T>();
     const W* lanes = kept.data<W>();
     T* to = dx.data<T>();
     for_lanes(axis, [=](i64 lane, i64 first) {
-      const LaneOf<W> of(lanes, axis, lane);
+      const SoftmaxLane<W> of(lanes, axis, lane);
       double total = 0;
       for (i64 j = 0; j < axis.n; ++j) {
         const i64 at = first + j * axis.inner;
@@ -110,15 +93,13 @@ void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y) {
   require(kept.elems() == 2 * axis.lanes() && y.elems() == axis.lanes() && y.is_contiguous(),
           "[log_sum_exp] expected two statistics and one contiguous result for each lane");
   if (y.device().is_meta() || axis.lanes() == 0) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::log_sum_exp(kept, axis, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, log_sum_exp(kept, axis, y));
   for_dtype("log_sum_exp", y.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const W* lanes = kept.data<W>();
     T* to = y.data<T>();
     for_lanes({axis.outer, 1, axis.inner}, [=](i64 lane, i64) {
-      const LaneOf<W> of(lanes, axis, lane);
+      const SoftmaxLane<W> of(lanes, axis, lane);
       // If a lane is all -inf or has an inf, the sum of exponentials is NaN, but its logarithm has a limit: the largest element.
       to[lane] = narrow<T>(std::isinf(of.largest) ? of.largest : of.largest + of.log_sum);
     });
@@ -130,16 +111,14 @@ void log_sum_exp_gradient(const Tensor& x, const Axis& axis, const Tensor& kept,
   require(dy.elems() == axis.lanes() && dy.is_contiguous(), "[log_sum_exp] expected a contiguous gradient with one element for each lane");
   require_axis(axis, dx);
   if (x.device().is_meta() || axis.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::log_sum_exp_gradient(x, axis, kept, dy, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, log_sum_exp_gradient(x, axis, kept, dy, dx));
   for_dtype("log_sum_exp_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const T *from = x.data<T>(), *gradient = dy.data<T>();
     const W* lanes = kept.data<W>();
     T* to = dx.data<T>();
     for_lanes(axis, [=](i64 lane, i64 first) {
-      const LaneOf<W> of(lanes, axis, lane);
+      const SoftmaxLane<W> of(lanes, axis, lane);
       const W d = widen(gradient[lane]);
       for (i64 j = 0; j < axis.n; ++j) {
         const i64 at = first + j * axis.inner;

@@ -17,16 +17,6 @@ struct LargerOrNan {
   }
 };
 
-__device__ i64 kept_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * 2 * axis.inner + lane % axis.inner; }
-
-template <class W>
-struct LaneOf {
-  W largest, log_sum;
-  __device__ LaneOf(const W* kept, const Axis& axis, i64 lane)
-      : largest(kept[kept_of_lane(axis, lane)]), log_sum(kept[kept_of_lane(axis, lane) + axis.inner]) {}
-  __device__ W log_share(W x) const { return x - largest - log_sum; }
-};
-
 template <class T>
 struct Statistics {
   using W = Wide<T>;
@@ -56,7 +46,7 @@ struct Shares {
   T* y;
   template <class Rows>
   __device__ void lane(const Axis& axis, i64 lane, i64 first) const {
-    const LaneOf<W> of(kept, axis, lane);
+    const SoftmaxLane<W> of(kept, axis, lane);
     for (i64 j = Rows::rank(); j < axis.n; j += Rows::kThreads) {
       const W share = of.log_share(widen(x[first + j * axis.inner]));
       y[first + j * axis.inner] = narrow<T>(form == Softmax::plain ? std::exp(share) : share);
@@ -73,7 +63,7 @@ struct Gradient {
   T* dx;
   template <class Rows>
   __device__ void lane(const Axis& axis, i64 lane, i64 first) const {
-    const LaneOf<W> of(kept, axis, lane);
+    const SoftmaxLane<W> of(kept, axis, lane);
     double total = 0;
     for (i64 j = Rows::rank(); j < axis.n; j += Rows::kThreads) {
       const i64 at = first + j * axis.inner;
@@ -96,7 +86,7 @@ struct LogSumExp {
   const W* kept;
   T* y;
   __device__ void operator()(i64 lane) const {
-    const LaneOf<W> of(kept, axis, lane);
+    const SoftmaxLane<W> of(kept, axis, lane);
     const bool infinite = std::abs(of.largest) == std::numeric_limits<W>::infinity();
     y[lane] = narrow<T>(infinite ? of.largest : of.largest + of.log_sum);
   }
@@ -110,7 +100,7 @@ struct LogSumExpGradient {
   T* dx;
   template <class Rows>
   __device__ void lane(const Axis& axis, i64 lane, i64 first) const {
-    const LaneOf<W> of(kept, axis, lane);
+    const SoftmaxLane<W> of(kept, axis, lane);
     const W d = widen(dy[lane]);
     for (i64 j = Rows::rank(); j < axis.n; j += Rows::kThreads) {
       const i64 at = first + j * axis.inner;

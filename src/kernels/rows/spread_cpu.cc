@@ -18,9 +18,7 @@ void check_variance(const Tensor& x, const Axis& axis, const Tensor& mean, const
 void variance(const Tensor& x, const Axis& axis, double correction, const Tensor& mean, const Tensor& y) {
   check_variance(x, axis, mean, y);
   if (x.device().is_meta() || axis.lanes() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::variance(x, axis, correction, mean, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, variance(x, axis, correction, mean, y));
   for_dtype("variance", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     Wide<T>* means = mean.data<Wide<T>>();
@@ -43,9 +41,7 @@ void variance_gradient(const Tensor& x, const Axis& axis, double correction, con
   check_variance(x, axis, mean, dy);
   require_axis(axis, dx);
   if (x.device().is_meta() || axis.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::variance_gradient(x, axis, correction, mean, dy, dx);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, variance_gradient(x, axis, correction, mean, dy, dx));
   for_dtype("variance_gradient", x.dtype(), [&]<class T>(T) {
     using W = Wide<T>;
     const T *from = x.data<T>(), *gradient = dy.data<T>();
@@ -65,9 +61,7 @@ void running_sum(const Tensor& x, const Axis& axis, bool backwards, const Tensor
   require_axis(axis, x);
   require_axis(axis, y);
   if (x.device().is_meta() || axis.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (x.device().is_cuda()) return cuda::running_sum(x, axis, backwards, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(x, running_sum(x, axis, backwards, y));
   for_dtype("running_sum", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();

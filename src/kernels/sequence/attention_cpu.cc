@@ -368,9 +368,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
           "[attention] expected a workspace of at least attention_workspace_bytes()");
   count_flops(4 * multiplied_pairs(extents, mask));
   if (out.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::attention(q, k, v, mask, out, lse, workspace);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, attention(q, k, v, mask, out, lse, workspace));
   for_dtype("attention", q.dtype(), [&]<class T>(T) {
     run_items<Wide<T>>(extents.batch, extents.heads, extents.forward_elems(), workspace, Forward<T>{extents, mask, q, k, v, out, lse});
   });
@@ -384,9 +382,7 @@ void attention_gradient(const Tensor& q, const Tensor& k, const Tensor& v, const
           "[attention] expected a workspace of at least attention_gradient_workspace_bytes()");
   count_flops(10 * multiplied_pairs(extents, mask));
   if (dout.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (dout.device().is_cuda()) return cuda::attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv, workspace);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dout, attention_gradient(q, k, v, out, lse, dout, mask, dq, dk, dv, workspace));
   for_dtype("attention_gradient", q.dtype(), [&]<class T>(T) {
     run_items<Wide<T>>(extents.batch, extents.kv_heads, extents.backward_elems(q.dtype()), workspace,
                        Backward<T>{extents, mask, q, k, v, out, lse, dout, dq, dk, dv});

@@ -119,10 +119,7 @@ void probabilities_f32(float* x, i64 n, float scale, float lse) { probabilities(
 void probabilities_f64(double* x, i64 n, double scale, double lse) { probabilities(x, n, scale, lse); }
 void gradient_f32(const float* p, float* dx, i64 n, float delta, float scale) { softmax_gradient(p, dx, n, delta, scale); }
 void gradient_f64(const double* p, double* dx, i64 n, double delta, double scale) { softmax_gradient(p, dx, n, delta, scale); }
-float dot_f32(const float* x, const float* y, i64 n) { return dot(x, y, n); }
-float dot_bf16(const BFloat16* x, const BFloat16* y, i64 n) { return dot(x, y, n); }
-float dot_f16(const Float16* x, const Float16* y, i64 n) { return dot(x, y, n); }
-double dot_f64(const double* x, const double* y, i64 n) { return dot(x, y, n); }
+SPILLWAY_FOR_TYPES(dot, dot);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace spillway::kernels

@@ -22,9 +22,7 @@ void check(const Tensor& ids, const Tensor& table, const Tensor& rows) {
 void embedding(const Tensor& ids, const Tensor& table, const Tensor& out) {
   check(ids, table, out);
   if (out.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::embedding(ids, table, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, embedding(ids, table, out));
   const i64 vocabulary = table.size(0), row_bytes = table.size(1) * size_of(table.dtype());
   const i32* id = ids.data<i32>();
   const std::byte* from = table.raw();
@@ -47,9 +45,7 @@ void embedding_gradient(const Tensor& ids, const Tensor& dout, i64 padding_row, 
   require(padding_row < dtable.size(0), "[embedding_gradient] expected the index of a padding row inside the table, or -1 for none");
   require(dtable.dtype() == wide_dtype(dout.dtype()),
           "[embedding_gradient] expected a gradient of the table in f32 (f64 if the gradient of the output is f64)");
-  if constexpr (kHasCuda) {
-    if (dtable.device().is_cuda()) return cuda::embedding_gradient(ids, dout, padding_row, dtable);
-  }
+  SPILLWAY_RETURN_IF_CUDA(dtable, embedding_gradient(ids, dout, padding_row, dtable));
   for_dtype("embedding_gradient", dout.dtype(), [&]<class T>(T) {
     using Sum = Wide<T>;
     const i64 columns = dtable.size(1), tokens = ids.elems();

@@ -43,9 +43,7 @@ void rope(const Tensor& x, const Tensor& positions, std::span<const double> freq
   require(positions.dtype() == DType::int32 && positions.is_contiguous() && positions.elems() == x.size(0) * x.size(1),
           "[rope] expected contiguous int32 positions [B, T]");
   if (y.device().is_meta()) return;
-  if constexpr (kHasCuda) {
-    if (y.device().is_cuda()) return cuda::rope(x, positions, frequencies, scaling, back, y);
-  }
+  SPILLWAY_RETURN_IF_CUDA(y, rope(x, positions, frequencies, scaling, back, y));
   for_dtype("rope", x.dtype(), [&]<class T>(T) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
