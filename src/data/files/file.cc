@@ -34,9 +34,7 @@ void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
 // Throws if the file is a Git LFS pointer: a small text that stands for a file that was not downloaded. No caller wants to read that text.
 void refuse_pointer(const File& file) {
   if (file.size_bytes() >= kLfsPointerLimitBytes) return;
-  std::string text(static_cast<size_t>(file.size_bytes()), ' ');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  refuse_lfs_pointer(file.path().string(), text);
+  refuse_lfs_pointer(file.path().string(), file.text());
 }
 
 }  // namespace
@@ -96,6 +94,12 @@ void File::expect_regular(ErrorCode otherwise) {
                                        S_ISDIR(status.st_mode) ? "folder" : "device or pipe", path_.string()));
   }
   size_bytes_ = status.st_size;
+}
+
+std::string File::text(i64 most_bytes) const {
+  std::string text(static_cast<size_t>(std::min(size_bytes_, most_bytes)), ' ');
+  read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 void File::read(i64 offset, std::span<std::byte> into) const {

@@ -4,6 +4,7 @@
 // everything else. The message says in words when the disk is full.
 #pragma once
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ class File {
   /// Fills `into` with the file's bytes from `offset` on. Throws Error(io) if the file ends earlier, which means that it was shortened
   /// after it was opened.
   void read(i64 offset, std::span<std::byte> into) const;
+  /// Returns the file's first `most_bytes` bytes, or all of a smaller file.
+  std::string text(i64 most_bytes = std::numeric_limits<i64>::max()) const;
   void write(i64 offset, std::span<const std::byte> from);
   void resize(i64 bytes);
   /// Sets the size of a file of which every byte will be written. If the filesystem can, it allocates the disk space now, in one piece.

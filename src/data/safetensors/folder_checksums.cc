@@ -36,8 +36,8 @@ std::optional<u32> number(std::string_view digits) {
   return error == std::errc() && end == digits.data() + digits.size() ? std::optional(n) : std::nullopt;
 }
 
-std::string whole_text(const fs::path& path, i64 limit_bytes) {
-  const CheckedFile file(path);
+std::string whole_text(const fs::path& path, i64 limit_bytes, std::optional<FileChecksums> checksums = {}) {
+  const CheckedFile file(path, std::move(checksums));
   if (file.size_bytes() > limit_bytes) reject(path, fmt::format("expected at most {} bytes, got {}", limit_bytes, file.size_bytes()));
   std::string text(static_cast<size_t>(file.size_bytes()), ' ');
   file.read(0, std::as_writable_bytes(std::span(text)));
@@ -164,12 +164,7 @@ std::string FolderChecksums::seal(const std::string& object) const {
 }
 
 std::string read_checked_text(const FolderChecksums& checksums, const fs::path& path) {
-  constexpr i64 kLimitBytes = 16 * kMiB;
-  const CheckedFile file(path, checksums.find(path.filename().string()));
-  if (file.size_bytes() > kLimitBytes) reject(path, fmt::format("expected at most {} bytes, got {}", kLimitBytes, file.size_bytes()));
-  std::string text(static_cast<size_t>(file.size_bytes()), ' ');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
+  return whole_text(path, 16 * kMiB, checksums.find(path.filename().string()));
 }
 
 std::vector<std::string> damage_of(const fs::path& folder) {

@@ -8,7 +8,6 @@
 #include <limits>
 #include <set>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -51,8 +50,7 @@ void check_range(const std::filesystem::path& path, const TensorInfo& tensor, i6
 struct SafetensorsReader::State {
   CheckedFile file;
   i64 data_begin = 0;
-  SafetensorsHeader header;
-  std::unordered_map<std::string, size_t> index;
+  std::map<std::string, std::string> metadata;
 };
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path, std::optional<FileChecksums> checksums) {
@@ -61,20 +59,21 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path, std::opt
   std::string text(static_cast<size_t>(length), ' ');
   file.read(kSafetensorsLengthBytes, std::as_writable_bytes(std::span(text)));
   SafetensorsHeader header = parse_safetensors_header(text, file.size_bytes() - data_begin, path.string());
-  state_ = std::make_unique<State>(State{std::move(file), data_begin, std::move(header), {}});
-  for (size_t i = 0; i < tensors().size(); ++i) state_->index.emplace(tensors()[i].name, i);
+  TensorIndex index("[safetensors] " + path.string());
+  for (TensorInfo& tensor : header.tensors) index.add(std::move(tensor));
+  hold(std::move(index));
+  state_ = std::make_unique<State>(State{std::move(file), data_begin, std::move(header.metadata)});
 }
 
 SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
 SafetensorsReader::~SafetensorsReader() = default;
 
 const std::filesystem::path& SafetensorsReader::path() const { return state_->file.path(); }
-const std::vector<TensorInfo>& SafetensorsReader::tensors() const { return state_->header.tensors; }
-const std::map<std::string, std::string>& SafetensorsReader::metadata() const { return state_->header.metadata; }
+const std::map<std::string, std::string>& SafetensorsReader::metadata() const { return state_->metadata; }
 
-const TensorInfo* SafetensorsReader::find(const std::string& name) const {
-  const auto entry = state_->index.find(name);
-  return entry == state_->index.end() ? nullptr : &tensors()[entry->second];
+bool SafetensorsReader::read_bytes(const TensorInfo& tensor, i64 begin, std::span<std::byte> out) const {
+  read(tensor, begin * size_of(tensor.dtype), out);
+  return true;
 }
 
 void SafetensorsReader::read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const {

@@ -11,41 +11,28 @@
 #include <vector>
 
 #include "data/safetensors/folder_checksums.h"
-#include "tensor/dtype.h"
-#include "tensor/shape.h"
+#include "data/safetensors/tensor_reader.h"
 
 namespace spillway::data {
 
-struct TensorInfo {
-  std::string name;
-  DType dtype = DType::f32;
-  Shape shape;
-  i64 begin = 0, end = 0;  // byte range within the data section of the file
-  /// If this program has no tensors of that dtype or rank, a text such as "I16 [2, 3]"; otherwise empty. If it is set, dtype and shape
-  /// describe the raw bytes.
-  std::string foreign = {};
-  i64 bytes() const { return end - begin; }
-};
-
-class SafetensorsReader {
+/// The tensors are in the order of their offsets in the file.
+class SafetensorsReader : public TensorReader {
  public:
   /// Opens a file. If `checksums` are given, every byte is verified against them.
   explicit SafetensorsReader(const std::filesystem::path& path, std::optional<FileChecksums> checksums = {});
   SafetensorsReader(SafetensorsReader&&) noexcept;
-  ~SafetensorsReader();
+  ~SafetensorsReader() override;
   const std::filesystem::path& path() const;
-  const std::vector<TensorInfo>& tensors() const;  // tensors in the order of their offsets in the file
-  const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
   /// Describes what bytes [begin, end) of the file hold. The answer is text such as "header", "tensor a", "tensors a to b" or "header and
   /// tensor a".
   std::string describe(i64 begin, i64 end) const;
   /// Copies bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
   void read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const;
-  /// Copies elements [begin, begin + out.size()) of a floating-point tensor, widened to fp64. Thread-safe.
-  void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
+  bool read_bytes(const TensorInfo& tensor, i64 begin, std::span<std::byte> out) const override;
 
  private:
+  void widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const override;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -1,17 +1,11 @@
-#include <fmt/format.h>
-
 #include <array>
 
 #include "data/safetensors/safetensors.h"
-#include "data/safetensors/safetensors_header.h"
 #include "data/safetensors/wide.h"
 
 namespace spillway::data {
-void SafetensorsReader::read_wide(const TensorInfo& info, i64 begin, std::span<double> out) const {
-  if (!is_floating(info.dtype)) {
-    reject_safetensors(path(),
-                       fmt::format("tensor {}: expected floating-point numbers, got {}", in_quotes(info.name), to_string(info.dtype)));
-  }
+
+void SafetensorsReader::widen(const TensorInfo& info, i64 begin, std::span<double> out) const {
   // The buffer is on the stack, not the heap: a training run may read weights when all of its memory is already assigned by the plan.
   std::array<std::byte, 32768> raw;
   const i64 width = size_of(info.dtype), step = static_cast<i64>(raw.size()) / width, count = static_cast<i64>(out.size());

@@ -11,7 +11,7 @@ struct TensorPiece {
   size_t tensor = 0;
   i64 begin = 0, elems = 0, at = 0;
 };
-using Pieces = std::vector<TensorPiece>;  // all pieces of one weight, sorted by their position in the weight
+using TensorPieces = std::vector<TensorPiece>;  // all pieces of one weight, sorted by their position in the weight
 
 struct PieceTensors {
   std::unique_ptr<TorchArchives> archives = std::make_unique<TorchArchives>();

@@ -1,4 +1,4 @@
-#include "data/weights/tensor_index.h"
+#include "data/safetensors/tensor_reader.h"
 
 #include <fmt/format.h>
 
@@ -20,6 +20,14 @@ void TensorIndex::add(TensorInfo info) {
 const TensorInfo* TensorIndex::find(const std::string& name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &infos_[found->second];
+}
+
+void TensorReader::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
+  if (!tensor.foreign.empty() || !is_floating(tensor.dtype)) {
+    throw Error(ErrorCode::data, fmt::format("{}: tensor {}: expected floating-point numbers, got {}", index_.where(), in_quotes(tensor.name),
+                                             tensor.foreign.empty() ? to_string(tensor.dtype) : tensor.foreign));
+  }
+  widen(tensor, begin, out);
 }
 
 }  // namespace spillway::data

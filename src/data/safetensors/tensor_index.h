@@ -2,15 +2,30 @@
 // found by name. Thread-safe once all tensors are added.
 #pragma once
 #include <map>
+#include <string>
+#include <vector>
 
-#include "data/safetensors/safetensors.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
 
 namespace spillway::data {
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  i64 begin = 0, end = 0;  // byte range within the data section of the file
+  /// If this program has no tensors of that dtype or rank, a text such as "I16 [2, 3]"; otherwise empty. If it is set, dtype and shape
+  /// describe the raw bytes.
+  std::string foreign = {};
+  i64 bytes() const { return end - begin; }
+};
 
 class TensorIndex {
  public:
   /// `where` begins every error message, for example "[torch] model.bin".
-  explicit TensorIndex(std::string where) : where_(std::move(where)) {}
+  explicit TensorIndex(std::string where = {}) : where_(std::move(where)) {}
+  const std::string& where() const { return where_; }
   /// Adds a tensor. Throws Error(data) if another tensor has the same name, or if the total bytes of all tensors overflow 64 bits.
   void add(TensorInfo info);
   const std::vector<TensorInfo>& all() const { return infos_; }
