@@ -1,4 +1,4 @@
-// PickleTree is the parsed tree of a pickle that PyTorch wrote (pickle/pickle.h: the pickle is read, never run). It offers the look-ups
+// PickleTree is the parsed tree of a pickle that PyTorch wrote (data/torch/pickle.h: the pickle is read, never run). It offers the look-ups
 // that several readers need. In a malicious pickle, values may refer to each other thousands of times. So every look-up is charged to the
 // tree's read budget, and a pickle that exceeds the budget is refused. Because look-ups change the budget, even a const tree must be used
 // by one thread only. Errors as in torch_file.h.

@@ -1,8 +1,8 @@
 // TorchFile reads the tensors of a file that torch.save wrote, such as pytorch_model.bin. Since PyTorch 1.6 this is a zip archive. Its
 // member data.pkl is a pickle that names the tensors, and each storage has a member with its bytes. The input is untrusted. The pickle is
-// read and never run (pickle/pickle.h). If it refers to a Python object that is not part of a tensor, the file is refused, and the message
-// names that object. Every size, stride and offset is checked against the size of the storage's member. Reading streams: a tensor is never
-// held whole. Errors: Error(data) "[torch] file: ...".
+// read and never run (data/torch/pickle.h). If it refers to a Python object that is not part of a tensor, the file is refused, and the
+// message names that object. Every size, stride and offset is checked against the size of the storage's member. Reading streams: a tensor
+// is never held whole. Errors: Error(data) "[torch] file: ...".
 #pragma once
 #include <filesystem>
 #include <memory>

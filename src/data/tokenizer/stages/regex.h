@@ -1,7 +1,7 @@
 // Regex runs regular expressions on PCRE2 with the meaning that they have in Hugging Face's tokenizers (Oniguruma's Ruby syntax over
 // Unicode). Immutable and thread-safe. The cost of matching is charged to the text's budget, so that no pattern can hang the program.
 // Unicode properties are those of PCRE2's version (10.42: Unicode 14). A newer character is matched as an older one of the same category
-// (with_old_characters() in unicode/unicode.h).
+// (with_old_characters() in data/text/unicode.h).
 //
 // PCRE2 does not count the characters that a repeat runs over. In machine code it does not count all of its backtracking either. So each
 // pattern is compiled into two programs. The quick program looks at a window of a few characters with a small step limit, so its cost per
