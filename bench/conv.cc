@@ -10,8 +10,8 @@
 
 #include "device/arena.h"
 #include "device/memory_pool.h"
-#include "kernels/convolution/conv.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/images/conv.h"
+#include "kernels/products/matmul.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/resnet.h"

@@ -16,8 +16,8 @@
 
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/gemm_few_rows.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/gemm_few_rows.h"
+#include "kernels/products/matmul.h"
 #include "trainer/node/axpy.h"
 
 namespace spillway {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "device/memory_pool.h"
-#include "kernels/matmul/instruction_sets.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/instruction_sets.h"
+#include "kernels/products/matmul.h"
 
 namespace spillway {
 namespace {

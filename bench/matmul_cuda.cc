@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "bench/gpu_cuda.h"
-#include "kernels/matmul/matmul.h"
-#include "kernels/matmul/matmul_plan_cuda.h"
+#include "kernels/products/matmul.h"
+#include "kernels/products/matmul_plan_cuda.h"
 
 namespace spillway::bench {
 namespace {
@@ -158,7 +158,7 @@ void add_linear(const std::string& name, i64 tokens, i64 inputs, i64 outputs, bo
 }
 
 // Adds the products that make the logits and their gradients. Logits are fp32 and computed some columns at a time
-// (kernels::logits_cut); their bf16 gradients are stored at the begin of the logits' rows (ops/loss.cc).
+// (kernels::logits_cut); their bf16 gradients are stored at the begin of the logits' rows (ops/losses/loss.cc).
 void add_head(const std::string& name, i64 tokens, i64 width, i64 vocabulary) {
   const i64 columns = std::min<i64>(vocabulary / 64 * 64, 4096), gradients = 2 * columns;
   const std::vector<Product> all{{name + "/forward", tokens, columns, width, false, true, false, DType::f32, 0, columns},

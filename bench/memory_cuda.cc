@@ -6,11 +6,11 @@
 
 #include "bench/gpu_cuda.h"
 #include "kernels/accumulate.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/norm.h"
-#include "kernels/rope.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/losses/cross_entropy.h"
+#include "kernels/rows/norm.h"
+#include "kernels/sequence/embedding.h"
+#include "kernels/sequence/rope.h"
 #include "optim/adamw_gpu.h"
 #include "optim/tile_values.h"
 

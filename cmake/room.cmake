@@ -31,7 +31,7 @@ function(room name)
     # Half of the compiler's time is the optimizer's. Flags, words and the making of files are not worth it, under a sanitizer nor are readers.
     if(name MATCHES "^(app|trainer)(/|$)")
       target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
-    elseif(name MATCHES "^(models|data/(chat|documents|images|pickle|python_text|rows|weights))(/|$)")
+    elseif(name MATCHES "^(models|data/(documents|images|rows|template|torch|weights))(/|$)")
       target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
     endif()
     set(scope PUBLIC)

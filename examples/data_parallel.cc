@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "eager/optimizer.h"
 #include "models/model.h"
 #include "models/presets.h"

@@ -4,10 +4,10 @@
 
 #include "autograd/no_grad.h"
 #include "eager/optimizer.h"
-#include "ops/linear.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
-#include "ops/shape.h"
+#include "ops/elementwise/operators.h"
+#include "ops/layout/shape.h"
+#include "ops/products/linear.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 

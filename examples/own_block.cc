@@ -8,9 +8,9 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "data/own_samples.h"
+#include "data/loader/own_samples.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "trainer/trainer.h"
 
 using namespace spillway;

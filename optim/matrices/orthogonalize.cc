@@ -9,8 +9,8 @@
 #include "device/stream.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/products/matmul.h"
 #include "optim/norm.h"
 
 namespace spillway::optim {

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/schedule/schedule_check.h"
 
 namespace spillway::parallel {
@@ -146,9 +146,7 @@ Schedule read_schedule_csv(const std::filesystem::path& path) {
     throw Error(ErrorCode::data, fmt::format("[schedule] {}: expected a table of at most {} actions, got a file of {} bytes", path.string(),
                                              kMostActions, file.size_bytes()));
   }
-  std::string text(static_cast<size_t>(file.size_bytes()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return parse_schedule_csv(text, path.string());
+  return parse_schedule_csv(file.text(), path.string());
 }
 
 std::string to_csv(const Schedule& schedule) {

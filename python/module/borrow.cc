@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "python/module/arrays.h"
 #include "tensor/create.h"
 

@@ -9,7 +9,7 @@
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "kernels/accumulate.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "device/transfer.h"
 #include "models/model.h"
 #include "models/weights.h"

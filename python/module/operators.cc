@@ -4,9 +4,9 @@
 #include <variant>
 
 #include "base/error.h"
-#include "ops/operators.h"
+#include "ops/elementwise/operators.h"
+#include "ops/layout/shape.h"
 #include "ops/products/matmul.h"
-#include "ops/shape.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {

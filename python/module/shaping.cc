@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/shape.h"
+#include "ops/layout/shape.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "tensor/create.h"
 
 namespace spillway::autograd {

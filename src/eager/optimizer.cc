@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "data/beside.h"
-#include "data/safetensors.h"
+#include "data/files/beside.h"
+#include "data/safetensors/safetensors.h"
 #include "device/memory_pool.h"
 #include "device/transfer.h"
 #include "eager/checks.h"

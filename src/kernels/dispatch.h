@@ -1,9 +1,9 @@
-// Turns a dtype that is known only at run time into a template argument.
+// Turns a dtype that is known only at run time into a template argument, and a tensor into a pointer to its elements.
 #pragma once
 #include <string>
 
 #include "base/error.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 namespace spillway::kernels {
 
@@ -40,6 +40,12 @@ void for_width(DType dtype, F f) {
   if (size_of(dtype) == 2) return f(u16{});
   if (size_of(dtype) == 4) return f(u32{});
   f(u64{});
+}
+
+/// Returns a pointer to the first element, or null for an undefined tensor.
+template <class T>
+T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
 }
 
 }  // namespace spillway::kernels

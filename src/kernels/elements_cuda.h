@@ -1,5 +1,5 @@
 // Element-wise kernels on a GPU. If all operands are aligned well enough, a thread processes several elements at a time, which take 16
-// bytes in the widest operand. Otherwise it processes single elements. Included only by kernels/*_cuda.cu.
+// bytes in the widest operand. Otherwise it processes single elements. Included only by kernels/*/*_cuda.cu.
 #pragma once
 #include <bit>
 
@@ -7,6 +7,14 @@
 #include "tensor/dtype.h"
 
 namespace spillway::kernels {
+
+/// Returns the element unchanged.
+struct Same {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x;
+  }
+};
 
 /// kCount adjacent elements, which are loaded or stored with one instruction.
 template <class T, int kCount>

@@ -1,6 +1,6 @@
 // Element-wise kernels on a GPU over views of any strides. Axes are sorted by the first view's order in memory, and adjacent axes are
 // merged where all views allow it, so contiguous memory becomes one long axis. Along the innermost axis a thread processes 16 bytes at a
-// time, if the alignment allows it and the computation is short. Included only by kernels/*_cuda.cu.
+// time, if the alignment allows it and the computation is short. Included only by kernels/*/*_cuda.cu.
 #pragma once
 #include <utility>
 
@@ -8,14 +8,6 @@
 #include "tensor/tensor.h"
 
 namespace spillway::kernels {
-
-/// Returns the element unchanged.
-struct Same {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x;
-  }
-};
 
 template <int kViews>
 struct Axes {

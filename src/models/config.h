@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/attention/attention.h"
-#include "kernels/quantized/quantized.h"
+#include "kernels/products/quantized.h"
+#include "kernels/sequence/attention.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 

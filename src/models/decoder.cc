@@ -4,7 +4,7 @@
 
 #include "models/decoder_layers.h"
 #include "models/head.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 // Shape letters: B = rows, T = positions, C = width.
 namespace spillway::models {

@@ -1,8 +1,8 @@
 #include "models/decoder_layers.h"
-#include "ops/elementwise.h"
-#include "ops/experts.h"
-#include "ops/glu.h"
-#include "ops/shape.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/glu.h"
+#include "ops/experts/experts.h"
+#include "ops/layout/shape.h"
 
 // Shape letters: B = rows, T = positions, N = B T tokens, C = width, E = experts, K = experts per token, M = N K rows, F = expert width.
 namespace spillway::models {

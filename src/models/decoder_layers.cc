@@ -4,10 +4,10 @@
 
 #include "models/lora.h"
 #include "nn/key_value_cache.h"
-#include "ops/attention.h"
-#include "ops/glu.h"
-#include "ops/rope.h"
-#include "ops/shape.h"
+#include "ops/elementwise/glu.h"
+#include "ops/layout/shape.h"
+#include "ops/sequence/attention.h"
+#include "ops/sequence/rope.h"
 
 // Shape letters: B = rows, T = positions, C = width, H = heads, D = head width.
 namespace spillway::models {

@@ -1,7 +1,7 @@
 #include "models/feature_net.h"
 
 #include "models/image_parts.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace spillway::models {
 namespace {

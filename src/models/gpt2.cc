@@ -5,8 +5,8 @@
 #include "models/head.h"
 #include "models/lora.h"
 #include "nn/key_value_cache.h"
-#include "ops/attention.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/sequence/attention.h"
 
 // Shape letters: B = rows, T = positions, C = width.
 namespace spillway::models {

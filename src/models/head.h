@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "models/router_loss.h"
 #include "nn/layers.h"
-#include "ops/linear.h"
-#include "ops/loss.h"
-#include "ops/shape.h"
+#include "ops/layout/shape.h"
+#include "ops/losses/loss.h"
+#include "ops/products/linear.h"
 
 namespace spillway::models {
 

@@ -5,7 +5,7 @@
 
 #include "kernels/accumulate.h"
 #include "nn/image_layers.h"
-#include "ops/loss.h"
+#include "ops/losses/loss.h"
 
 namespace spillway::models {
 

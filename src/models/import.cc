@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/weights/llm_c_file.h"
 #include "data/weights/torch_file.h"
 #include "models/presets.h"

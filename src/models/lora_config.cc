@@ -5,7 +5,7 @@
 #include <cctype>
 
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/config_json.h"
 #include "models/lora.h"
 

@@ -4,7 +4,7 @@
 
 #include "models/image_parts.h"
 #include "nn/image_layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 
 namespace spillway::models {
 namespace {

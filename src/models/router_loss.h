@@ -7,7 +7,7 @@
 #pragma once
 #include "models/config.h"
 #include "nn/module.h"
-#include "ops/experts.h"
+#include "ops/experts/experts.h"
 
 namespace spillway::models {
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "data/beside.h"
-#include "data/wide.h"
+#include "data/files/beside.h"
+#include "data/safetensors/wide.h"
 #include "device/transfer.h"
 #include "models/lora.h"
 

@@ -1,8 +1,8 @@
 #include "nn/image_layers.h"
 
 #include "base/error.h"
-#include "ops/batch_norm.h"
-#include "ops/shape.h"
+#include "ops/images/batch_norm.h"
+#include "ops/layout/shape.h"
 
 namespace spillway::nn {
 namespace {

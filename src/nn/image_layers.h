@@ -2,8 +2,8 @@
 // ops/. Names and initial values are PyTorch's. Images are [N, C, H, W].
 #pragma once
 #include "nn/layers.h"
-#include "ops/conv.h"
-#include "ops/pool.h"
+#include "ops/images/conv.h"
+#include "ops/images/pool.h"
 
 namespace spillway::nn {
 

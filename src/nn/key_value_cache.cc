@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "device/transfer.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 
 namespace spillway::nn {
 

@@ -3,7 +3,7 @@
 // Layers are immutable and thread-safe. Shape letters: V = rows of a table, C = channels, I = inputs, O = outputs.
 #pragma once
 #include "nn/module.h"
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 
 namespace spillway::nn {
 
@@ -24,8 +24,8 @@ struct Lora {
   double scale = 1, dropout = 0;
 };
 
-/// Applies dropout (ops/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other modes it returns x itself. The random key
-/// includes `name`, so that each layer has a mask of its own.
+/// Applies dropout (ops/elementwise/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other modes it returns x itself.
+/// The random key includes `name`, so that each layer has a mask of its own.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "kernels/quantized/quantized.h"
+#include "kernels/products/quantized.h"
 
 namespace spillway::nn {
 

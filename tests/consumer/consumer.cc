@@ -6,8 +6,8 @@
 #include "autograd/gradient_check.h"
 #include "eager/optimizer.h"
 #include "nn/measure.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tensor/print.h"
 

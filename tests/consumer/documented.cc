@@ -4,11 +4,11 @@
 
 #include "app/training.h"
 #include "base/thread_pool.h"
-#include "data/own_samples.h"
+#include "data/loader/own_samples.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "trainer/trainer.h"
 
 using namespace spillway;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/device_query.h"
-#include "kernels/attention/attention_library.h"
+#include "kernels/sequence/attention_library.h"
 #include "tests/e2e/support_program.h"
 
 namespace spillway::test::attention_cuda_test {

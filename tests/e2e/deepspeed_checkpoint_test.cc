@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/e2e/support_program.h"
 #include "tests/support/fixtures.h"
 

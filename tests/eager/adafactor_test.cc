@@ -6,10 +6,10 @@
 #include <fstream>
 
 #include "autograd/tape.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "eager/optimizer.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tests/optim/support_reference.h"
 #include "tests/support/temporary_folder.h"

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "device/memory_pool.h"
 #include "eager/optimizer.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 
 namespace spillway::eager::in_place_test {

@@ -5,8 +5,8 @@
 
 #include "autograd/tape.h"
 #include "eager/optimizer.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tests/optim/support_reference.h"
 

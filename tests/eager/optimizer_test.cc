@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "data/safetensors.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "data/safetensors/safetensors.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "optim/bf16.h"
 #include "optim/rules/rules.h"
 #include "tensor/create.h"

@@ -122,9 +122,9 @@ std::vector<std::string> past_a_door(const Source& source) {
       {std::regex(R"(\b(rename|renameat|renameat2)\s*\()"),
        // The last four of these files move the program's own files: checkpoints and stores that
        // are set aside, rendezvous files, and the lock file of a dead process.
-       {"src/data/beside.cc", "src/trainer/checkpoints/checkpoint.cc", "offload/store_aside.cc", "parallel/sockets/meeting_place.cc",
+       {"src/data/files/beside.cc", "src/trainer/checkpoints/checkpoint.cc", "offload/store_aside.cc", "parallel/sockets/meeting_place.cc",
         "src/base/file_lock.cc"},
-       "data/beside.h, which replaces nothing that came to be meanwhile"}};
+       "data/files/beside.h, which replaces nothing that came to be meanwhile"}};
   std::vector<std::string> violations;
   if (source.path.starts_with("tests/") || source.path.starts_with("examples/") || source.path.starts_with("bench/")) return violations;
   int number = 0;

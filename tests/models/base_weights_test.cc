@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/lora.h"
 #include "models/model.h"
 #include "nn/eager.h"

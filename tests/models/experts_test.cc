@@ -7,7 +7,7 @@
 #include "models/model.h"
 #include "models/weights.h"
 #include "nn/eager.h"
-#include "ops/experts.h"
+#include "ops/experts/experts.h"
 #include "tests/models/support_reference.h"
 #include "tests/support/fixtures.h"
 #include "tests/support/numbers.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "tests/models/support_reference.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/models/support_reference.h"
 #include "tests/support/fixtures.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/config.h"
 #include "nn/eager.h"
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "device/memory_pool.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/rows/reduce.h"
 #include "tests/nn/support_blocks.h"
 
 namespace spillway::nn::eager_test {

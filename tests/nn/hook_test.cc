@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "nn/eager.h"
-#include "ops/operators.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/operators.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 
 namespace spillway::nn::hook_test {

@@ -6,9 +6,9 @@
 #include "device/memory_pool.h"
 #include "nn/eager.h"
 #include "nn/image_layers.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/losses/class_loss.h"
-#include "ops/reduce.h"
+#include "ops/rows/reduce.h"
 #include "tensor/create.h"
 #include "tensor/flop_count.h"
 

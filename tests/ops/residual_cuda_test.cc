@@ -1,8 +1,8 @@
 // Tests products and norms that add to an existing tensor, forward and backward. On a CPU they have the bits
 // of the separate ops, whichever weights are trained. On a GPU they launch no separate addition kernel.
-#include "ops/elementwise.h"
-#include "ops/linear.h"
-#include "ops/norm.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/products/linear.h"
+#include "ops/rows/norm.h"
 #include "tests/support/gpu.h"
 #include "tests/support/gpu_log.h"
 #include "tests/support/numbers.h"

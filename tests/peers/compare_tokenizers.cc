@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/train_bpe.h"
 
 namespace {
 

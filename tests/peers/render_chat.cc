@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/chat/chat_template.h"
+#include "data/template/chat_template.h"
 
 using Json = spillway::data::ChatTemplate::Json;
 

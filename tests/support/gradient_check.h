@@ -2,7 +2,7 @@
 // 1e-6 the differences are accurate to h^2 f''' + eps / h, about 1e-9 for these sizes; the check requires 1e-6 relative.
 #pragma once
 #include "autograd/gradient_check.h"
-#include "kernels/layout.h"
+#include "kernels/layout/layout.h"
 #include "tests/support/numbers.h"
 
 namespace spillway::test {

@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/own_samples.h"
-#include "data/safetensors.h"
+#include "data/loader/own_samples.h"
+#include "data/safetensors/safetensors.h"
 #include "eager/optimizer.h"
 #include "models/weights.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
-#include "ops/loss.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/losses/loss.h"
 #include "ops/losses/row_loss.h"
 #include "tensor/create.h"
 #include "tests/support/temporary_folder.h"

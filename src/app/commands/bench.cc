@@ -11,7 +11,7 @@
 #include "device/device_query.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/gpu_libraries.h"
+#include "kernels/products/gpu_libraries.h"
 #include "offload/scratch_path.h"
 #include "trainer/node/grant.h"
 #include "trainer/ranks/join.h"

@@ -7,7 +7,7 @@
 #include "app/commands/bench.h"
 #include "device/copy.h"
 #include "device/memory_pool.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "optim/adamw_tile.h"
 #include "optim/tile_values.h"
 #include "trainer/node/axpy.h"

@@ -5,7 +5,7 @@
 #include "device/memory_pool.h"
 #include "device/stream.h"
 #include "device/transfer.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "tensor/tensor.h"
 
 namespace spillway::app {

@@ -7,7 +7,7 @@
 
 #include "app/commands/commands.h"
 #include "base/error.h"
-#include "data/atomic_folder.h"
+#include "data/files/atomic_folder.h"
 #include "models/export/folder.h"
 #include "models/gguf/export_gguf.h"
 #include "models/onnx/export.h"

@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "device/device_query.h"
 #include "device/peer_probe.h"
-#include "kernels/matmul/gpu_libraries.h"
+#include "kernels/products/gpu_libraries.h"
 #include "offload/scratch_folder.h"
 #include "offload/scratch_path.h"
 #include "parallel/exchange/nccl_exchange.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/token_source.h"
+#include "data/tokens/token_source.h"
 #include "tensor/batch.h"
 #include "trainer/node/grant.h"
 #include "trainer/node/working.h"

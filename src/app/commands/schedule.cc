@@ -8,7 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/report/schedule_report.h"
 #include "base/error.h"
-#include "data/beside.h"
+#include "data/files/beside.h"
 #include "parallel/schedule/schedule_csv.h"
 #include "parallel/schedule/schedule_generate.h"
 #include "trainer/settings/schedule_names.h"

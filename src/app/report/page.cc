@@ -7,7 +7,7 @@
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
 #include "base/error.h"
-#include "data/beside.h"
+#include "data/files/beside.h"
 
 namespace spillway::app {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "device/stream.h"
-#include "kernels/attention/attention_library.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/norm.h"
-#include "ops/loss.h"
+#include "kernels/losses/cross_entropy.h"
+#include "kernels/rows/norm.h"
+#include "kernels/sequence/attention_library.h"
+#include "ops/losses/loss.h"
 
 // Legend: R = rows (positions of a micro-batch), C = width, F = MLP's width, V = vocabulary, H = heads, D = head width.
 namespace spillway::app {

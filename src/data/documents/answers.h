@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "data/chat/chat_template.h"
 #include "data/rows/row.h"
+#include "data/template/chat_template.h"
 
 namespace spillway::data {
 

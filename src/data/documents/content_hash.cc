@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/chat/token_mask.h"
 #include "data/documents/answers.h"
+#include "data/template/token_mask.h"
 
 namespace spillway::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "data/documents/prepared_file.h"
-#include "data/samples.h"
+#include "data/loader/samples.h"
 
 namespace spillway::data {
 

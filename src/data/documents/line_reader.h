@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "base/file_lock.h"
-#include "data/beside.h"
 #include "data/documents/document_maker.h"
-#include "data/file.h"
-#include "data/token_source.h"
+#include "data/files/beside.h"
+#include "data/files/file.h"
+#include "data/tokens/token_source.h"
 
 namespace spillway::data {
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {
@@ -27,10 +27,7 @@ std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   constexpr i64 kMostBytes = 64 * kKiB;
   std::error_code unseen;
   if (!fs::is_regular_file(file, unseen)) return {};
-  const File list = File::open(file);
-  std::string text(static_cast<size_t>(std::min(list.size_bytes(), kMostBytes)), ' ');
-  list.read(0, std::as_writable_bytes(std::span(text)));
-  std::istringstream lines(text);
+  std::istringstream lines(File::open(file).text(kMostBytes));
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; })) names.push_back(line);

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/image_source.h"
+#include "data/loader/image_source.h"
 
 namespace spillway::data {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/images/gunzip.h"
 #include "data/images/picture.h"
 

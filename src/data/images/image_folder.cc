@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/utf8.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "data/images/picture.h"
 
 namespace spillway::data {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "data/image_source.h"
+#include "data/loader/image_source.h"
 
 namespace spillway::data {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {

@@ -6,9 +6,8 @@
 #include <map>
 
 #include "base/units.h"
-#include "data/element_count.h"
-#include "data/file.h"
-#include "data/weights/tensor_index.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/tensor_pieces.h"
 
 namespace spillway::data {
@@ -65,7 +64,7 @@ class MetadataReader {
   }
 
   TensorIndex infos;
-  std::vector<Pieces> pieces;
+  std::vector<TensorPieces> pieces;
   PieceTensors tensors;
 
  private:
@@ -154,7 +153,7 @@ class MetadataReader {
     if (!elems) reject(name, fmt::format("expected at most {} elements, got more", kMostElements));
     whole.elems = *elems;
     const std::vector<Block> blocks = blocks_of(name, whole, *chunks);
-    Pieces all = cut(name, whole, blocks);
+    TensorPieces all = cut(name, whole, blocks);
     for (size_t i = 0; i < blocks.size(); ++i) {
       const TorchTensor& stored = stored_block(key, blocks[i]);
       if (i > 0 && (stored.dtype != whole.dtype || stored.foreign != whole.foreign)) reject(name, "its blocks are of different types");
@@ -196,7 +195,7 @@ class MetadataReader {
 
   // Cuts the blocks into runs (Block::run) and sorts the runs by their position in the whole tensor. Checks that the runs fill the tensor
   // exactly.
-  Pieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
+  TensorPieces cut(const std::string& name, const TorchTensor& whole, const std::vector<Block>& blocks) {
     i64 runs = 0, missing = whole.elems;
     for (const Block& block : blocks) {
       runs += block.elems / block.run;
@@ -205,7 +204,7 @@ class MetadataReader {
     }
     if (missing > 0) reject(name, fmt::format("its blocks hold only {} of its {} elements", whole.elems - missing, whole.elems));
     cut_.hold(static_cast<u64>(runs) * sizeof(TensorPiece));
-    Pieces all;
+    TensorPieces all;
     all.reserve(static_cast<size_t>(runs));
     for (size_t i = 0; i < blocks.size(); ++i) cut_block(whole, blocks[i], tensors.tensors.size() + i, all);
     std::ranges::sort(all, {}, &TensorPiece::at);
@@ -216,7 +215,7 @@ class MetadataReader {
     }
     return all;
   }
-  static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
+  static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, TensorPieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
     i64 inner = 1;  // number of elements that a run spans along the axes from `outer` on
@@ -281,31 +280,21 @@ fs::path distributed_checkpoint_in(const fs::path& folder) {
 }
 
 struct DistributedCheckpoint::State {
-  explicit State(const fs::path& path) : folder(path), infos("[torch] " + path.string()) {
-    const PickleTree tree(metadata_of(folder), folder / kMetadata, "", belongs_to_metadata, kCure);
-    MetadataReader reader(folder, tree);
-    reader.read();
-    infos = std::move(reader.infos);
-    pieces = std::move(reader.pieces);
-    tensors = std::move(reader.tensors);
-  }
-  const fs::path folder;
-  TensorIndex infos;
-  std::vector<Pieces> pieces;
+  std::vector<TensorPieces> pieces;
   PieceTensors tensors;
 };
 
-DistributedCheckpoint::DistributedCheckpoint(const fs::path& folder) : state_(std::make_unique<State>(folder)) {}
-DistributedCheckpoint::DistributedCheckpoint(DistributedCheckpoint&&) noexcept = default;
+DistributedCheckpoint::DistributedCheckpoint(const fs::path& folder) {
+  const PickleTree tree(metadata_of(folder), folder / kMetadata, "", belongs_to_metadata, kCure);
+  MetadataReader reader(folder, tree);
+  reader.read();
+  hold(std::move(reader.infos));
+  state_ = std::make_unique<State>(State{std::move(reader.pieces), std::move(reader.tensors)});
+}
 DistributedCheckpoint::~DistributedCheckpoint() = default;
 
-const std::vector<TensorInfo>& DistributedCheckpoint::tensors() const { return state_->infos.all(); }
-const TensorInfo* DistributedCheckpoint::find(const std::string& name) const { return state_->infos.find(name); }
-
-void DistributedCheckpoint::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
-  if (!tensor.foreign.empty() || !is_floating(tensor.dtype))
-    reject_torch(state_->folder, fmt::format("tensor {}: expected floating-point numbers, got another type", in_quotes(tensor.name)));
-  state_->tensors.read(state_->pieces[state_->infos.number(tensor.name)], begin, out);
+void DistributedCheckpoint::widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
+  state_->tensors.read(state_->pieces[number_of(tensor)], begin, out);
 }
 
 }  // namespace spillway::data

@@ -3,8 +3,9 @@
 // training checkpoint of DeepSpeed or FSDP. The parts that PyTorch wrappers insert into tensor names are removed (bare_name). Thread-safe
 // after construction.
 #pragma once
-#include <variant>
+#include <memory>
 
+#include "data/safetensors/safetensors.h"
 #include "data/weights/distributed_checkpoint.h"
 #include "data/weights/llm_c_file.h"
 #include "data/weights/torch_file.h"
@@ -41,19 +42,18 @@ class WeightFolder {
   bool equal(const std::string& one, const std::string& other) const;
 
  private:
-  using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint, DistributedCheckpoint, LlmCFile>;
   struct Place {
-    size_t file;
+    const TensorReader* file;
     const TensorInfo* info;  // points into the list of tensors that the open file holds; that list never moves
   };
   const Place& place_of(const std::string& name) const;
   void open_files();
   void open_shards(const std::filesystem::path& index);
   void open(const std::filesystem::path& file);
-  void take_all(size_t file);
+  void take_all(const TensorReader& file);
   const std::filesystem::path path_;
   FolderChecksums checksums_;
-  std::vector<TensorFile> files_;
+  std::vector<std::unique_ptr<TensorReader>> files_;
   std::map<std::string, Place> places_;  // by tensor name, without the parts that wrappers insert
 };
 

@@ -5,27 +5,23 @@
 // is untrusted and read as in torch_file.h: no code in it is run, and every size is checked against what the files hold. Reading streams.
 // Thread-safe after construction.
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <optional>
 
-#include "data/safetensors.h"
+#include "data/safetensors/tensor_reader.h"
 
 namespace spillway::data {
 
-class ZeroCheckpoint {
+/// The tensors are the weights: trained weights in fp32, and frozen weights and buffers in the dtype in which they are stored.
+class ZeroCheckpoint : public TensorReader {
  public:
   /// Opens a global_step folder, or the folder above it, in which a file `latest` names the global_step folder. Throws Error(data),
   /// "[deepspeed] <path>: <why>", or as torch_file.h does.
   explicit ZeroCheckpoint(const std::filesystem::path& folder);
-  ZeroCheckpoint(ZeroCheckpoint&&) noexcept;
-  ~ZeroCheckpoint();
+  ~ZeroCheckpoint() override;
 
   const std::filesystem::path& folder() const;
-  /// Returns the weights: trained weights in fp32, and frozen weights and buffers in the dtype in which they are stored.
-  const std::vector<TensorInfo>& tensors() const;
-  const TensorInfo* find(const std::string& name) const;
-  /// Copies elements [begin, begin + out.size()) of a floating-point weight, widened to fp64.
-  void read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const;
 
   /// Returns the names of the optimizer's state arrays, sorted, as torch.optim calls them (such as "exp_avg").
   std::vector<std::string> arrays() const;
@@ -50,6 +46,7 @@ class ZeroCheckpoint {
   const Standing& standing() const;
 
  private:
+  void widen(const TensorInfo& tensor, i64 begin, std::span<double> out) const override;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::data {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 
-#include "data/weights/torch_tree.h"
+#include "data/torch/torch_tree.h"
 
 namespace spillway::data {
 

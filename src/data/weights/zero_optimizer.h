@@ -2,7 +2,7 @@
 #pragma once
 #include <map>
 
-#include "data/weights/torch_tree.h"
+#include "data/torch/torch_tree.h"
 #include "data/weights/zero_checkpoint.h"
 
 namespace spillway::data {

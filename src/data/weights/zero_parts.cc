@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "data/element_count.h"
-#include "data/file.h"
+#include "data/files/file.h"
+#include "data/safetensors/element_count.h"
 #include "data/weights/zero_model.h"
 #include "data/weights/zero_optimizer.h"
 
@@ -30,7 +30,7 @@ class Flat {
   i64 elems() const { return elems_; }
   // Finds the stored pieces that make up elements [begin, begin + elems) of the concatenation, and appends them to `into`. In the weight to
   // which these elements belong, they are elements [at, at + elems).
-  void cut(i64 begin, i64 elems, i64 at, Pieces& into) const {
+  void cut(i64 begin, i64 elems, i64 at, TensorPieces& into) const {
     const auto behind = std::ranges::upper_bound(begins_, begin) - begins_.begin();
     for (auto i = static_cast<size_t>(std::max<std::ptrdiff_t>(behind - 1, 0)); i < tensors_.size() && begins_[i] < begin + elems; ++i) {
       const i64 end = i + 1 < begins_.size() ? begins_[i + 1] : elems_;
@@ -95,7 +95,7 @@ class PartsReader {
     u64 pieces = weight.values.size(), arrays = 0;
     for (const auto& [array, of] : weight.arrays) {
       pieces += of.size();
-      arrays += array.size() + sizeof(std::pair<const std::string, Pieces>) + kMapNodeBytes;
+      arrays += array.size() + sizeof(std::pair<const std::string, TensorPieces>) + kMapNodeBytes;
     }
     budget_.hold(sizeof weight + weight.info.name.size() + pieces * sizeof(TensorPiece) + arrays);
   }
@@ -289,7 +289,7 @@ class PartsReader {
     for (const NamedShape& shape : shapes) {
       ZeroWeight weight{.info = shape.info(DType::f32)};
       const i64 part = (shape.elems + count - 1) / count;
-      const auto whole = [&](const auto& flat_of, Pieces& pieces) {
+      const auto whole = [&](const auto& flat_of, TensorPieces& pieces) {
         for (i64 rank = 0; rank * part < shape.elems; ++rank)
           flat_of(static_cast<size_t>(rank)).cut(offset, std::min(part, shape.elems - rank * part), rank * part, pieces);
       };

@@ -11,8 +11,8 @@ namespace spillway::data {
 
 struct ZeroWeight {
   TensorInfo info;
-  Pieces values;
-  std::map<std::string, Pieces> arrays;  // by the name of the optimizer's array, such as "exp_avg"
+  TensorPieces values;
+  std::map<std::string, TensorPieces> arrays;  // by the name of the optimizer's array, such as "exp_avg"
 };
 
 struct ZeroParts {

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "kernels/experts/expert_products.h"
 #include "kernels/has_cuda.h"
-#include "kernels/layout.h"
-#include "kernels/matmul/gemm.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/layout/layout.h"
+#include "kernels/products/gemm.h"
+#include "kernels/products/matmul.h"
 #include "tensor/flop_count.h"
 
 namespace spillway::kernels {
@@ -59,9 +59,7 @@ void multiply_expert_rows(const Tensor& begins, i64 expert, const Tensor& a, con
           "[expert_products] expected a [M, K], b [K, N] and a result [M, N] of a's dtype");
   count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::multiply_expert_rows(begins, expert, a, b, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, multiply_expert_rows(begins, expert, a, b, out));
   const auto [begin, end] = rows_of(begins, expert, a.size(0));
   if (begin < end) matmul(a.slice(0, begin, end), b, {}, out.slice(0, begin, end), workspace);
 }
@@ -73,9 +71,7 @@ void multiply_over_expert_rows(const Tensor& begins, i64 expert, const Tensor& a
           "[expert_products] expected a [M, O], b [M, I] and a result of shape [O, I]");
   count_share(begins, a, b.size(1));
   if (out.device().is_meta() || out.elems() == 0) return;
-  if constexpr (kHasCuda) {
-    if (out.device().is_cuda()) return cuda::multiply_over_expert_rows(begins, expert, a, b, out);
-  }
+  SPILLWAY_RETURN_IF_CUDA(out, multiply_over_expert_rows(begins, expert, a, b, out));
   const auto [begin, end] = rows_of(begins, expert, a.size(0));
   if (begin == end) return fill_zero(out);
   matmul(a.slice(0, begin, end).transpose(0, 1), b.slice(0, begin, end), {}, out, workspace);

@@ -51,7 +51,7 @@ Rows<T> rows_of(const Tensor& from, const Tensor& to, const Tensor& index, const
   return {from.data<T>(),
           to.data<T>(),
           index.data<i32>(),
-          weights.defined() ? weights.data<Wide<T>>() : nullptr,
+          data_or_null<Wide<T>>(weights),
           to.size(0),
           columns,
           chosen,

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/file.h"
-#include "data/write_behind.h"
+#include "data/files/file.h"
+#include "data/files/write_behind.h"
 
 namespace spillway::models {
 

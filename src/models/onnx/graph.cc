@@ -5,7 +5,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "models/export/weight_bytes.h"
 
 namespace spillway::models::onnx {

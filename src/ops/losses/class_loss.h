@@ -1,6 +1,6 @@
 // Classification losses with class weights, label smoothing and ignored targets. Language models use the simpler cross_entropy_* functions
-// and the fused head of ops/loss.h instead. f32, f64, bf16 and f16, inputs of any strides, natural logarithms. Legend: V = classes, the
-// last axis.
+// and the fused head of ops/losses/loss.h instead. f32, f64, bf16 and f16, inputs of any strides, natural logarithms. Legend: V = classes,
+// the last axis.
 #pragma once
 #include "autograd/tape.h"
 #include "ops/losses/reduction.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "ops/layout/shape.h"
 #include "ops/products/matmul.h"
-#include "ops/reduce.h"
 #include "ops/refuse.h"
-#include "ops/shape.h"
+#include "ops/rows/reduce.h"
 
 namespace spillway::ops {
 namespace {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/matmul/matmul.h"
-#include "kernels/reduce.h"
+#include "kernels/elementwise/pointwise.h"
+#include "kernels/products/matmul.h"
 #include "ops/dense.h"
 #include "ops/refuse.h"
 #include "ops/stretch.h"
-#include "ops/workspace.h"
 
 namespace spillway::ops {
 namespace {

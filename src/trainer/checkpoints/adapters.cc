@@ -9,7 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/lora.h"
 #include "models/model.h"
 #include "trainer/checkpoints/checkpoint.h"

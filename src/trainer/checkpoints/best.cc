@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/node/host.h"
 

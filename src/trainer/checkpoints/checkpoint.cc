@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/beside.h"
-#include "data/safetensors.h"
+#include "data/files/beside.h"
+#include "data/safetensors/safetensors.h"
 #include "trainer/checkpoints/adapters.h"
 #include "trainer/checkpoints/best.h"
 #include "trainer/checkpoints/checkpoint_tensors.h"

@@ -3,7 +3,7 @@
 //   adapter_model.safetensors instead, which PEFT loads, and the base model's fingerprint in the manifest.
 // - optimizer.safetensors, keyed by parameter name: "<name>.exp_avg", "<name>.exp_avg_sq", or the names that torch.optim gives the
 //   arrays of another rule, and "<name>.master" for bf16 and f16 weights.
-// - manifest.json, which holds the progress and checksums of all files (data/folder_checksums.h).
+// - manifest.json, which holds the progress and checksums of all files (data/safetensors/folder_checksums.h).
 // Every read is verified by the checksums. A checkpoint is written under a temporary name, fsynced and renamed, so a folder of the final
 // name is always complete. Only a small part of the state is in memory at a time. Functions may run concurrently on checkpoints of
 // different steps.
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "data/mixture.h"
+#include "data/loader/mixture.h"
 #include "optim/loss_scale.h"
 #include "parallel/run/rank.h"
 #include "trainer/checkpoints/model_source.h"

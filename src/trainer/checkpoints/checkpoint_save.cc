@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/atomic_folder.h"
-#include "data/safetensors.h"
+#include "data/files/atomic_folder.h"
+#include "data/safetensors/safetensors.h"
 #include "models/lora.h"
 #include "trainer/checkpoints/adapters.h"
 #include "trainer/checkpoints/checkpoint.h"

@@ -1,10 +1,10 @@
-// Converts the position in a data mixture (data/mixture.h) to JSON and back. Checkpoints
+// Converts the position in a data mixture (data/loader/mixture.h) to JSON and back. Checkpoints
 // store this JSON, and so do the states that are kept on nvme. The functions are pure.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "data/mixture.h"
+#include "data/loader/mixture.h"
 
 namespace spillway::trainer {
 

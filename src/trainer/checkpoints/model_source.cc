@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/folder_checksums.h"
+#include "data/safetensors/folder_checksums.h"
 #include "data/weights/weight_folder.h"
 #include "models/folder_model.h"
 #include "models/model.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "trainer/checkpoints/generation_ends.h"
 
 namespace spillway::trainer {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/types.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/types.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/types.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 

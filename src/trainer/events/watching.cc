@@ -9,7 +9,7 @@
 #include <functional>
 #include <span>
 
-#include "data/beside.h"
+#include "data/files/beside.h"
 #include "trainer/events/event.h"
 #include "trainer/events/lines.h"
 #include "trainer/events/lines_backward.h"

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 namespace {

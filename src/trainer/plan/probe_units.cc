@@ -9,7 +9,7 @@
 #include "device/copy.h"
 #include "device/memory_pool.h"
 #include "device/stream.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "optim/norm.h"
 #include "optim/rules/tile.h"
 #include "optim/tile_values.h"

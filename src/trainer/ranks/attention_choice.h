@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "device/memory_pool.h"
-#include "kernels/attention/attention_library.h"
+#include "kernels/sequence/attention_library.h"
 #include "trainer/ranks/device_choice.h"
 #include "trainer/ranks/peers.h"
 #include "trainer/settings/config.h"

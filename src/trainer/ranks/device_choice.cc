@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "kernels/attention/attention_library.h"
-#include "kernels/matmul/gpu_libraries.h"
-#include "kernels/matmul/instruction_sets.h"
+#include "kernels/products/gpu_libraries.h"
+#include "kernels/products/instruction_sets.h"
+#include "kernels/sequence/attention_library.h"
 #include "trainer/settings/text.h"
 
 namespace spillway::trainer {

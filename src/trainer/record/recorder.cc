@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 namespace {

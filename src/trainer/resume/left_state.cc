@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "offload/left_store.h"
 
 namespace spillway::trainer {

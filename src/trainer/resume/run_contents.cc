@@ -11,7 +11,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "models/lora.h"
 #include "trainer/checkpoints/adapters.h"
 #include "trainer/run/start.h"

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "data/chat/find_chat_template.h"
+#include "data/template/find_chat_template.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "trainer/checkpoints/checkpoint_tensors.h"
 #include "trainer/checkpoints/tokenizer_files.h"

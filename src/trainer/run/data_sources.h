@@ -8,7 +8,7 @@
 #include "data/documents/document_rows.h"
 #include "data/documents/prepare.h"
 #include "data/images/open_images.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "trainer/checkpoints/model_source.h"
 #include "trainer/settings/config.h"
 

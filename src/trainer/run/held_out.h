@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/run/rank.h"
 #include "trainer/ranks/peers.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <optional>
 
-#include "data/steps_ahead.h"
+#include "data/loader/steps_ahead.h"
 #include "trainer/checkpoints/best.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/events/callbacks.h"

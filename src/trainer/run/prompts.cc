@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/chat/find_chat_template.h"
 #include "data/documents/line_reader.h"
 #include "data/rows/row.h"
+#include "data/template/find_chat_template.h"
 #include "trainer/run/data_sources.h"
 #include "trainer/text/generation.h"
 

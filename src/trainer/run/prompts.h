@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/chat/chat_template.h"
 #include "data/rows/row.h"
+#include "data/template/chat_template.h"
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/checkpoints/model_source.h"
 #include "trainer/settings/config.h"

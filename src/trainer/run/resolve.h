@@ -1,8 +1,8 @@
 // Fills in the options that the flags left open, from the model and the
 // data. As a result the run's config.json shows every number that was used.
 #pragma once
-#include "data/loader.h"
-#include "kernels/attention/attention_library.h"
+#include "data/loader/loader.h"
+#include "kernels/sequence/attention_library.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/checkpoints/model_source.h"
 #include "trainer/ranks/peers.h"

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/events/lines_backward.h"
 #include "trainer/events/scalars.h"

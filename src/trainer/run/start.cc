@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/checked_file.h"
 #include "data/documents/prepare.h"
-#include "data/folder_checksums.h"
+#include "data/files/checked_file.h"
+#include "data/safetensors/folder_checksums.h"
 #include "models/lora.h"
 #include "trainer/checkpoints/adapters.h"
 #include "trainer/checkpoints/checkpoint_tensors.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 namespace {

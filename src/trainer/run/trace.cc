@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 namespace spillway::trainer {
 namespace {

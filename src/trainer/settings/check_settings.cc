@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/sockets/meeting_place.h"
 #include "trainer/node/launcher.h"
 #include "trainer/settings/cluster.h"

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/stages/regex.h"
 #include "data/tokenizer/work_budget.h"
 #include "trainer/settings/text.h"
 

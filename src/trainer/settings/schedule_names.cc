@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/file.h"
+#include "data/files/file.h"
 #include "parallel/schedule/schedule_generate.h"
 #include "trainer/settings/suggest.h"
 

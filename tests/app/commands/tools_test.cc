@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "app/commands/findings.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "offload/scratch_folder.h"
 #include "tests/app/support_app.h"
 #include "trainer/node/calibration.h"

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/app/program/support_ranks.h"
 
 namespace spillway::app::ema_test {

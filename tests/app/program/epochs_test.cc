@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "data/token_source.h"
+#include "data/tokens/token_source.h"
 #include "tests/app/program/support_ranks.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/run/resolve.h"

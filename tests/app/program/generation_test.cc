@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/app/program/support_ranks.h"
 #include "tests/support/fixtures.h"
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/app/program/support_ranks.h"
 
 namespace spillway::app::thaw_test {

@@ -11,7 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/app/program/support_ranks.h"
 #include "tests/trainer/events/support_events.h"
 #include "trainer/checkpoints/checkpoint.h"

@@ -16,12 +16,12 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
-#include "data/chat/find_chat_template.h"
 #include "data/documents/document_rows.h"
 #include "data/documents/line_reader.h"
 #include "data/documents/packing.h"
 #include "data/documents/prepare.h"
 #include "data/documents/prepared_cache.h"
+#include "data/template/find_chat_template.h"
 #include "data/tokenizer/byte_tokenizer.h"
 #include "tests/data/support_files.h"
 #include "tests/support/fixtures.h"

@@ -1,7 +1,7 @@
 // Tests CIFAR's binary files: what is read, what is refused, and how a loader shards the images between ranks.
 #include "data/images/open_images.h"
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "tests/data/support_files.h"
 
 namespace spillway::data::cifar_test {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizer/merges.h"
-#include "data/unicode/unicode.h"
+#include "data/text/unicode.h"
+#include "data/tokenizer/models/merges.h"
 #include "tests/data/support_files.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/stages/regex.h"
 #include "tests/data/tokenizer/support_tokenizer.h"
 
 namespace spillway::data::hostile_parts_test {

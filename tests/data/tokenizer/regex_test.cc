@@ -1,4 +1,4 @@
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/stages/regex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "data/tokenizer/hugging_face.h"
+#include "data/tokenizer/hugging_face/hugging_face.h"
 
 namespace spillway::test {
 

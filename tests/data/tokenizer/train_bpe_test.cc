@@ -1,4 +1,4 @@
-#include "data/tokenizer/train_bpe.h"
+#include "data/tokenizer/hugging_face/train_bpe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

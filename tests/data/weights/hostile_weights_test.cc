@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "data/weights/torch_archive.h"
+#include "data/torch/torch_archive.h"
 #include "data/weights/weight_folder.h"
 #include "data/weights/zero_files.h"
 #include "tests/data/support_files.h"

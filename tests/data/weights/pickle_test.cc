@@ -1,6 +1,6 @@
 // Tests the parsing of pickles: what Python writes, random trees with their values, and errors with their position. Pickles that
 // no program writes, whose values contain themselves or repeat endlessly, must cost time and memory in proportion to their bytes.
-#include "data/pickle/pickle.h"
+#include "data/torch/pickle.h"
 
 #include <gmock/gmock.h>
 

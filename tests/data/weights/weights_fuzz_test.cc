@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "data/weights/torch_archive.h"
+#include "data/torch/torch_archive.h"
 #include "data/weights/weight_folder.h"
 #include "tests/data/support_files.h"
 #include "tests/data/weights/support_pickles.h"

@@ -7,7 +7,7 @@
 #include "kernels/experts/expert_rows.h"
 #include "kernels/experts/router.h"
 #include "kernels/experts/router_load.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/products/matmul.h"
 #include "tensor/batch.h"
 #include "tests/support/gpu.h"
 #include "tests/support/numbers.h"

@@ -1,8 +1,8 @@
 #include "base/error.h"
-#include "ops/axis.h"
-#include "ops/elementwise.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/losses/class_loss.h"
 #include "ops/losses/error_loss.h"
+#include "ops/rows/axis.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "ops/shape.h"
+#include "ops/layout/shape.h"
 #include "tensor/create.h"
 #include "tests/support/numbers.h"
 

@@ -1,6 +1,6 @@
 #include "ops/products/einsum.h"
 
-#include "ops/linear.h"
+#include "ops/products/linear.h"
 #include "ops/products/matmul.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/model.h"
 #include "models/weights.h"
 #include "tests/parallel/run/support_run.h"

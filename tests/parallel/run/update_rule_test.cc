@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/weights.h"

@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "tests/support/fixtures.h"
 
 namespace spillway::trainer::sampling_test {

@@ -1,0 +1,32 @@
+// Functions that create the stages of decoder.h, one function for each kind of stage. Each stage changes tokens as the Hugging Face decoder
+// of the same name does.
+#pragma once
+#include <memory>
+
+#include "data/tokenizer/stages/decoder.h"
+#include "data/tokenizer/stages/pattern.h"
+
+namespace spillway::data {
+
+using StageOwner = std::unique_ptr<DecodeStage>;
+
+/// Joins tokens with spaces.
+StageOwner join_stage(DecodeStage& next);
+/// Replaces byte characters (byte_level.h) by the bytes that they stand for, and joins all tokens into one UTF-8 text. A token that
+/// contains any other character is kept as it is.
+StageOwner byte_level_stage(DecodeStage& next);
+/// Replaces runs of <0xNN> tokens by the text that their bytes form. If the bytes of a run are not UTF-8 as a whole, each token of the run
+/// becomes U+FFFD.
+StageOwner byte_fallback_stage(DecodeStage& next);
+/// Concatenates all tokens into one.
+StageOwner fuse_stage(DecodeStage& next);
+/// Removes up to `start` occurrences of the character `content` from the beginning of each token, and up to `stop` from its end.
+StageOwner strip_stage(DecodeStage& next, char32_t content, i64 start, i64 stop);
+StageOwner replace_stage(DecodeStage& next, std::shared_ptr<const Pattern> pattern, const std::string& content);
+/// Replaces each `replacement` character by a space. If `drop_first` is set, the first token's replacement characters are removed instead.
+StageOwner metaspace_stage(DecodeStage& next, char32_t replacement, bool drop_first);
+StageOwner word_piece_stage(DecodeStage& next, const std::string& prefix, bool cleanup);
+/// Replaces the suffix in each token by a space. In the last token the suffix is removed instead.
+StageOwner suffix_stage(DecodeStage& next, const std::string& suffix);
+
+}  // namespace spillway::data

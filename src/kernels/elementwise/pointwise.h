@@ -1,0 +1,90 @@
+// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are broadcast to the
+// result's shape as in numpy. They are computed in Wide types and rounded once. The result is contiguous. It may be one of the operands, if
+// that is contiguous and has the result's shape. CPU and GPU use the same formula (formulas.h), which gives the same bits on both, unless
+// it contains a power, a logarithm or an exponential.
+#pragma once
+#include <initializer_list>
+
+#include "tensor/tensor.h"
+
+namespace spillway::kernels {
+
+/// Returns the shape to which shapes a and b broadcast, with numpy's rules.
+Shape broadcast_shape(const Shape& a, const Shape& b);
+/// Returns the strides of a contiguous tensor of this shape when it is broadcast to the larger shape `wanted`. Broadcast axes have stride
+/// 0. Throws Error(bug) if the shape does not broadcast to `wanted`.
+Shape broadcast_strides(const Shape& shape, const Shape& wanted);
+
+/// The formula of an element. a, b and c are the operands' elements; p and q are the members of Numbers.
+enum class Pointwise {
+  fill,              // p
+  same,              // a
+  absolute,          // |a|
+  power,             // a^p
+  leaky_relu,        // a if a > 0, else p a
+  elu,               // a if a > 0, else p (exp(a) - 1)
+  softplus,          // log(1 + exp(p a)) / p, or a if p a > q
+  hardswish,         // a clamp(a + 3, 0, 6) / 6
+  mish,              // a tanh(log(1 + exp(a)))
+  clamp,             // a limited to [p, q]
+  add,               // a + b
+  sub,               // a - b
+  mul,               // a b
+  div,               // a / b
+  absolute_slope,    // b sign(a)
+  power_slope,       // b p a^(p - 1)
+  leaky_relu_slope,  // b times the derivative of leaky_relu at a; the next four ops likewise
+  elu_slope,
+  softplus_slope,
+  hardswish_slope,
+  mish_slope,
+  clamp_slope,         // b if p < a < q, else 0
+  pow,                 // a^b
+  maximum,             // the larger of a and b, NaN if either is NaN
+  minimum,             // the smaller of a and b, NaN if either is NaN
+  squared_error,       // (a - b)^2
+  absolute_error,      // |a - b|
+  huber_error,         // with d = |a - b|: d^2 / 2 if d <= p, else p (d - p / 2)
+  logistic_error,      // -b log(s) - (1 - b) log(1 - s), s = sigmoid(a)
+  divergence,          // b (log(b) - a), or 0 if b is 0
+  divergence_of_logs,  // exp(b) (b - a)
+  // The following ops are c times the derivative of one of the formulas above by a, unless another operand is named.
+  pow_base_slope,
+  pow_exponent_slope,  // c times the derivative by b
+  larger_slope,        // c if a > b, half of c if they are equal, else 0
+  squared_error_slope,
+  absolute_error_slope,
+  huber_error_slope,
+  logistic_error_slope,
+  divergence_slope,
+  divergence_of_logs_slope
+};
+constexpr int kPointwiseCount = static_cast<int>(Pointwise::divergence_of_logs_slope) + 1;
+constexpr int operands_of(Pointwise op) {
+  if (op == Pointwise::fill) return 0;
+  return op <= Pointwise::clamp ? 1 : op < Pointwise::pow_base_slope ? 2 : 3;
+}
+
+/// The numbers p and q of a formula. They are rounded to the type that the formula is computed in.
+struct Numbers {
+  double p = 0, q = 0;
+};
+void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out);
+
+enum class Compare { eq, ne, lt, le, gt, ge };
+/// Writes out (uint8) = 1 where the comparison `a op b` holds, else 0. If `b` is undefined, a is compared with `number`.
+void compare(Compare op, const Tensor& a, const Tensor& b, double number, const Tensor& out);
+
+/// Writes out = a where the element of `mask` (uint8 or bool) is not 0, else b.
+void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& out);
+/// Writes out = `value` where the element of `mask` is not 0, else x. If `set` is false, writes `value` where the element is 0.
+void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, const Tensor& out);
+
+namespace cuda {
+decltype(kernels::pointwise) pointwise;
+decltype(kernels::compare) compare;
+decltype(kernels::where) where;
+decltype(kernels::fill_where) fill_where;
+}  // namespace cuda
+
+}  // namespace spillway::kernels
