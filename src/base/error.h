@@ -1,12 +1,12 @@
-// The exception type of the whole project. Code that cannot go on throws Error(code, "[op] expected …, got …, where, how to mend it"). Only
-// src/app catches it, prints it and turns the code into the exit status. It is a value type and thread-safe.
+// Defines Error, the exception type of the whole project. Code that cannot go on throws Error(code, "[op] expected …, got …, where, how
+// to mend it"). Only src/app catches an Error, prints it and turns the code into the exit status. Error is a value type and thread-safe.
 #pragma once
 #include <stdexcept>
 #include <string>
 
 namespace spillway {
 
-/// The kind of failure. The number is also the program's exit status.
+/// The kind of a failure. Its number is also the program's exit status.
 enum class ErrorCode {
   bug = 1,      // an internal invariant is broken
   usage = 2,    // the command line or the configuration is wrong
@@ -27,7 +27,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// Throws Error(bug) with the text `what` unless `holds`. It checks contracts between modules, in debug and release builds alike.
+/// Throws Error(ErrorCode::bug, what) if `holds` is false. require() checks contracts between modules, in debug and release builds alike.
 inline void require(bool holds, const char* what) {
   if (!holds) throw Error(ErrorCode::bug, what);
 }

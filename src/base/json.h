@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-/// The greatest nesting depth of lists and objects. Files of models, tokenizers and runs stay below 20.
+/// The greatest nesting depth of lists and objects that is accepted. Files of models, tokenizers and runs stay below 20.
 constexpr int kMostJsonDepth = 200;
 
 /// Describes why a text was refused.
@@ -23,7 +23,8 @@ struct JsonFault {
   std::string in_words(std::string_view text) const;
 };
 
-/// Selects how to treat an object in which a key occurs twice. The JSON standard leaves this open; most libraries silently keep one.
+/// Selects how to treat an object in which a key occurs twice. The JSON
+/// standard leaves this open; most libraries silently keep one of the values.
 enum class RepeatedKeys { keep_last, refuse };
 
 /// Returns the parsed text. If the text is refused, it returns a value whose is_discarded() is true and describes the reason in `fault`, if

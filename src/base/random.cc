@@ -101,7 +101,7 @@ double upper_point(double tail) {
   return horner(kE, r - 5) / horner(kF, r - 5);
 }
 
-// Makes one pass of a balanced Feistel network over 2 * half_bits bits.
+// Runs one pass of a balanced Feistel network over numbers of 2 * half_bits bits.
 u64 feistel(RandomKey key, int half_bits, u64 x) {
   const u64 mask = (u64{1} << half_bits) - 1;
   u64 left = x >> half_bits, right = x & mask;
@@ -131,7 +131,7 @@ double uniform(RandomKey key, u64 high, u64 i) { return static_cast<double>(bits
 
 double normal(RandomKey key, u64 high, u64 i) {
   const u64 bits = bits_of(key, high, i);
-  // The top bit is the sign; the other 63 cut (0, 1/2] evenly, so that the tails reach 9.1 standard deviations.
+  // The top bit of the random word is the sign. The other 63 bits cut (0, 1/2] evenly, so that the tails reach 9.1 standard deviations.
   const double tail = (static_cast<double>(bits & ~(u64{1} << 63)) + 0.5) * 0x1p-64;
   const double x = upper_point(tail);
   return bits >> 63 ? -x : x;
@@ -141,8 +141,8 @@ u64 permute(RandomKey key, u64 n, u64 i) {
   require(i < n, "[permute] expected an index below the size of the set");
   const int bits = std::bit_width(n - 1);
   const int half_bits = bits < 2 ? 1 : (bits + 1) / 2;
-  // Applying the network until the result is below n keeps the mapping a bijection. The network's domain has at most 4n elements, so few
-  // steps are needed.
+  // The Feistel network is applied until the result is below n, which keeps the mapping
+  // a bijection. The network's domain has at most 4n elements, so few steps are needed.
   u64 x = i;
   do x = feistel(key, half_bits, x);
   while (x >= n);

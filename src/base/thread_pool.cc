@@ -40,8 +40,8 @@ struct ThreadPool::State {
   const std::function<void(i64, int)>* task = nullptr;
   i64 count = 0;
   std::atomic<i64> next{0};
-  // A packed counter: the bits above kOpen hold the round's number, kOpen is set while workers may join the round, and the bits below count
-  // the workers that have joined. The caller waits only for these, so it does not wait for a worker that wakes late or gets no CPU time.
+  // A packed counter. The bits above kOpen hold the round's number, kOpen is set while workers may join the round, and the bits below count
+  // the workers that have joined. The caller waits only for workers that have joined, never for one that wakes late or gets no CPU time.
   std::atomic<u64> round{0};
   std::atomic<bool> stop{false};
   std::exception_ptr error;

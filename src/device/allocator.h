@@ -1,5 +1,5 @@
-// The interface of memory allocators for tensors: a MemoryPool (real memory under a budget), or an Arena (which divides up one region of
-// planned size, called slab).
+// Defines Allocator, the interface of memory allocators for tensors. A MemoryPool allocates
+// real memory under a budget. An Arena divides up one region of planned size, called slab.
 #pragma once
 #include <cstddef>
 #include <utility>

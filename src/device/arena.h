@@ -1,6 +1,6 @@
-// A deterministic first-fit allocator that divides up one contiguous region, the slab. The same sequence of requests gives the same
-// offsets, whether the slab has memory or not (base == nullptr: the meta device). A dry run of a model block on the meta device
-// therefore tells exactly how many bytes the real run needs, fragmentation included. An arena is used by one thread at a time.
+// Defines Arena, a deterministic first-fit allocator that divides up one contiguous region, the slab. Equal sequences of requests
+// give equal offsets, whether the slab has memory or not (base == nullptr: the meta device). A dry run of a model block on the meta
+// device therefore tells exactly how many bytes the real run needs, fragmentation included. An arena is used by one thread at a time.
 #pragma once
 #include <map>
 
@@ -10,7 +10,7 @@ namespace spillway {
 
 class Arena final : public Allocator {
  public:
-  /// Creates an arena without memory that grows as requested. Afterwards peak_bytes() is the size that the slab must have.
+  /// Creates an arena without memory that grows as requested. After the requests, peak_bytes() is the size that a real slab needs.
   Arena() = default;
   /// Creates an arena over the memory [base, base + bytes).
   Arena(std::byte* base, i64 bytes) : base_(base), capacity_(bytes) {}

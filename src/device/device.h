@@ -1,6 +1,6 @@
-// The device on which code runs and on which a Tensor lives. Places where bytes are only stored are Tiers (offload/); the two are
-// deliberately separate types. The `meta` device computes shapes and sizes only: its storages hold no memory and kernels do nothing, which
-// is how a plan learns its memory needs before step 1.
+// Defines Device, on which code runs and on which a Tensor lives. Places where bytes are only stored are Tiers
+// (offload/), deliberately another type. The `meta` device computes shapes and sizes only: its storages hold no
+// memory and kernels do nothing. A plan learns its memory needs from a run on the meta device before step 1.
 #pragma once
 #include <string>
 

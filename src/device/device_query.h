@@ -1,8 +1,8 @@
-// Lists the NVIDIA GPUs that this process could use. Nothing here throws; a missing driver or GPU is reported as a sentence in `problem`.
-// The app calls it before it chooses a device, as do tests that need a GPU. There is one implementation with CUDA and one without; libcuda
-// is never linked, so the program starts where there is no driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB
-// of its memory (free_bytes no longer counts them) and lets threads sleep while they wait for the GPU. The calling thread's current device
-// does not change.
+// Lists the NVIDIA GPUs that this process could use. No function here throws; a missing driver or GPU is reported as a
+// sentence in `problem`. The app calls query_gpus() before it chooses a device, as do tests that need a GPU. One
+// implementation is built with CUDA and one without. libcuda is never linked, so the program starts on machines without
+// a driver. Thread-safe. Opening a GPU creates its context, which takes some 500 MiB of its memory (free_bytes does not
+// count them) and lets threads sleep while they wait for the GPU. The calling thread's current device does not change.
 #pragma once
 #include <optional>
 #include <string>
@@ -28,9 +28,9 @@ struct GpuReport {
   std::string problem;  // why no GPU was found; empty if at least one was found
 };
 
-/// Opens all GPUs, or only the GPU with index `one` modulo the number of GPUs. With `one`, a process neither takes memory on the GPUs of
-/// other ranks nor disturbs users of GPUs in exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that they
-/// were not examined.
+/// Opens all GPUs, or, if `one` is given, only the GPU with that index modulo the number of GPUs. A process that
+/// opens only its own GPU takes no memory on the GPUs of other ranks and does not disturb users of GPUs in
+/// exclusive mode. For GPUs that were not opened, free_bytes is 0 and `problem` says that they were not examined.
 GpuReport query_gpus(std::optional<int> one = {});
 
 }  // namespace spillway

@@ -19,8 +19,8 @@ inline i64 rest_of_piece(const std::byte* at) {
   return kLockedPieceBytes - static_cast<i64>(reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kLockedPieceBytes));
 }
 
-/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked, the thread waits, and gpu_waits()
-/// grows by one for each piece. Throws Error(io).
+/// Puts a copy on `queue`, a stream of the calling thread's GPU. If the host memory is not page-locked,
+/// the calling thread waits for the copy, and gpu_waits() grows by one for each piece. Throws Error(io).
 void put_gpu_copy(std::byte* to, const std::byte* from, i64 bytes, CUstream_st* queue);
 
 /// Blocks until all work on `queue` is done. Unless the work was done already, gpu_waits() grows by one. Throws Error(io).

@@ -71,7 +71,7 @@ class GpuQueue::Moment final : public Event::Awaited {
 
   const GpuEvent& event() const { return *event_; }
   bool ready() const override { return event_->ready(); }
-  // Work before the event may have failed. The event does not tell that, but the queue's status does.
+  // Work that was queued before the event may have failed. The CUDA event does not report such an error, but the queue's status does.
   void wait() const override {
     use_device(gpu_);
     event_->wait();

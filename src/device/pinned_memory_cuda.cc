@@ -19,7 +19,7 @@
 namespace spillway {
 namespace {
 
-// More threads than this do not speed up the kernel's zeroing and the driver's pinning.
+// The largest number of threads that touch and lock memory. More do not speed up the kernel's zeroing and the driver's pinning.
 constexpr i64 kMostThreads = 8;
 constexpr i64 kTouchedBytes = 64 * kMiB;  // number of bytes that a thread touches as one task
 constexpr i64 kHostPage = 4 * kKiB;
@@ -131,7 +131,7 @@ class PinnedMemory final : public MemorySource {
     }
   }
 
-  // Touches all pages, so that they exist in memory near the GPU before the driver locks them one after the other.
+  // Touches all pages, so that they exist in memory near the GPU before the driver locks them. The driver locks pages one after the other.
   template <class Done>
   void touch(std::byte* at, i64 bytes, const Done& done) const {
     on_threads(ceil_div(bytes, kTouchedBytes), [&](i64 n) {

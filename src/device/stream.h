@@ -1,7 +1,7 @@
-// The execution context of code: the device, the threads it may use and the allocator of its memory. The code that drives a computation
-// makes a Stream for each rank and lane (a sequence of work within a rank) and makes it current for the calling thread with StreamScope;
-// ops and kernels call Stream::current(). There is no process-wide current stream, because ranks may be threads. A thread without a stream
-// computes serially on the CPU with memory from MemoryPool::heap().
+// Defines Stream, the execution context of code: the device, the threads it may use and the allocator of its memory. The code
+// that drives a computation makes a Stream for each rank and for each thread of the rank that computes, and makes it current
+// for the calling thread with StreamScope; ops and kernels call Stream::current(). There is no process-wide current stream,
+// because ranks may be threads. A thread without a stream computes serially on the CPU with memory from MemoryPool::heap().
 #pragma once
 #include "base/thread_pool.h"
 #include "device/allocator.h"

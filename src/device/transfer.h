@@ -5,12 +5,13 @@
 
 namespace spillway {
 
-/// Copies, and returns when the copy is complete. On a GPU the copy comes after everything queued before. The regions must not overlap.
+/// Copies `bytes` and returns when the copy is complete. On a GPU the copy
+/// comes after all work that was queued before. The regions must not overlap.
 void transfer(std::byte* to, const std::byte* from, i64 bytes);
-/// Copies. On a GPU it only queues the copy, and both regions must stay unchanged until the copy is done. Host memory should be
-/// page-locked, otherwise the call waits.
+/// Copies `bytes`. On a GPU the call only queues the copy, and both regions must stay unchanged until the
+/// copy is done. Host memory should be page-locked; with pageable memory the call waits for the copy.
 void put_transfer(std::byte* to, const std::byte* from, i64 bytes);
-/// Fills with zeros; on a GPU it only queues the fill.
+/// Fills `bytes` with zeros. On a GPU the call only queues the fill.
 void fill_zeros(std::byte* at, i64 bytes);
 
 }  // namespace spillway

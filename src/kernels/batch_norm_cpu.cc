@@ -30,7 +30,7 @@ struct NormChannel {
 struct Moments {
   double mean, variance;  // the variance is biased
 };
-// Two sums over a channel: of dy, and of dy (x - mean) factor.
+// Two sums over a channel that its gradient needs: of dy, and of dy (x - mean) factor.
 struct GradientSums {
   double dy, dy_x;
 };
@@ -214,7 +214,8 @@ NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
   return {x.data<T>() + at, dy ? dy + at : nullptr, out ? out + at : nullptr, x.size(0), channels_of(x) * plane, plane};
 }
 
-// Calls body(channel) for all channels. A task computes several channels: enough that their planes fill whole cache lines, and enough work.
+// Calls body(channel) for all channels. A task computes several channels, so
+// that their planes fill whole cache lines and are worth the cost of a task.
 template <class Body>
 void for_channels(const Tensor& x, Body body) {
   constexpr i64 elements = 1 << 12, line = 64;
@@ -308,8 +309,8 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const GradientSums sums = sums_of(one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
-      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do not depend on x, both means
-      // are left out.
+      // The gradient is dx = factor gamma (dy - mean(dy) - h mean(dy h)), with h = (x -
+      // mean) factor. Where the statistics do not depend on x, both means are left out.
       Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
       if (of_batch) {
         line.shift = static_cast<W>(sums.dy / count);
@@ -384,7 +385,7 @@ void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
         all.dy += static_cast<double>(gain(p)) * sums.dy;
         all.dy_x += static_cast<double>(gain(p)) * sums.dy_x;
       }
-      // With h = (x - mean) factor and d = gamma dy: dx = factor (d - mean(d) - h mean(d h)).
+      // The gradient is dx = factor (d - mean(d) - h mean(d h)), with h = (x - mean) factor and d = gamma dy.
       const W shift = static_cast<W>(all.dy / count), slope = factor * static_cast<W>(all.dy_x / count);
       for (i64 p = g * groups.width; p < (g + 1) * groups.width && dx.defined(); ++p)
         apply_gradient(plane(p), Line<W>{mean, factor, shift, slope, gain(p)});

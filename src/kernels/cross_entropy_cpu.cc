@@ -39,7 +39,8 @@ struct ScaledExpMinus {
   }
 };
 
-// Writes two numbers: the largest element of x, and the sum of exp(x - largest). Lanes that pad the last vector are -inf and add nothing.
+// Writes two statistics of a row: the largest element of x, and the sum of exp(x
+// - largest). Vector elements beyond the row's end are -inf and add nothing.
 template <class S>
 HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   using T = Wide<S>;
@@ -47,8 +48,8 @@ HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   statistics[1] = sum_row(x, n, -std::numeric_limits<T>::infinity(), ExpMinus<T>{statistics[0]});
 }
 
-// Writes the gradient of one row. dx may be of a narrower type and overwrite x: the target's element is read first, and every other element
-// is read before something is written to its memory. A negative `target` means that the target is not among these columns.
+// Writes the gradient of one row. dx may be of a narrower type and overwrite x: the target's element is read first, and every
+// other element is read before its memory is written. A negative `target` means that the target is not among these columns.
 template <class S, class Out>
 HWY_ATTR void gradient_row(const S* x, i64 n, i64 target, Wide<S> largest, Wide<S> factor, Wide<S> sum, Wide<S> slope, Out* dx) {
   const ScaledExpMinus<Wide<S>> share{largest, factor / sum, slope};
@@ -97,7 +98,7 @@ SPILLWAY_EXPORT_TYPES(gradient_row);
 HWY_EXPORT(gradient_row_f32_bf16);
 HWY_EXPORT(gradient_row_f32_f16);
 
-// Returns how many rows a task has: about 16 Ki elements.
+// Returns how many rows a task processes: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
 
 void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets) {
@@ -116,7 +117,7 @@ void check_target(i32 target, i64 row, i64 columns) {
                                    ": check that the tokenizer belongs to the model");
 }
 
-// Given a sum of exp(x - largest), returns the sum of exp(x - top).
+// Rescales the sum of exponentials `sum` from exp(x - largest) to exp(x - top).
 template <class W>
 W moved_to(W top, W largest, W sum) {
   if (largest == top) return sum;
@@ -130,9 +131,9 @@ void join(const W* part, W* statistics) {
   statistics[0] = top;
 }
 
-// Widths of pieces on a GPU, in columns. A piece has at least kFewestColumns columns, in multiples of kTile. Columns beyond a multiple of
-// kAligned are a piece of their own. Each piece reads and writes the whole gradient of the head's input once, so fewer and wider pieces are
-// faster.
+// Widths, in columns, of the pieces of logits on a GPU. A piece has at least kFewestColumns columns,
+// in multiples of kTile. Columns beyond a multiple of kAligned are a piece of their own. Each piece
+// reads and writes the whole gradient of the head's input once, so fewer and wider pieces are faster.
 constexpr i64 kAligned = 64, kFewestColumns = 4096, kTile = 256;
 
 }  // namespace

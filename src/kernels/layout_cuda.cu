@@ -16,7 +16,7 @@ struct Turned {
   Axes<2> others;           // view 0: `to`; view 1: `from`
 };
 
-// A thread block transposes one tile at a time through shared memory, so that it accesses both views in memory order.
+// Transposes a matrix tile by tile. A thread block passes a tile through shared memory, so that it accesses both views in memory order.
 template <class T>
 __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   __shared__ T tile[kTile][kTile + 1];

@@ -1,7 +1,7 @@
-// Tensor core instructions for GPUs from compute capability 8.0 on: matrix products of a warp's fragments in bf16 or f16, loads of
-// fragments from shared memory, and asynchronous copies to shared memory (PTX ISA 9.0: "mma.m16n8k16", "ldmatrix", "cp.async"). Shared
-// memory is addressed by a 32-bit address within the shared window, so that an address takes only one register. Included only by
-// kernels/*_cuda.cu.
+// Tensor core instructions for GPUs from compute capability 8.0 on: matrix products of a warp's fragments
+// in bf16 or f16, loads of fragments from shared memory, and asynchronous copies to shared memory (PTX ISA
+// 9.0: "mma.m16n8k16", "ldmatrix", "cp.async"). Shared memory is addressed by a 32-bit address within the
+// shared window, so that an address takes only one register. Only kernels/*_cuda.cu include this header.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -28,8 +28,8 @@ __device__ inline u32 shared_begin() {
 #endif
 }
 
-/// Returns x, but hides from the compiler that it is x. The compiler then computes values that depend on it after a loop, instead of
-/// computing them before and holding them in registers throughout the loop.
+/// Returns x, but hides from the compiler that the result is x. The compiler then computes values that depend
+/// on it after a loop, instead of computing them before and holding them in registers throughout the loop.
 __device__ inline int again(int x) {
 #ifndef __CUDA_EMULATED__
   asm volatile("" : "+r"(x));
@@ -94,7 +94,7 @@ __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
                : "r"(at));
 #endif
 }
-/// Loads the transposes of four such matrices; lanes pass the same addresses as for load_matrices().
+/// Loads the transposes of four 8 x 8 matrices; lanes pass the addresses that load_matrices() requires.
 __device__ inline void load_transposed(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, true, to);

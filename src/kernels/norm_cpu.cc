@@ -18,7 +18,7 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_NORM_ROWS
 #define SPILLWAY_NORM_ROWS
-// The arguments of the forward pass for one chunk of rows. If `beta` is null it computes RMS norm.
+// The arguments of the forward pass for one chunk of rows. A null `beta` selects RMS norm.
 template <class T>
 struct NormRows {
   const T *x, *gamma, *beta;
@@ -76,8 +76,8 @@ HWY_ATTR void norm_rows(const NormRows<S>& r) {
   }
 }
 
-// Computes dx of one row. With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)). RMS norm
-// leaves out mean(g).
+// Computes dx of one row as factor * (g - mean(g) - h * mean(g h)), with h = (x
+// - mean) * factor and g = dy * (gamma + offset). RMS norm leaves out mean(g).
 template <class S>
 HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
   using T = Wide<S>;

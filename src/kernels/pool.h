@@ -7,8 +7,8 @@
 
 namespace spillway::kernels {
 
-/// Writes the largest element of each window to y; it is NaN if the window contains a NaN. Writes the element's index within its image
-/// plane to `index` (int32, y's shape). Of equal elements the first is taken.
+/// Writes the largest element of each window to y, or NaN if the window contains a NaN. Writes that element's
+/// index within its image plane to `index` (int32, y's shape). Of equal elements the first is taken.
 void max_pool(const Tensor& x, const Window& window, const Tensor& y, const Tensor& index);
 void max_pool_gradient(const Tensor& dy, const Tensor& index, const Window& window, const Tensor& dx);
 

@@ -27,7 +27,7 @@ void check(const Tensor& x, const Window& window, const Tensor& y) {
           "[pool] expected a y with as many rows and columns as the window has positions over x");
 }
 
-// Calls body(index of the plane) for the plane of each image and channel.
+// Calls body(plane) for the plane of each image and channel, by its index.
 void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   const i64 plane = x.size(2) * x.size(3);
   Stream::current().for_ranges(x.elems() / plane, std::max<i64>(1, kGrain / plane), [&](i64 begin, i64 end) {
@@ -118,8 +118,8 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
   }
 }
 
-// Computes dx for a narrow dtype. If each window added to dx, the sum would be rounded each time. So each element of dx searches the
-// windows that cover it, and its sum is rounded once.
+// Computes dx for a narrow dtype. Adding each window to dx would round the sum each time. So
+// for each element of dx the windows that cover it are searched, and their sum is rounded once.
 template <class T>
 void gather_maxima(const T* dy, const i32* index, const PoolAxis& h, const PoolAxis& w, T* dx) {
   for (i64 row = 0; row < h.extent; ++row) {

@@ -7,8 +7,8 @@
 
 namespace spillway::kernels {
 
-/// Sums `from`, which is contiguous and is treated as [outer, n, inner], over n. Writes the sums times `factor` to to[outer, inner]. `to`
-/// has the dtype of `from`, or may be f32 if that is bf16 or f16.
+/// Sums `from`, which is contiguous and is treated as [outer, n, inner], over n. Writes the sums times
+/// `factor` to to[outer, inner]. `to` has the dtype of `from`, or may be f32 if `from` is bf16 or f16.
 void sum_axis(const Tensor& from, i64 outer, i64 n, i64 inner, double factor, const Tensor& to);
 
 enum class Binary { add, sub, mul, div };
@@ -19,10 +19,10 @@ Shape broadcast_strides(const Shape& shape, const Shape& wanted);
 /// Returns the shape to which shapes a and b broadcast, with numpy's rules.
 Shape broadcast_shape(const Shape& a, const Shape& b);
 
-/// Computes out = a op b. a and b are contiguous, and their shapes broadcast to out's. out is contiguous, and may be one of a and b if it
-/// has the same shape.
+/// Computes out = a op b. a and b are contiguous, and their shapes broadcast to
+/// out's. out is contiguous, and may be a or b if it has that operand's shape.
 void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out);
-/// Writes x to out, broadcast to out's shape.
+/// Writes x to out, broadcast to the shape of out.
 void broadcast(const Tensor& x, const Tensor& out);
 
 namespace cuda {

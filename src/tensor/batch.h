@@ -1,6 +1,6 @@
-// The data of one training step. The loader (data/) yields whole steps; blocks (nn/) read the micro-batch through their Context on every
-// pipeline stage, so only activations travel between blocks. Shape letters: B = rows, T = positions; for images N = images, C = channels, H
-// x W.
+// Defines MicroBatch and StepBatch, the data of one training step. The loader (data/) yields whole steps.
+// Blocks (nn/) read the micro-batch through their Context on every pipeline stage, so only activations
+// travel between blocks. Shape letters: B = rows, T = positions; for images N = images, C = channels, H x W.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace spillway {
 
-/// A target that does not contribute to the loss (Hugging Face's -100). Every negative target is ignored.
+/// The target of a position that does not contribute to the loss (Hugging Face's -100). Every negative target is ignored.
 constexpr i32 kIgnoredTarget = -100;
 /// The target of a position that holds no token, that is, padding behind the documents of a row. The loss ignores it like every negative
 /// target; in addition, the router loss leaves the position out.
 constexpr i32 kPaddingTarget = -101;
 
-/// One of the tensors that a model with inputs of its own reads for each sample, in place of tokens or an image.
+/// The name and shape of one of a model's own inputs: tensors that the model reads for each sample in place of tokens or an image.
 struct InputShape {
   std::string name;
   Shape shape;  // shape for one sample; a micro-batch holds [B, ...]
@@ -30,7 +30,7 @@ struct MicroBatch {
   i64 data_tokens = 0;                         // positions that hold a token of the data, not padding; number of images for image models
   Tensor images_NCHW;                          // input of image models, whose targets are [N]; floating, contiguous
   bool packed = false;                         // rows hold several documents, each with positions that begin at 0
-  // For packed rows that continue from a key/value cache: positions of all keys, cached ones included; i32, contiguous.
+  // Positions of all keys, cached ones included, for packed rows that continue from a key/value cache. Type i32, contiguous.
   Tensor key_positions_BT;
   std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
   Tensor row_mask_B;           // only with `inputs`: 1 for a row that holds a sample, 0 for padding; u8, contiguous
@@ -43,8 +43,8 @@ struct MicroBatch {
   }
 };
 
-/// Creates an uninitialised micro-batch of `rows` samples of a model with inputs of its own, in memory of the current stream. Throws
-/// Error(usage) for a shape of more than Shape::kMaxRank - 1 dimensions.
+/// Creates an uninitialised micro-batch of `rows` samples for a model that declares its own inputs, in memory
+/// of the current stream. Throws Error(usage) for a shape of more than Shape::kMaxRank - 1 dimensions.
 MicroBatch empty_batch(const std::vector<InputShape>& inputs, i64 rows);
 
 struct StepBatch {

@@ -32,8 +32,8 @@ struct Piece {
   }
 };
 
-// Returns the first key that query t sees. kPlain says that there is no window, no documents and no soft cap; their code would cost
-// registers.
+// Returns the first key that query t sees. If kPlain is true, there is no window, no documents and no
+// soft cap. kPlain is known to the compiler because the code for these cases would cost registers.
 template <bool kPlain, class P>
 __device__ i64 first_seen(const P& f, i64 b, i64 t) {
   return kPlain ? 0 : f.extents.first(b, t);
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) attend(Forward<S> f) {
   const Extents& e = f.extents;
   const i64 tiles = ceil_div(e.queries, kTile), parts = ceil_div(e.width, kWidth), items = e.batch * e.heads * parts * tiles;
   for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-    // The last tiles see the most keys, so they are started first.
+    // Tiles are numbered from the last one, since the last tiles see the most keys and should start first.
     const Piece piece(items - 1 - item, e.heads, parts, kWidth, tiles);
     const i64 b = piece.b, h = piece.h, kv = h / (e.heads / e.kv_heads), first_row = piece.begin + threadIdx.y * kQuad;
     const auto query = f.q.rows(b, h, piece.begin, e.queries);

@@ -7,7 +7,7 @@
 
 namespace spillway::kernels {
 
-/// The shape that all attention ops of a run have. The letters are explained in attention.h.
+/// The shape that all attention ops of a run have. attention.h explains the letters of the dimensions.
 struct AttentionShape {
   i64 batch, length, heads, kv_heads, width;
   DType dtype;
@@ -23,7 +23,7 @@ std::string missing_attention_library(int compute_capability);
 /// shape.
 std::string attention_shape_problem(const AttentionShape& shape);
 
-/// Returns an upper bound, in bytes, of the workspace that cuDNN's backward pass needs. Memory plans count this many bytes.
+/// Returns an upper bound, in bytes, of the workspace that cuDNN's backward pass needs. Memory plans reserve this many bytes.
 i64 attention_library_bytes(const AttentionShape& shape);
 
 /// Prepares cuDNN's plans for forward and backward on the GPU of the current stream. Returns a description of the plans for the run's

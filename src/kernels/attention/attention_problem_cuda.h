@@ -1,4 +1,4 @@
-// The arguments of attention as GPU kernels receive them. Included only by kernels/*_cuda.cu.
+// The arguments of attention as GPU kernels receive them. Only kernels/*_cuda.cu include this header.
 #pragma once
 #include <cmath>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace spillway::kernels::attention_problem {
 
-/// Adjacent rows of a head. Row indices from `rows` on lie beyond its end and count as zero.
+/// Adjacent rows of a head. Rows with an index of `rows` or more lie beyond the head's end and count as zero.
 template <class S>
 struct Rows {
   const S* at;
@@ -41,7 +41,7 @@ struct Extents {
   i64 window;            // 0: no window
   const i32* positions;  // [batch, keys]: position of each key in its document; may be null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
-  /// Returns the first key that query t sees. If t lies beyond the last query, returns that of the last query.
+  /// Returns the first key that query t sees. If t lies beyond the last query, returns the first key that the last query sees.
   __device__ i64 first(i64 b, i64 t) const {
     const i64 position = min(t, queries - 1) + keys - queries;
     const i64 of_window = window > 0 ? max(i64{0}, position + 1 - window) : 0;
@@ -70,7 +70,7 @@ struct Dropout {
   }
 };
 
-/// The arguments that forward and backward share.
+/// The arguments that the forward and the backward kernels have in common.
 template <class S>
 struct Problem {
   Extents extents;
@@ -81,7 +81,7 @@ struct Problem {
   /// capped() applies the soft cap to an unscaled score. slope() returns the derivative of the soft cap, given the score after it.
   __device__ Wide<S> capped(Wide<S> x) const { return cap > 0 ? cap * std::tanh(x / cap) : x; }
   __device__ Wide<S> slope(Wide<S> capped) const { return cap > 0 ? std::fma(-capped / cap, capped / cap, Wide<S>(1)) : Wide<S>(1); }
-  /// Returns the factor by which dropout multiplies a probability.
+  /// Returns the factor by which dropout multiplies the probability of query t and key s: 0 if it is dropped.
   __device__ Wide<S> kept(i64 b, i64 h, i64 t, i64 s) const {
     if (dropout.limit == 0) return 1;
     return drops(b, h, t, s) ? Wide<S>(0) : dropout.kept;

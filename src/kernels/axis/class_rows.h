@@ -1,4 +1,4 @@
-// The formulas of class_loss.h for one row, shared by the CPU loops and the GPU kernels. Included only by class_loss_*.c*.
+// The formulas of class_loss.h for one row, shared by the CPU loops and the GPU kernels. Only class_loss_*.c* include this header.
 #pragma once
 #include <cmath>
 

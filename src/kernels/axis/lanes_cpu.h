@@ -1,5 +1,5 @@
-// Distributes the lanes of an axis over CPU threads. Each lane is computed by one task, whatever the number of threads, so the bits do not
-// depend on it. Included only by kernels/axis/*_cpu.cc.
+// Distributes the lanes of an axis over CPU threads (axis.h defines a lane). One task computes a whole
+// lane, so the bits do not depend on the number of threads. Only kernels/axis/*_cpu.cc include this header.
 #pragma once
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace spillway::kernels {
 
-/// Calls f(lane, index of its first element) for every lane.
+/// Calls f(lane, index of the lane's first element) for every lane.
 template <class F>
 void for_lanes(const Axis& axis, F f) {
   constexpr i64 kGrain = 1 << 14;  // about how many elements a task has

@@ -1,5 +1,5 @@
-// Distributes the lanes of an axis over a GPU. A warp computes a lane, or a thread block if the lane is long. Included only by
-// kernels/axis/*_cuda.cu.
+// Distributes the lanes of an axis over a GPU (axis.h defines a lane). A warp computes a lane,
+// or a thread block if the lane is long. Only kernels/axis/*_cuda.cu include this header.
 #pragma once
 #include "kernels/axis/axis.h"
 #include "kernels/elements_cuda.h"

@@ -1,7 +1,7 @@
-// Convolution on a GPU. As on the CPU it is a product of gathered columns; cuBLASLt multiplies them (conv_strips.h). We do not use
-// cudnnConvolution*, for three reasons. It requires dw in x's dtype, so sums over bf16 images would be rounded to bf16. The memory that one
-// of its algorithms needs is known only where the GPU is, but memory plans are made before. And tests without a GPU could not check which
-// algorithm suits a shape, while everything here except cuBLASLt itself runs in such tests.
+// Convolution on a GPU. As on the CPU, a convolution is a product of gathered columns; cuBLASLt multiplies them (conv_strips.h). We do
+// not use cudnnConvolution*, for three reasons. It requires dw in x's dtype, so sums over bf16 images would be rounded to bf16. The
+// memory that one of its algorithms needs is known only on a machine with the GPU, but memory plans are also made on others. And tests
+// without a GPU could not check which algorithm suits a shape, while all of this code except cuBLASLt itself runs in such tests.
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
@@ -23,8 +23,8 @@ __global__ void gather_weights(Columns c, Weights<T> weights, i64 rows, T* to, i
   }
 }
 
-// Rounds sums and stores them into the images, for the columns from `begin` on. If `sums` is null the sums are zeros. The bias is added
-// unless it is null.
+// Rounds sums and stores them into the images, for the columns from `begin` on.
+// If `sums` is null the sums are zeros. The bias is added unless it is null.
 template <class T>
 __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, i64 sums_stride, const T* bias, i64 rows, i64 begin,
                               T* out) {
@@ -38,7 +38,7 @@ __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, 
   });
 }
 
-// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, like Product in conv_cpu.cc.
+// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, as Product in conv_cpu.cc does.
 template <class T>
 struct StripProduct {
   Columns columns;

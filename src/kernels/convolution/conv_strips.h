@@ -1,14 +1,14 @@
-// How a convolution on a GPU is cut into strips. A strip is a range of columns of the matrix [K, J] (conv_columns.h). Group after group,
-// one strip at a time is gathered into the workspace and multiplied there by matmul.h. How the matrix is cut depends on the matrix and the
-// dtype alone, so memory plans can be made without a GPU. The current stream must belong to a GPU or stand for one. Used only by conv*.cc
-// and conv*_cuda.cu.
+// Cuts a convolution on a GPU into strips. A strip is a range of columns of the matrix [K, J] (conv_columns.h).
+// Group after group, one strip at a time is gathered into the workspace and multiplied there by matmul.h. The cut
+// depends on the matrix and the dtype alone, so memory plans can be made without a GPU. The current stream must
+// belong to a GPU, or to a meta device that imitates one. Only conv*.cc and conv*_cuda.cu include this header.
 #pragma once
 #include "kernels/convolution/conv_columns.h"
 
 namespace spillway::kernels {
 
-/// The layout of a convolution's workspace. It holds three matrices and the workspace of matmul(), each at a multiple of 256 bytes. The
-/// rows of the matrices begin at multiples of 16 bytes, as tensor cores require.
+/// The layout of a convolution's workspace: three matrices and the workspace of matmul(), each at a
+/// multiple of 256 bytes. The rows of the matrices begin at multiples of 16 bytes, as tensor cores require.
 struct Strips {
   i64 rows, k, j;      // extents of one group's matrices
   i64 width = 0;       // columns of a strip, and distance of its rows in memory; the last strip may have fewer columns

@@ -7,7 +7,7 @@
 namespace spillway::kernels {
 namespace {
 
-// Returns how many zeros two successive lines can share: they are the trailing padding of the first and the leading padding of the second.
+// Returns how many zeros two successive lines can share: the trailing padding of the first line is the leading padding of the second.
 i64 shared_zeros(const AxisTaps& taps, const TileAxis& axis) {
   if (axis.step != 1) return 0;
   const i64 leading = -axis.start[0], trailing = axis.start[0] + taps.positions + axis.span - taps.source;

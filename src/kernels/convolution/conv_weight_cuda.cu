@@ -1,5 +1,5 @@
-// The weight gradient of a convolution on a GPU. The positions are processed in strips (conv_strips.h), in order. Each strip's product is
-// accumulated by cuBLASLt into the gradient in the workspace, which is fp32 (fp64 for f64).
+// Computes the weight gradient of a convolution on a GPU. The positions are processed in strips (conv_strips.h), in
+// order. cuBLASLt accumulates each strip's product into the gradient in the workspace, which is fp32 (fp64 for f64).
 #include "kernels/convolution/conv.h"
 #include "kernels/convolution/conv_columns_cuda.h"
 #include "kernels/dispatch.h"
@@ -23,7 +23,7 @@ struct Kernel {
   i64 channels;
 };
 
-// Rounds the sums and writes dw[rows, channels, kh, kw]. Taps that were skipped get zero.
+// Rounds the sums of a weight gradient and writes dw[rows, channels, kh, kw]. Taps that were skipped get zero.
 template <class W, class Out>
 __global__ void store_gradient(Kernel kernel, i64 rows, const W* sums, i64 sums_stride, Out* dw) {
   const i64 step = i64{gridDim.x} * blockDim.x, size = kernel.extent.h * kernel.extent.w, row_elems = kernel.channels * size;

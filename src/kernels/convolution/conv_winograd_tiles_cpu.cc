@@ -14,14 +14,14 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_CONV_WINOGRAD_LINES
 #define SPILLWAY_CONV_WINOGRAD_LINES
-// The lines of pixels that rows of tiles cover. Each line is split into its even and its odd columns. Pixel (i, j) of tile t is from[i &
-// 1][j & 1][i / 2 * pitch + j / 2 + t].
+// The lines of pixels that rows of tiles cover. Each line is split into its even and its
+// odd columns. Pixel (i, j) of tile t is from[i & 1][j & 1][i / 2 * pitch + j / 2 + t].
 struct TileLines {
   const float* from[2][2];
   i64 pitch;
 };
-// A window of 2 * count rows and `columns` columns of an image, whose upper left corner is at row `top` and column `left`. It is zero where
-// it lies outside the image, and from `columns` to 2 * pitch.
+// A window of 2 * count rows and `columns` columns of an image, whose upper left corner is at row `top`
+// and column `left`. The window reads as zero outside the image, and from `columns` to 2 * pitch.
 struct LineWindow {
   Pair extent;
   i64 top, left, count, columns, pitch;
@@ -49,8 +49,8 @@ HWY_ATTR void copy_line(const float* from, i64 n, float* to) {
   }
 }
 
-// Copies one channel's window to `lines`, padded with zeros: first its even rows, then its odd ones. Then splits each line into even and
-// odd columns and writes these to `to`. Whole vectors are read and written.
+// Copies one channel's window to `lines`, padded with zeros: first its even rows, then its odd ones. Then splits
+// each line into even and odd columns and writes the two halves to `to`. Whole vectors are read and written.
 HWY_ATTR void cut_lines(const LineWindow& w, const float* channel, float* lines, float* to) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -225,13 +225,13 @@ HWY_EXPORT(taps_to_points);
 HWY_EXPORT(sums_to_taps);
 
 constexpr i64 kMostPitch = TileGrid::kMostWidth + 1;
-// Elements of one channel's lines: four planes, for even and odd rows and columns. A strip touches several rows of tiles. Together with the
-// row below them, these have at most 3 pitch + kWinogradTiles - 2 tiles.
+// The elements of one channel's lines: four planes, for even and odd rows and columns. A strip touches several
+// rows of tiles. Together with the row of tiles below them, these have at most 3 pitch + kWinogradTiles - 2 tiles.
 constexpr i64 kChannelElems = 4 * (3 * kMostPitch + kWinogradTiles + kTileSlack);
 
-// Transforms the tiles of all channels by calling `points` for each stretch of tiles. `more` says how many tile rows below a tile, and tile
-// columns beside it, the tile also reads pixels of. Whole vectors are written, so a stretch may write beyond its end. The right values are
-// written there later, by the next stretch or the next channel.
+// Transforms the tiles of all channels by calling `points` for each stretch of tiles. `more` is the number of tile
+// rows below a tile, and of tile columns beside it, whose pixels the tile reads too. Whole vectors are written, so
+// a stretch may write beyond its end. The next stretch or the next channel then overwrites what was written there.
 template <class Transform>
 void transform(const TileGrid& grid, const TileSource& source, i64 more, i64 begin, i64 n, float* to, i64 channel_stride,
                Transform points) {

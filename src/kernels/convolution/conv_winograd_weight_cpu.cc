@@ -14,7 +14,7 @@ constexpr i64 kOutputs = 16;  // how many outputs' weights one task computes: wh
 
 TileGrid grid_of(const ConvShape& s) { return TileGrid(s.positions()); }
 
-// Returns how many outputs are multiplied at a time. The strips of outputs are of equal size and whole vectors.
+// Returns how many outputs are multiplied at a time. The strips of outputs have equal sizes of whole vectors.
 i64 strip_of(i64 outputs) { return round_up(ceil_div(outputs, ceil_div(outputs, gemm::kStrip)), 16); }
 
 }  // namespace

@@ -51,7 +51,7 @@ Configuration few_tiles(Scope::Few few, i64 m) {
   return c;
 }
 
-// gcc warns about undefined vectors in its own headers (gcc bug 105593).
+// gcc warns about undefined vectors in its own headers (gcc bug 105593), so these warnings are disabled.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options

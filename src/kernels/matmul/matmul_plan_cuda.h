@@ -1,10 +1,10 @@
-// How a GPU computes a matrix product: with which of cuBLASLt's kernels, and with which layouts. cuBLASLt's heuristic chooses a kernel,
-// once per process, and the choice is kept. If the heuristic knows no kernel that adds the bias, we ask for one without bias; if there is
-// none, for one that also needs no workspace. The last resort is our own kernel.
-// Nothing is chosen by measuring. So the choice, and with it the order of every sum, depends only on MatmulKey, the GPU and cuBLASLt's
-// version. The key contains no address. A chosen kernel gives the same bits in every run on GPUs of one architecture with equally many SMs.
-// That holds even on several streams at once, because the workspace is the caller's (cuBLAS library 13.0, "Results Reproducibility").
-// Included only by kernels/*_cuda.*. Thread-safe.
+// Plans how a GPU computes a matrix product: with which of cuBLASLt's kernels, and with which layouts. cuBLASLt's
+// heuristic chooses a kernel, once per process, and the choice is kept. If the heuristic knows no kernel that adds the
+// bias, we ask for one without bias, and after that for one that also needs no workspace. The last resort is our own
+// kernel. Nothing is chosen by measuring. So the choice, and with it the order of every sum, depends only on MatmulKey,
+// the GPU and cuBLASLt's version. The key contains no address. A chosen kernel gives equal bits in every run on GPUs of
+// one architecture with equally many SMs. That holds even on several streams at once, because the workspace is the
+// caller's (cuBLAS library 13.0, "Results Reproducibility"). Only kernels/*_cuda.* include this header. Thread-safe.
 #pragma once
 #include <compare>
 #include <optional>
@@ -48,11 +48,12 @@ struct MatmulPlan {
   i64 workspace_bytes = 0;
 };
 
-/// Returns the plan for a product. Its address stays valid. The key's GPU must be the current one. Throws Error(io) if neither cuBLASLt nor
-/// our own kernel supports these dtypes. If there is an epilogue, only cuBLASLt's first choice is tried; if there is none, `algo` is empty.
+/// Returns the plan for a product, at an address that stays valid. The key's GPU must be the current
+/// one. Throws Error(io) if neither cuBLASLt nor our own kernel supports these dtypes. If there is
+/// an epilogue, only cuBLASLt's first choice is tried; if the heuristic knows none, `algo` is empty.
 const MatmulPlan& matmul_plan(const MatmulKey& key);
-/// Returns whether our own kernel supports these dtypes: `in` of both operands and `out` of the result, which must be `in`, or f32 for bf16
-/// and f16.
+/// Returns whether our own kernel supports these dtypes: `in` is the dtype of both
+/// operands, and `out` that of the result. `out` must be `in`, or f32 for bf16 and f16.
 inline bool plain_matmul_takes(DType in, DType out) { return in == out || (is_half(in) && out == DType::f32); }
 
 /// Makes cuBLASLt's descriptor of the product for one call. `bias` is null if there is none. `gelu` is the second matrix of an epilogue.

@@ -1,7 +1,7 @@
-// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are broadcast to the
-// result's shape as in numpy. They are computed in Wide types and rounded once. The result is contiguous. It may be one of the operands, if
-// that is contiguous and has the result's shape. CPU and GPU use the same formula (formulas.h), which gives the same bits on both, unless
-// it contains a power, a logarithm or an exponential.
+// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are
+// broadcast to the result's shape as in numpy. Formulas are computed in Wide types, and the result is rounded once.
+// The result is contiguous. It may be one of the operands, if that is contiguous and has the result's shape. CPU and
+// GPU use one formula (formulas.h), which gives equal bits on both, except for powers, logarithms and exponentials.
 #pragma once
 #include <initializer_list>
 
@@ -9,7 +9,7 @@
 
 namespace spillway::kernels {
 
-/// The formula of an element. a, b and c are the operands' elements; p and q are the members of Numbers.
+/// The formula of an element. a, b and c are the elements of the operands; p and q are the members of Numbers.
 enum class Pointwise {
   fill,              // p
   absolute,          // |a|
@@ -37,7 +37,7 @@ enum class Pointwise {
   logistic_error,      // -b log(s) - (1 - b) log(1 - s), s = sigmoid(a)
   divergence,          // b (log(b) - a), or 0 if b is 0
   divergence_of_logs,  // exp(b) (b - a)
-  // The following ops are c times the derivative of one of the formulas above by a, unless another operand is named.
+  // The ops after this line compute c times the derivative of a formula above, by a if no other operand is named.
   pow_base_slope,
   pow_exponent_slope,  // c times the derivative by b
   larger_slope,        // c if a > b, half of c if they are equal, else 0

@@ -7,7 +7,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Computes out = f(views...) for each element. The elements of each view are of the corresponding type From.
+// Computes out = f(views...) for each element. View i has elements of the i-th type of From.
 template <class To, class... From, class F, class... Views>
 void map(const char* name, const Tensor& out, F f, const Views&... views) {
   const Shape& shape = out.shape();
@@ -15,9 +15,9 @@ void map(const char* name, const Tensor& out, F f, const Views&... views) {
   map_views_on_gpu(name, axes, f, out.data<To>(), reinterpret_cast<const From*>(views.raw())...);
 }
 
-// One functor for all formulas of kOperands operands, which chooses the formula at run time. One kernel for each formula would mean
-// hundreds of kernels, which would make up most of the program's size. Long formulas (is_long()) have a kernel of their own, which computes
-// one element at a time.
+// A functor for all formulas of kOperands operands, which chooses the formula at run time. One
+// kernel for each formula would mean hundreds of kernels, which would make up most of the program's
+// size. Long formulas (is_long()) have a kernel of their own, which computes one element at a time.
 template <int kOperands, bool kLong, class W>
 struct AnyFormula : OneAtATime<kLong> {
   Pointwise op;

@@ -43,7 +43,7 @@ HWY_ATTR void int8_block(const u8* code, float scale, T* to) {
   }
 }
 
-// Lanes of a table vector, and how many such vectors hold the 16 levels of nf4.
+// The number of lanes of a table vector, and how many such vectors hold the 16 levels of nf4.
 constexpr i64 kNf4Lanes = std::min<i64>(HWY_LANES(float), 16), kNf4Tables = 16 / kNf4Lanes;
 
 HWY_INLINE Floats looked_up(const Floats (&tables)[kNf4Tables], hn::Vec<hn::Rebind<u32, FloatTag>> code) {
