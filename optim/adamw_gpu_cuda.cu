@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = kTileThreads;
 
-// The arguments of one launch; elements count from the begin of the first tile.
+// The arguments of one launch of the update kernel. Elements count from the begin of the first tile.
 template <class T>
 struct Launch {
   Columns first;  // pointers to the arrays of the first tile
@@ -52,7 +52,7 @@ __device__ void store_master(const Columns& c, i64 i, T x) {
   }
 }
 
-// Returns block_scale of the 256 moments that 64 threads hold, four each. `largest` is the largest magnitude of the calling thread.
+// Returns block_scale() of the 256 moments that 64 threads hold, four each. `largest` is the largest magnitude of the calling thread.
 __device__ float shared_scale(u32 largest, u32 (&of_warp)[kThreads / 32]) {
   for (int step = 16; step > 0; step /= 2) {
     const u32 other = __shfl_xor_sync(0xffffffffu, largest, step);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) update_tiles(Launch<T> l) {
   }
 }
 
-// Sums the squares of one tile per thread block; thread i computes lane i.
+// A kernel that sums the squares of one tile per thread block; thread i computes lane i of the sum.
 template <class T>
 __global__ void __launch_bounds__(kNormLanes) square_sums(const T* gradient, double* sums) {
   const T* tile = gradient + i64{blockIdx.x} * kTileElems;

@@ -95,7 +95,7 @@ void update_int8_block(const Job& job, const Columns& whole, i64 block, BlockMom
   store_element(job.tile.new_state + v_scales, block, codes.v_scale);
 }
 
-/// Updates block by block through fp32 scratch memory, which stays in the L1 cache.
+/// Updates a tile with int8 moments block by block through fp32 scratch memory, which stays in the L1 cache.
 void update_int8(const Job& job) {
   const Columns whole = columns_of(job.format, job.tile);
   BlockMoments moments;

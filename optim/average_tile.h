@@ -1,12 +1,12 @@
-// Keeps an exponential moving average of the weights, stored with the optimizer's state: a += (1 - decay) * (w - a), where w is the master
-// weight after a step. The subtraction, the product and the sum are each rounded separately, in f32 (in f64 for f64 weights), so CPU and
-// GPU agree bit for bit. The average starts equal to the weights. The formula is that of torch.optim.swa_utils.get_ema_avg_fn.
+// Computes an exponential moving average of the weights, stored with the optimizer's state: a += (1 - decay) * (w - a), where w is the
+// master weight after a step. The subtraction, the product and the sum are each rounded separately, in f32 (in f64 for f64 weights), so
+// CPU and GPU agree bit for bit. The average starts equal to the weights. The formula is that of torch.optim.swa_utils.get_ema_avg_fn.
 #pragma once
 #include "optim/state_format.h"
 
 namespace spillway::optim {
 
-/// Pointers to one tile of each operand; the format, which must have an average, determines their sizes.
+/// Pointers to one tile of each operand. The state format, which must have an average, determines the sizes of the tiles.
 struct AverageOperands {
   const std::byte *weight, *state;  // after the step; the master is read from them
   const std::byte* old_state;       // before the step; the average is read from it

@@ -25,7 +25,7 @@ constexpr size_t kSums = 8;
 i64 tiles_of(i64 elems) { return ceil_div(elems, kTileElems); }
 i64 grain(i64 elems_each) { return std::max<i64>(1, kGrainElems / std::max<i64>(1, elems_each)); }
 
-// The arrays of a step and their places in the working memory.
+// The arrays of a step of Adafactor, and their places in the working memory.
 template <class T>
 struct UnderWay {
   explicit UnderWay(const AdafactorStep& step) : UnderWay(step.matrices, step.elems, step.memory) {}
@@ -49,7 +49,7 @@ T eps1_of(const AdafactorSettings& settings) {
   return static_cast<T>(settings.eps1.value_or(std::numeric_limits<T>::epsilon()));
 }
 
-// Adds the squares up in kSums separate sums, then adds these sums in order.
+// Returns the sum of squares of x: first kSums separate sums, which are then added in order.
 template <class T>
 double square_sum(std::span<const T> x) {
   double sums[kSums] = {}, sum = 0;

@@ -11,8 +11,8 @@
 namespace spillway::optim {
 namespace {
 
-// The arguments of one launch. `first` points to the first tile, from whose begin the part table counts elements. The kernel reads the
-// format at run time, so that there is one kernel per rule and not one per rule and format.
+// The arguments of one launch. `first` points to the first tile, from whose begin the part table counts
+// elements. The kernel reads the format at run time, so that one kernel per rule suffices for all formats.
 template <class T>
 struct RuleLaunch {
   TileOperands first;

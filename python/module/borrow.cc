@@ -19,7 +19,8 @@ namespace {
 using Any = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
-// Another program's array, which a tensor's storage keeps alive. The storage may be released on any thread, also in a turn (turn.h).
+// An array of another program, which a tensor's storage keeps alive. The storage
+// may be released on any thread, also while that thread has the turn (turn.h).
 class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}

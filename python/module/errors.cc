@@ -15,7 +15,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// The exception classes by exit status; strong references for the life of the process.
+// The exception classes by exit status. The pointers are strong references for the life of the process.
 PyObject* error_kinds[16] = {};
 PyObject *type_kind = nullptr, *index_kind = nullptr;
 

@@ -123,7 +123,8 @@ void bind_operators(nb::class_<Array>& tensor) {
   comparison(tensor, "__le__", [](const Variable& a, const auto& b) -> Variable { return ops::le(a, b); });
   comparison(tensor, "__gt__", [](const Variable& a, const auto& b) -> Variable { return ops::gt(a, b); });
   comparison(tensor, "__ge__", [](const Variable& a, const auto& b) -> Variable { return ops::ge(a, b); });
-  // Hashes by identity, as Python objects do, so that tensors can be in sets and be keys, although == compares element by element.
+  // Tensors are hashed by identity, as Python objects are by default, so that
+  // they can be in sets and be keys, although == compares element by element.
   tensor.def("__hash__", [](nb::handle self) { return reinterpret_cast<intptr_t>(self.ptr()) >> 4; });
   tensor.def("__getitem__", picked, nb::arg("key"), nb::sig("def __getitem__(self, key: object, /) -> Tensor"));
 }

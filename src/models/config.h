@@ -1,7 +1,7 @@
-// The architecture and hyperparameters of a model, as read from a Hugging Face config.json and checked. The command line, the planner and
-// models::build use it, and it is written beside exported weights so that other tools can load them. It is a value type and thread-safe. A
-// config.json is untrusted input: the type and range of every key are checked, and a feature that would change the numbers but is not
-// implemented is refused by name, never ignored.
+// Defines ModelConfig: the architecture and hyperparameters of a model, as read from a Hugging Face config.json and checked.
+// The command line, the planner and models::build use it, and it is written beside exported weights so that other tools can
+// load them. A ModelConfig is a value type and thread-safe. A config.json is untrusted input: the type and range of every
+// key are checked, and a feature that would change results but is not implemented is refused by name, never ignored.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -17,7 +17,7 @@
 
 namespace spillway::models {
 
-/// The kinds of models: GPT-2; decoders with rotary positions, RMS norms and gated MLPs (decoder.h); networks for images.
+/// The families of models: GPT-2; decoders with rotary positions, RMS norms and gated MLPs (decoder.h); networks for images.
 enum class Family {
   gpt2,
   llama,
@@ -40,11 +40,11 @@ enum class Family {
 /// The activation of GPT-2's MLP. (MLPs of the other families are gated.)
 enum class Activation { gelu_tanh, gelu_erf, relu };
 
-/// A rule by which the wavelengths of rotary position embeddings are stretched by `factor`. linear stretches all of them (Chen et al.,
-/// arXiv:2306.15595). llama3 stretches those beyond original_positions / low_freq_factor, keeps those below original_positions /
-/// high_freq_factor and blends those between. yarn (Peng et al., arXiv:2309.00071) stretches those that turn less than beta_slow times
-/// within original_positions and keeps those that turn more than beta_fast times; it also multiplies the rotated elements by
-/// attention_factor.
+/// A rule by which the wavelengths of rotary position embeddings are stretched by `factor`. linear stretches all
+/// wavelengths (Chen et al., arXiv:2306.15595). llama3 stretches wavelengths beyond original_positions /
+/// low_freq_factor, keeps those below original_positions / high_freq_factor and blends those between. yarn (Peng et
+/// al., arXiv:2309.00071) stretches wavelengths that turn less than beta_slow times within original_positions and
+/// keeps those that turn more than beta_fast times; yarn also multiplies the rotated elements by attention_factor.
 struct RopeScaling {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   i64 original_positions = 8192;
@@ -99,17 +99,17 @@ struct ModelConfig {
   std::vector<std::string> class_names;  // image models: name of each class, or empty
   std::vector<i64> widths;               // cifar_net and lenet: widths of the convolutions and hidden linear layers, four in all
   ResNetConfig resnet;
-  // The following are options of the caller and are not part of a config.json.
+  // The three members that follow are options of the caller and are not part of a config.json.
   kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   std::optional<LoraConfig> lora;
   kernels::WeightFormat base_weights = kernels::WeightFormat::plain;  // format of linear layers and experts, not of heads and routers
 
-  // The following are for GPT-2 only.
+  // The members that follow, up to the next group, are for GPT-2 only.
   Activation activation = Activation::gelu_tanh;
   bool scale_attention = true;            // attention scores are multiplied by 1/sqrt(head_dim)
   bool scale_attention_by_layer = false;  // scores are also multiplied by 1/(layer + 1)
 
-  // The following are for decoders other than GPT-2.
+  // The members that follow are for decoders other than GPT-2.
   bool attention_bias = false, mlp_bias = false;  // biases of all projections; Qwen2 has them for queries, keys and values
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
@@ -135,8 +135,8 @@ void check_image_side(const ModelConfig& config);
 ModelConfig parse_config(std::string_view json, const std::string& file);
 /// Reads config.json in `folder`. Throws Error(data), also when the file is missing.
 ModelConfig read_config(const std::filesystem::path& folder);
-/// Returns a config.json that transformers can load and that parse_config reads back unchanged. `weights` is the element type of the
-/// weights stored beside it.
+/// Returns a config.json that transformers can load and from which parse_config reads an
+/// equal configuration. `weights` is the element type of the weights stored beside it.
 std::string to_json(const ModelConfig& config, DType weights = DType::f32);
 
 }  // namespace spillway::models

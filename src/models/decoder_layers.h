@@ -1,5 +1,5 @@
-// The parts of a decoder's transformer block: attention, MLP or experts, and the ways in which a family differs from Llama. Used by
-// decoder.cc.
+// The parts of a decoder's transformer block: attention, MLP or experts, and the
+// ways in which a family differs from Llama. Only decoder*.cc use this header.
 #pragma once
 #include <optional>
 
@@ -25,7 +25,7 @@ DecoderStyle style_of(const ModelConfig& config);
 class DecoderAttention {
  public:
   DecoderAttention(const ModelConfig& config, const std::string& name, i64 layer, DType dtype);
-  /// Returns the attention of x, added to the residual if that has a value.
+  /// Returns the attention of x. The residual is added if it has a value.
   nn::Variable operator()(const nn::Variable& residual_BTC, const nn::Variable& x_BTC, const nn::Context& context) const;
   void list(nn::ParameterList& parameters) const;
 
@@ -60,8 +60,8 @@ class DecoderMlp {
   nn::Linear down_;
 };
 
-/// A mixture of experts: for each token the sum of the chosen experts' MLPs, weighted by the router. Mixtral's parameter names differ from
-/// the other families'.
+/// A mixture of experts, whose result for a token is the sum of the chosen experts' MLPs,
+/// weighted by the router. Mixtral's parameter names differ from those of the other families.
 class DecoderExperts {
  public:
   DecoderExperts(const ModelConfig& config, const std::string& name, DType dtype);

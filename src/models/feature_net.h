@@ -12,11 +12,11 @@
 
 namespace spillway::models {
 
-/// The smallest image sides, in pixels, for which at least one pixel is left after all poolings.
+/// The smallest image sides, in pixels, for which all poolings leave at least one pixel.
 constexpr i64 kLeastAlexnetSide = 63, kLeastVgg11Side = 32;
 
-/// The differences between the two networks. Module numbers are those of torchvision's Sequentials, which also count activations, poolings
-/// and dropouts.
+/// The differences between AlexNet and VGG. Module numbers are those of
+/// torchvision's Sequentials, which also count activations, poolings and dropouts.
 struct FeatureForm {
   struct Convolution {
     ConvShape shape;
@@ -29,7 +29,7 @@ struct FeatureForm {
 };
 FeatureForm feature_form(Family family);
 
-/// Builds a model of one of the two families.
+/// Builds a model of the family alexnet or vgg11.
 nn::Sequential build_feature_net(const ModelConfig& config, DType dtype);
 
 }  // namespace spillway::models

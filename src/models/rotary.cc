@@ -15,8 +15,8 @@ double llama3_scaled(double frequency, const RopeScaling& s) {
   return (1 - keep) * frequency / s.factor + keep * frequency;
 }
 
-// The limits of yarn are indices of element pairs: pairs from index `high` on are stretched, those up to index `low` are kept, and those
-// between are blended.
+// The limits of yarn, as indices of element pairs: pairs from index `high` on are
+// stretched, those up to index `low` are kept, and those between are blended.
 struct YarnLimits {
   double low, high;
   YarnLimits(const RopeScaling& s, double theta, i64 elements) {

@@ -1,5 +1,5 @@
-// Layers of image models. As in layers.h, each holds its parameters, lists them in the order in which it reads them, and computes through
-// ops/. Names and initial values are PyTorch's. Images are [N, C, H, W].
+// Layers of image models. As in layers.h, each layer holds its parameters, lists them in the order in which
+// it reads them, and computes through ops/. Names and initial values are PyTorch's. Images are [N, C, H, W].
 #pragma once
 #include "nn/layers.h"
 #include "ops/conv.h"
@@ -29,9 +29,9 @@ class Conv2d {
   ops::ConvOptions options_;
 };
 
-/// Batch normalization. In Mode::train it normalizes by the statistics of the micro-batch, and the running statistics
-/// (Parameter::statistic) move towards these. In other modes, or if the running statistics are frozen, it normalizes by the running
-/// statistics.
+/// Batch normalization. In Mode::train it normalizes by the statistics of the micro-batch,
+/// and the running statistics (Parameter::statistic) move towards these. In other modes,
+/// or if the running statistics are frozen, it normalizes by the running statistics.
 class BatchNorm2d {
  public:
   static constexpr double kEps = 1e-5;

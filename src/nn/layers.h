@@ -1,6 +1,6 @@
-// Small layers from which blocks are built. Each holds its parameters, lists them in the order in which it reads them, and computes through
-// ops/. They are not Modules themselves. Names are Hugging Face's: `name` is the layer's, and parameters append ".weight" or ".bias".
-// Layers are immutable and thread-safe. Shape letters: V = rows of a table, C = channels, I = inputs, O = outputs.
+// Small layers from which blocks are built. Each layer holds its parameters, lists them in the order in which it reads them, and
+// computes through ops/. Layers are not Modules. Names are Hugging Face's: `name` is the layer's, and parameters append ".weight"
+// or ".bias". Layers are immutable and thread-safe. Shape letters: V = rows of a table, C = channels, I = inputs, O = outputs.
 #pragma once
 #include "nn/module.h"
 #include "ops/linear.h"
@@ -24,8 +24,8 @@ struct Lora {
   double scale = 1, dropout = 0;
 };
 
-/// Applies dropout (ops/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other modes it returns x itself. The random key
-/// includes `name`, so that each layer has a mask of its own.
+/// Applies dropout (ops/dropout.h) with probability `share` to x[B, ...] in Mode::train; in other
+/// modes returns x itself. The random key includes `name`, so that each layer has a mask of its own.
 class Dropout {
  public:
   Dropout(std::string name, double share) : name_(std::move(name)), share_(share) {}
@@ -66,8 +66,8 @@ class Linear {
   Dropout lora_dropout_;
 };
 
-/// Looks up rows of weight[V, C] by id. If a head shares the weight, the head's use of the parameter has number 1. `padding_row` (-1: none)
-/// gets no gradient from this layer, like padding_idx of PyTorch's nn.Embedding.
+/// An embedding, which looks up rows of weight[V, C] by id. If a head shares the weight, the head's use of the parameter
+/// has number 1. `padding_row` (-1: none) gets no gradient from this layer, like padding_idx of PyTorch's nn.Embedding.
 class Embedding {
  public:
   Embedding(const std::string& name, i64 rows, i64 channels, DType dtype, double std, i64 padding_row = -1);
@@ -92,7 +92,7 @@ class LayerNorm {
   double eps_;
 };
 
-/// RMS normalization over the last axis. The gain is the weight plus `gain_offset` and starts at 1.
+/// RMS normalization over the last axis. The gain is the weight plus `gain_offset`; its initial value is 1.
 class RmsNorm {
  public:
   RmsNorm(const std::string& name, i64 channels, DType dtype, double eps, double gain_offset = 0);

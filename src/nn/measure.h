@@ -1,5 +1,5 @@
-// Measures a model's size and memory needs without allocating memory: the model is built and run once, forward and backward, on the meta
-// device, which tracks shapes alone. It is meant for training without a plan; `spillway plan` tells more.
+// Measures a model's size and memory needs without allocating memory: the model is built and run once, forward and backward,
+// on the meta device, which tracks shapes alone. The measurement is for training without a plan; `spillway plan` tells more.
 #pragma once
 #include <functional>
 

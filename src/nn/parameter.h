@@ -1,5 +1,5 @@
-// A named weight. It keeps the same Storage object for as long as it lives; the code that runs the block (or nn/eager.h, for training
-// without a plan) decides when its bytes are resident. `id` is the parameter's index in the model.
+// Defines Parameter, a named weight. A parameter keeps one Storage object for as long as it lives; the code that runs the block
+// (or nn/eager.h, for training without a plan) decides when the storage has memory. `id` is the parameter's index in the model.
 #pragma once
 #include <functional>
 #include <memory>
@@ -25,7 +25,7 @@ struct Parameter {
   bool statistic = false;                                       // a running statistic, updated by kStatisticMomentum (see below)
   bool of_ids = false;                                          // the rows belong to tokens, positions or classes, as in an embedding
   kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
-  // Number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
+  // The number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
   std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguously
 
@@ -53,11 +53,11 @@ Initializer uniform_by_inputs(i64 inputs);
 std::shared_ptr<Parameter> make_parameter(std::string name, const Shape& shape, DType dtype, Initializer init,
                                           kernels::WeightFormat format = kernels::WeightFormat::plain);
 
-/// Computes the initial values of elements [begin, begin + out.size()) in fp64 on the host. They depend on (seed, name, element index)
-/// alone.
+/// Computes the initial values of elements [begin, begin + out.size()) in
+/// fp64 on the host. The values depend on (seed, name, element index) alone.
 void initial_values(const Parameter& parameter, u64 seed, i64 begin, std::span<double> out);
 
-/// A function that supplies elements [begin, begin + out.size()) of a parameter in fp64.
+/// A function that writes elements [begin, begin + out.size()) of a parameter to `out` in fp64.
 using ParameterValues = std::function<void(const Parameter&, i64 begin, std::span<double> out)>;
 
 /// Computes bytes [begin, begin + out.size()) of the stored form of a quantized parameter from its values.

@@ -1,6 +1,6 @@
-// Normalisation of images per channel or group of channels, by PyTorch's formulas: f32, f64, bf16 and f16 (statistics in f32), inputs of
-// any strides. Forward saves x and two statistics per channel or group. For bf16 and f16, gamma and beta must be parameters of the tape or
-// constants, because their gradients are f32. Throws Error(bug), which lists the shapes and dtypes, if they do not match.
+// Normalisation of images per channel or group of channels, by PyTorch's formulas, for f32, f64, bf16 and f16 (statistics in f32) and
+// inputs of any strides. Forward saves x and two statistics per channel or group. For bf16 and f16, gamma and beta must be parameters of
+// the tape or constants, because their gradients are f32. Throws an Error(bug) that lists the shapes and dtypes if they do not match.
 #pragma once
 #include "autograd/tape.h"
 

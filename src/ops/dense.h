@@ -6,7 +6,7 @@
 
 namespace spillway::ops {
 
-/// Returns x if it is contiguous or undefined, else a contiguous copy.
+/// Returns x if it is contiguous or undefined, and a contiguous copy of x otherwise.
 inline Tensor dense(const Tensor& x) {
   if (!x.defined() || x.is_contiguous()) return x;
   const Tensor copy = empty(x.shape(), x.dtype(), "contiguous copy");

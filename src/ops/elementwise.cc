@@ -26,8 +26,8 @@ void give_written(Backward& b, int i, DType dtype, const Write& write) {
   kernels::copy(narrow, to);
 }
 
-// Computes `left op right`, of the output's shape, as the gradient of input `i`. If the input, of shape `shape`, was broadcast, the
-// gradient is summed to that shape.
+// Computes `left op right` as the gradient of input `i`. The result has the output's shape.
+// If the input, of shape `shape`, was broadcast, the gradient is summed to that shape.
 void give(Backward& b, int i, const Shape& shape, Binary op, const Tensor& left, const Tensor& right) {
   if (shape == b.gradient().shape())
     return give_written(b, i, left.dtype(), [&](const Tensor& to) { kernels::binary(op, left, right, to); });

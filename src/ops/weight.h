@@ -1,5 +1,5 @@
-// A weight as matrix products take it: plain values, or quantized units (kernels/quantized). Quantized units are dequantized for each
-// product, and the dequantized values are freed after it. A value type.
+// Defines Weight, a weight as matrix products take it: plain values, or quantized units (kernels/quantized). Quantized
+// units are dequantized for each product, and the dequantized values are freed after it. Weight is a value type.
 #pragma once
 #include <concepts>
 
@@ -28,7 +28,7 @@ inline Weight dense(Weight w) {
   return w;
 }
 
-/// Returns the weight's values in the dtype of `stored`. For a plain weight that is `stored` itself; quantized units are dequantized by
+/// Returns the weight's values in the dtype of `stored`. A plain weight's values are `stored` itself; quantized units are dequantized by
 /// this call. One exception: bf16 values for f32 products on a CPU are returned as bf16, because those products widen them while they read.
 inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {
   if (format == kernels::WeightFormat::plain) return stored;

@@ -1,4 +1,4 @@
-// Filters on lists and dicts.
+// Filters of chat templates whose input is a list or a dict.
 #include <fmt/format.h>
 
 #include <algorithm>

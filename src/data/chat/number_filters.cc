@@ -1,4 +1,4 @@
-// Filters on numbers, and those that convert text to numbers as Python's int() and float() do.
+// Filters on numbers, and filters that convert text to numbers as Python's int() and float() do.
 #include <fmt/format.h>
 
 #include <array>
@@ -105,7 +105,7 @@ Value absolute(Run& run, const Bound& a) {
   return *value.whole() < 0 ? negate(run, value) : Value(*value.whole());
 }
 
-// Rounds as Python's round() does: from the exact value, and a tie goes to the even digit.
+// Rounds as Python's round() does: from the exact value, with ties to the even digit.
 Value round_common(Run& run, const Value& value, i64 digits) {
   if (value.whole()) {
     if (digits < 0) run.fail("expected a precision of at least 0 for whole numbers, got " + std::to_string(digits));

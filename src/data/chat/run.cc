@@ -44,7 +44,8 @@ Run::Run(const std::string& file, std::time_t now)
     : current_(this), file_(file), now_(now), steps_(kUnlimited), steps_left_(kUnlimited), most_bytes_(kUnlimited) {}
 
 Run::~Run() {
-  // Clear the attributes of all namespaces first. Then freeing one namespace never frees others, whether they form a cycle or a long chain.
+  // The attributes of all namespaces are cleared first. Freeing one namespace
+  // then never frees others, whether they form a cycle or a long chain.
   for (auto& space : spaces_) space->attributes.clear();
 }
 

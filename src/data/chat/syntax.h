@@ -1,5 +1,5 @@
-// The syntax tree of a template. All nodes have one type with a few members. For each kind of node, NodeKind documents which members it
-// uses. The tree is immutable after parsing, so threads may share it.
+// The syntax tree of a template. All nodes have one type with a few members. The comments in NodeKind tell
+// which members each kind of node uses. The tree is immutable after parsing, so threads may share it.
 #pragma once
 #include <array>
 #include <memory>
@@ -14,7 +14,7 @@
 namespace spillway::data::chat {
 
 enum class NodeKind : u8 {
-  // Expressions. The comments name the members of Node that a kind uses.
+  // The kinds from here on are expressions. The comments name the members of Node that a kind uses.
   constant,     // a literal, in `constant`
   name,         // the variable `name`
   list,         // kids: the items
@@ -33,11 +33,11 @@ enum class NodeKind : u8 {
   item,         // element of kids[0] under the key kids[1]
   slice,        // kids[0][kids[1]:kids[2]:kids[3]]; a kid is null if absent
   call,         // the call kids[0](kids[1]…, *more, named…, **more_named)
-  // The filter `name`. kids[0] is the value to filter (null in a filter block); the other kids are arguments as in a call.
+  // The filter `name`. kids[0] is the value to filter (null in a filter block); the further kids are arguments as in a call.
   filter,
   test,             // the test `name` on kids[0]; the other kids are arguments
   space_attribute,  // a target of set: the attribute names[0] of the namespace `name`
-  // Statements. The comments name the members of Node that a kind uses.
+  // The kinds from here on are statements. The comments name the members of Node that a kind uses.
   data,            // plain text, in `name`
   print,           // kids: the values to print, in order
   branch,          // kids: the condition of each part (null for else); parts: the bodies
@@ -59,11 +59,11 @@ using NodePtr = std::unique_ptr<Node>;
 /// Names whose meaning in Jinja depends on where a template first reads or sets them.
 constexpr std::array<std::string_view, 4> kSpecialNames = {"loop", "caller", "kwargs", "varargs"};
 enum class Use : u8 { none, reads, sets };
-/// For each name in kSpecialNames: what a part of a template does with that name first.
+/// Tells, for each name in kSpecialNames, whether a part of a template first reads or first sets that name.
 using FirstUses = std::array<Use, kSpecialNames.size()>;
 
 /// Statements that run in one scope, or in a part of one. `unset` lists names that no enclosing scope has and that these statements set
-/// before they read them. Until such a name is set, Jinja treats it as undefined, even if the template has a variable of that name.
+/// before they read them. Before such a name is set, Jinja treats it as undefined, even if the template has a variable of that name.
 struct Block {
   std::vector<NodePtr> statements;
   std::vector<std::string> unset;

@@ -9,8 +9,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// The part of a text that the arguments start and stop select, as in a slice. These are arguments 2 and 3. The part is empty if start is
-// after stop or after the end of the text.
+// The part of a text that the arguments start and stop (numbers 2 and 3) select, as
+// in a slice. The part is empty if start is after stop or after the end of the text.
 struct Window {
   std::string_view text;
   i64 begin = 0;  // index of the code point at which the selected part begins
@@ -243,7 +243,8 @@ std::span<const Builtin> text_methods() { return kMethods; }
 
 namespace {
 
-// A text of up to so many bytes is searched for by comparing it at every position. For longer ones that could be slow, so memmem is used.
+// The longest wanted text, in bytes, that is searched for by comparing it at every
+// position. For longer texts such a search could be slow, so memmem is used.
 constexpr size_t kShort = 32;
 
 size_t place_of(std::string_view text, std::string_view wanted) {

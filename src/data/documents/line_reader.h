@@ -15,7 +15,7 @@ constexpr i64 kMostLineBytes = 256 * kMiB, kMostRowBytes = 64 * kMiB;
 
 class LineReader {
  public:
-  /// Throws Error(data) if the file cannot be opened.
+  /// Opens the file. Throws Error(data) if it cannot be opened.
   explicit LineReader(const std::filesystem::path& path, i64 most_line_bytes = kMostLineBytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;

@@ -14,8 +14,8 @@ namespace {
 bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
 bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z'); }
 
-// Stands for "..." among the letters of an input. Later it is replaced by one digit for each axis that "..." covers; the digit '0' means
-// the last of these axes.
+// The character that stands for "..." among the letters of an input. Later it is replaced
+// by one digit for each axis that "..." covers; the digit '0' means the last of these axes.
 constexpr char kOthers = '.';
 
 struct Equation {
@@ -110,7 +110,7 @@ struct Named {
   }
 };
 
-// Replaces kOthers in the letters of an input or of the result by `others` digits.
+// Replaces kOthers in the letters of an input or of the result by `others` digits, one for each axis that "..." covers.
 void spell_out(std::string& letters, i64 others) {
   const size_t at = letters.find(kOthers);
   if (at == std::string::npos || others < 0) return;
