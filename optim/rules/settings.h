@@ -38,8 +38,8 @@ struct LionSettings {
 /// columns)). match_rms_adamw: 0.2 sqrt(max(rows, columns)), with which learning rates and weight decays that suit AdamW can be used.
 enum class MuonScale { original, match_rms_adamw };
 
-/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original). Parameters
-/// that are no matrices use AdamW with Muon's lr and weight_decay, and with these beta1, beta2 and eps.
+/// Settings of Muon, with PyTorch's names and defaults, except for the scale (PyTorch's is original).
+/// Embeddings, heads and vectors use AdamW with Muon's lr and weight_decay, and with these beta1, beta2 and eps.
 struct MuonSettings {
   double lr = 1e-3, momentum = 0.95, weight_decay = 0.1;
   bool nesterov = true;

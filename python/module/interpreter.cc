@@ -38,8 +38,8 @@ Ending& ending() {
   return *one;
 }
 
-// The handler of std::terminate. Python ends a thread by unwinding its stack. This calls std::terminate if the unwinding meets a noexcept
-// function before it reaches call_python().
+// The handler of std::terminate. Python ends a thread by unwinding its stack. The unwinding
+// calls std::terminate if it meets a noexcept function before it reaches call_python().
 [[noreturn]] void stop_or_terminate() {
   Ending& end = ending();
   bool ours = false;

@@ -44,7 +44,7 @@ std::string whole_text(const fs::path& path, i64 limit_bytes) {
   return text;
 }
 
-// Returns where in the manifest's text the eight hex digits of its own checksum begin, or npos if it has none.
+// Returns where in the manifest's text the eight hex digits of its own checksum begin, or npos if the manifest has no such checksum.
 size_t own_place(const std::string& text) {
   const std::string before = fmt::format("\"{}\": \"", kOwnKey);
   const size_t at = text.find(before);
@@ -75,8 +75,8 @@ FileChecksums parse_file(const fs::path& manifest, const std::string& name, cons
   return checksums;
 }
 
-// Names the tensors to which bytes [begin, end) of a safetensors file belong. Returns an empty string for other files, and if the header
-// cannot be read.
+// Names the tensors to which bytes [begin, end) of a safetensors file belong. Returns
+// an empty string for other kinds of files, and if the header cannot be read.
 std::string tensors_in(const fs::path& path, i64 begin, i64 end) {
   try {
     return path.extension() == ".safetensors" ? SafetensorsReader(path).describe(begin, end) : "";

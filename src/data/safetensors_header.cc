@@ -37,8 +37,8 @@ constexpr std::array kDTypes = {
 
 std::string_view safetensors_name(DType dtype) { return std::ranges::find(kDTypes, std::optional(dtype), &DTypeName::dtype)->name; }
 
-/// Parses the header's JSON from SAX events (one call per JSON token). The grammar is fixed, so the parser is always in one of a few
-/// states. An event that its state does not allow throws.
+/// Parses the header's JSON from SAX events (one call per JSON token). The grammar is fixed, so the
+/// parser is always in one of a few states. An event that the current state does not allow throws.
 class HeaderWalk final : public nlohmann::json_sax<json> {
  public:
   HeaderWalk(const std::string& file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -190,7 +190,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   std::vector<i64> shape_, offsets_;
 };
 
-// Checks that the byte ranges tile the data section: no gap, no overlap, nothing left over.
+// Checks that the byte ranges tile the data section: there is no gap, no overlap and no byte behind the last range.
 void check_tiling(const SafetensorsHeader& header, i64 data_bytes, const std::string& file) {
   i64 at = 0;
   for (const TensorInfo& t : header.tensors) {

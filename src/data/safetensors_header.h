@@ -18,12 +18,12 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// Throws Error(data), "[safetensors] <path>: <why>".
+/// Throws Error(data) "[safetensors] <path>: <why>".
 [[noreturn]] void reject_safetensors(const std::filesystem::path& path, const std::string& why);
 
-/// Parses the JSON text of a header that is followed by `data_bytes` bytes of tensor data. Memory use is proportional to the length of the
-/// text: the text is read as a stream of tokens, and deeper nesting than the format has is refused at once. Throws Error(data), naming
-/// `file`.
+/// Parses the JSON text of a header that is followed by `data_bytes` bytes of tensor data. Memory
+/// use is proportional to the length of the text: the text is read as a stream of tokens, and
+/// nesting deeper than the format's is refused at once. Throws an Error(data) that names `file`.
 SafetensorsHeader parse_safetensors_header(const std::string& text, i64 data_bytes, const std::string& file);
 
 /// Returns the JSON text of the header, padded with spaces to a multiple of 8 bytes. Throws Error(bug) if a name is not UTF-8.

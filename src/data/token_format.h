@@ -26,7 +26,8 @@ struct TokenLayout {
 /// Returns true if the file is empty or begins with the magic number and version of llm.c's token format.
 bool begins_as_token_file(const File& file);
 
-/// Finds the format of an opened `.bin` file and checks its sizes, and those of the .idx file if one lies next to it. Throws Error(data).
+/// Finds the format of an opened `.bin` file. Checks the file's size, and
+/// the sizes in the .idx file if one lies next to it. Throws Error(data).
 TokenLayout token_layout(const File& file);
 
 }  // namespace spillway::data

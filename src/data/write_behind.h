@@ -1,6 +1,6 @@
-// Starts writing the finished parts of a large file to the disk while the rest of the file is being produced, and drops these parts from
-// the page cache some MiB later. So the file does not push other programs' pages out of memory, and syncing it at the end finds little left
-// to write.
+// Starts writing the finished parts of a large file to the disk while the rest of the file is being
+// produced, and drops these parts from the page cache some MiB later. So the file does not push
+// other programs' pages out of memory, and syncing the file at the end finds little left to write.
 #pragma once
 #include <deque>
 #include <mutex>
@@ -11,7 +11,7 @@ namespace spillway::data {
 
 class WriteBehind {
  public:
-  /// `file` must outlive this object.
+  /// Begins to track the writes of `file`, which must outlive this object.
   explicit WriteBehind(File& file) : file_(file) {}
   /// Reports that bytes [begin, end) of the file were written. Neighbouring ranges are sent to the disk together. Thread-safe. Throws
   /// Error(io).

@@ -30,8 +30,8 @@ class PreparedCache {
   std::unique_ptr<PreparedFile> find() const;
   /// Returns the path at which the caller must write a new file.
   std::filesystem::path file() const;
-  /// Opens the new file, which must be complete. Then removes all but the two most recently used files of the source, except files that a
-  /// process has open. On a filesystem without flock nobody can tell which files are open, so none is removed.
+  /// Opens the new file, which must be complete. Then removes all but the two most recently used files of the source, except
+  /// files that a process has open. On a filesystem without flock it is not known which files are open, so none is removed.
   std::unique_ptr<PreparedFile> keep();
 
  private:

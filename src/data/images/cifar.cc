@@ -21,7 +21,7 @@ struct CifarKind {
 };
 constexpr CifarKind kCifar10{"CIFAR-10", 10, 0, "batches.meta.txt"}, kCifar100{"CIFAR-100", 100, 1, "fine_label_names.txt"};
 
-// Reads class names, one per line. Returns them only if the file has a valid name for every class; otherwise returns an empty list.
+// Reads class names, one per line. If the file does not have a valid name for every class, returns an empty list.
 std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   std::vector<std::string> names;
   constexpr i64 kMostBytes = 64 * kKiB;

@@ -52,7 +52,7 @@ class PickleMachine {
     out_.nodes_.push_back(node);
     return static_cast<PickleRef>(out_.nodes_.size() - 1);
   }
-  // Pushes a value. Popping gives nothing back to the budget, so the stack is charged only when it grows beyond its previous maximum.
+  // Pushes a value. Popping returns nothing to the memory budget, so the stack is charged only when it grows beyond its previous maximum.
   void push_ref(PickleRef ref) {
     stack_.push_back(ref);
     if (stack_.size() > highest_stack_) out_.budget_.hold(sizeof ref), highest_stack_ = stack_.size();
@@ -167,8 +167,8 @@ class PickleMachine {
     return out_.refs_[at];
   }
 
-  // Stores the value on top of the stack in the memo, from which later opcodes fetch values by number. Python numbers memo entries from 0
-  // and spends at least one byte of the pickle on each. A number that is too large for that is refused.
+  // Stores the value on top of the stack in the memo, from which later opcodes fetch values by number. Python numbers memo
+  // entries from 0 and spends at least one byte of the pickle on each. A number that is too large to come from Python is refused.
   void remember(u64 key) {
     expect(1);
     if (key >= at_) wrong(fmt::format("expected memo entries that are numbered from 0, got number {}", key));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr i64 kMaxId = std::numeric_limits<i32>::max();
 
-// Extracts the explanation from a message of the JSON parser. It follows the error number and the position.
+// Extracts the explanation from a message of the JSON parser. The explanation comes after the error number and the position.
 std::string reason(const std::string& what) {
   const size_t at = what.rfind(" - ");
   const std::string tail = at == what.npos ? "" : what.substr(at + 3);

@@ -1,6 +1,6 @@
-// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. A row is what is read from it: a text, a prompt
-// with its completion, a conversation for the chat template, or a list of token ids that another program made. Thread-safe: values and pure
-// functions.
+// Parses lines of fine-tuning data. Each line is a JSON object in one of six known layouts. A row is
+// what is read from a line: a text, a prompt with its completion, a conversation for the chat
+// template, or a list of token ids that another program made. Thread-safe: values and pure functions.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -37,11 +37,12 @@ struct Row {
   std::vector<i32> ids{};                                     // layout `tokens`: the ids that attention_mask keeps, at least one
   std::vector<u8> counted{};                                  // layout `tokens`: for each token, 1 if its label is not -100
   std::vector<u32> begins{};                                  // layout `tokens`: where further documents begin, ascending, without 0
-  // Keys that this program does not use and whose value is not null; a key of the conversation's items appears as "conversations[].KEY".
+  // The keys that this program does not use and whose value is not null.
+  // A key of the conversation's items appears as "conversations[].KEY".
   std::vector<std::string> unread{};
 };
 
-/// Returns `variables` together with the row's own variables. If both have the same name, the row's value is used.
+/// Returns `variables` together with the row's own variables. If a name occurs in both, the row's value is used.
 nlohmann::ordered_json with_variables(const nlohmann::ordered_json& variables, const Row& row);
 
 /// Parses one line, given without its "\n". If `layout` has no value, the layout is recognised by the line's keys. A message with

@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Budget steps for each byte of a replacement text. They limit texts that replacements would make a hundred times as long.
+// The budget steps for each byte of a replacement text. They limit texts that replacements would make a hundred times as long.
 constexpr size_t kContentCost = 16;
 
 struct Stage : DecodeStage {
@@ -109,7 +109,8 @@ struct Strip : Stage {
       ++stripped;
     }
     if (!text.empty()) stripped = start;
-    // Hold back occurrences of `content` at the end of the text, at most `stop` of them. If the token ends here, they are dropped.
+    // Occurrences of `content` at the end of the text, at most `stop` of
+    // them, are held back. If the token ends after them, they are dropped.
     size_t certain = text.size();
     i64 at_end = 0;
     while (at_end < stop && text.substr(0, certain).ends_with(content)) {
@@ -211,8 +212,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
   text.resize(std::min(kept, text.size()));
 }
 
-/// A quick check for WordPieces' cleanup. Returns false if the text contains nothing that the cleanup changes. All that it changes begins
-/// with a space and one of the characters below.
+/// Quickly checks whether WordPieces' cleanup might change the text. Returns false if the text contains
+/// nothing that the cleanup changes. All that it changes begins with a space and one of the characters below.
 bool may_be_unclean(std::string_view text) {
   for (size_t at = text.find(' '); at != std::string_view::npos; at = text.find(' ', at + 1)) {
     if (at + 1 < text.size() && std::string_view(".?!,'nd").find(text[at + 1]) != std::string_view::npos) return true;

@@ -55,8 +55,8 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::optional<Decoder> decoder_;
   NamedTokens named_;
   i64 vocabulary_ = 0;
-  // True if the fast path may be used. It applies if each piece for the model is an unchanged part of the text and at most one pattern cuts
-  // the text. The first flag is for any text, the second for texts of ASCII only.
+  // True if the fast path may be used: each piece for the model is an unchanged part of the text, and
+  // at most one pattern cuts the text. plain_ is for any text, plain_ascii_ for texts of ASCII only.
   bool plain_ = false, plain_ascii_ = false;
   const Regex* pattern_ = nullptr;  // the pattern that cuts the text in the fast path; null if nothing cuts it
   bool cut_at_line_ends_ = false;

@@ -42,8 +42,8 @@ AlignedText without(const AlignedText& text, const Drop& drop) {
   });
 }
 
-/// Normalizes the text in parts, each as short as possible. So each changed byte gets only a few characters of the original text as its
-/// origin.
+/// Normalizes the text in parts, each as short as possible. As a result, each
+/// changed byte gets only a few characters of the original text as its origin.
 AlignedText in_normal_form(const AlignedText& text, NormalForm form) {
   Rewriter out(text);
   const std::string_view all = text.text;

@@ -14,8 +14,8 @@ namespace spillway::data {
 namespace {
 
 constexpr size_t kLongestPattern = 4096;
-// Limits of the quick program: the size of its window in bytes, and the steps that PCRE2 may take from each start. Without machine code,
-// PCRE2's interpreter counts finer steps, so it gets more of them.
+// The limits of the quick program (regex.h): the size of its window in bytes, and the steps that PCRE2 may
+// take from each start. Without machine code, PCRE2's interpreter counts finer steps, so it gets more of them.
 constexpr size_t kWindow = 128;
 constexpr u32 kQuickSteps = 64, kQuickStepsInterpreted = 1024;
 constexpr u32 kCountedSteps = 100'000'000;  // only a last resort: the callouts end the counted program much earlier
@@ -90,8 +90,8 @@ struct Regex::Walk::Data {
   std::unique_ptr<pcre2_match_data, MatchDataFree> match;
   std::unique_ptr<pcre2_match_context, MatchContextFree> context;
   std::unique_ptr<pcre2_jit_stack, JitStackFree> stack;
-  // A copy of the text in which characters that PCRE2's tables do not know are replaced by older ones. If it is not empty, it is searched
-  // instead of the text.
+  // A copy of the text in which characters that PCRE2's tables do not know are replaced
+  // by older ones. If the copy is not empty, it is searched instead of the text.
   std::string old_text;
 };
 

@@ -1,5 +1,5 @@
-// The unigram model (Kudo 2018, "Subword Regularization"). A piece can be split into tokens in many ways; the model chooses the way with
-// the largest sum of the tokens' scores.
+// The unigram model (Kudo 2018, "Subword Regularization"). A piece can be split into tokens
+// in many ways; the model chooses the split with the largest sum of the tokens' scores.
 #include <algorithm>
 #include <array>
 #include <cmath>

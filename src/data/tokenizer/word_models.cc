@@ -109,7 +109,7 @@ std::unique_ptr<Model> read_word_level(Fields& fields) { return std::make_unique
 
 std::unique_ptr<Model> read_model(const json& value, const JsonPlace& place, bool& raw_bytes) {
   Fields fields(value, place);
-  // Old files do not name the type of the model.
+  // Reads the type of the model. Old files do not name the type, so it is recognised by the keys.
   const std::string type = fields.text_if_any("type").value_or(value.contains("merges") ? "BPE" : "");
   const bool bpe = type == "BPE";
   if (!bpe) raw_bytes = false;

@@ -19,8 +19,8 @@ struct LowerCase {
   char32_t stride;
 };
 
-/// The code point `old` can stand in for every code point from `first` to `last`. It has the same general category and UTF-8 length, and it
-/// is of the script Han if they are.
+/// The code point `old` can stand in for every code point from `first` to `last`. It has
+/// their general category and UTF-8 length, and it is of the script Han if they are.
 struct StandIn {
   char32_t first, last, old;
 };

@@ -32,11 +32,11 @@ bool belongs_to_metadata(std::string_view global) {
 struct Block {
   Sizes offsets, sizes;
   i64 elems = 0;
-  // Length of a run: the largest number of consecutive elements of the block that are also consecutive in the whole tensor.
+  // The length of a run: the largest number of consecutive elements of the block that are also consecutive in the whole tensor.
   i64 run = 1;
 };
-// Says in which file a block is stored, and at which bytes. A block is identified by the key: the tensor's name in the metadata and the
-// block's offsets in the tensor.
+// Tells in which file a block is stored, and at which bytes. A block is identified by
+// the key: the tensor's name in the metadata and the block's offsets in the tensor.
 struct Place {
   std::string_view file;
   TorchArchive::Range range;
@@ -57,7 +57,7 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode& key = tree_.at(entries[i]);
       if (key.kind != Kind::text) reject("expected texts as the keys of `state_dict_metadata`, got something else");
-      // Skip an entry that is not a tensor, such as a number or a text: such values are saved as bytes and have no chunks.
+      // An entry that is not a tensor, such as a number or a text, is skipped: such values are saved as bytes and have no chunks.
       if (tree_.attribute(&tree_.at(entries[i + 1]), "chunks") == nullptr) continue;
       if (const std::string name = name_of(tree_.text(key)); !name.empty()) one(tree_.text(key), name, tree_.at(entries[i + 1]));
     }
@@ -108,7 +108,7 @@ class MetadataReader {
     check_places();
   }
 
-  // Checks that no two blocks share bytes of a file. This ensures that no byte is read for two blocks, whatever the metadata says.
+  // Checks that no two blocks share bytes of a file, so that no byte is read for two blocks, whatever the metadata says.
   void check_places() {
     std::vector<const Place*> all;
     for (const auto& [key, place] : places_) all.push_back(&place);
@@ -127,8 +127,8 @@ class MetadataReader {
     }
   }
 
-  // Returns the model's name for the tensor that the metadata calls `key`, or "" if the tensor belongs to the optimizer. The name is the
-  // last key on the tensor's path in the saved dictionary. If no path is recorded, it is `key` itself.
+  // Returns the model's name for the tensor that the metadata calls `key`, or "" if the tensor belongs to the optimizer.
+  // The name is the last key on the tensor's path in the saved dictionary. If no path is recorded, the name is `key`.
   std::string name_of(std::string_view key) const {
     tree_.spend_name(key.size());
     const auto path = paths_.find(key);
@@ -166,7 +166,7 @@ class MetadataReader {
     pieces.push_back(std::move(all));
   }
 
-  // Returns the tensor's blocks that have elements. If no block has any, returns the first one.
+  // Returns the tensor's blocks that have elements. If all blocks are empty, returns the first one.
   std::vector<Block> blocks_of(const std::string& name, const TorchTensor& whole, const PickleNode& chunks) const {
     std::vector<Block> blocks;
     for (const PickleRef ref : tree_.elements(&chunks)) {
@@ -257,7 +257,8 @@ class MetadataReader {
   const PickleTree& tree_;
   ReadBudget cut_;  // budget for the pieces of all tensors; the more bytes the data files have, the more pieces are allowed
   std::map<Key, Place> places_;
-  // By a tensor's name in the metadata, the tensor's path in the saved dictionary: the keys that lead to it, the outermost first.
+  // The paths of the tensors in the saved dictionary, by the tensor's name in the
+  // metadata. A path is the keys that lead to the tensor, the outermost first.
   std::map<std::string_view, const PickleNode*> paths_;
 };
 

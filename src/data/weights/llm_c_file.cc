@@ -19,7 +19,7 @@ namespace {
 constexpr i32 kLlmCMagic = 20240326, kLlmCF32 = 3, kLlmCBf16 = 5;
 constexpr size_t kLlmCInts = 256, kLlmCIntsSaid = 8;
 constexpr i64 kLlmCHeaderBytes = kLlmCInts * sizeof(i32);
-// Limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
+// The limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
 constexpr i64 kLlmCWidth = i64{1} << 20, kLlmCLayers = 8192, kLlmCPositions = i64{1} << 27, kLlmCVocabulary = i64{1} << 24;
 
 [[noreturn]] void reject_llm_c(const std::filesystem::path& path, const std::string& why) {
@@ -63,7 +63,7 @@ LlmCHeader llm_c_header(const File& file) {
   return said;
 }
 
-// Layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
+// The layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
 struct LlmCLayout {
   const char* name;
   i64 rows, columns, kept;
@@ -142,8 +142,8 @@ struct LlmCFile::State {
   std::vector<TensorInfo> infos;
   std::vector<bool> transposed;
   std::map<std::string, size_t> by_name;
-  // Cache for reading a transposed tensor: rows [band_begin, band_end) of the tensor that was read last. The rows are those of the tensor
-  // after transposition.
+  // The cache for reading a transposed tensor: rows [band_begin, band_end) of the
+  // tensor that was read last. The rows are those of the tensor after transposition.
   std::mutex mutex;
   const TensorInfo* banded = nullptr;
   i64 band_begin = 0, band_end = 0;
@@ -166,7 +166,7 @@ const TensorInfo* LlmCFile::find(const std::string& name) const {
 void LlmCFile::read_wide(const TensorInfo& tensor, i64 begin, std::span<double> out) const {
   require(begin >= 0 && begin + static_cast<i64>(out.size()) <= tensor.shape.elems(), "[llm.c] expected a range inside the tensor");
   if (!state_->transposed[state_->by_name.at(tensor.name)]) return state_->read(tensor, begin, out);
-  // Rows of the tensor are columns of the matrix in the file.
+  // The tensor is stored transposed: its rows are columns of the matrix in the file.
   const i64 rows = tensor.shape[0], columns = tensor.shape[1];
   const std::lock_guard lock(state_->mutex);
   for (size_t at = 0; at < out.size();) {

@@ -11,7 +11,7 @@ class TorchArchives {
  public:
   /// Adds a file, or a range of a file, and returns the index by which open() finds it.
   size_t add(std::filesystem::path path, std::optional<TorchArchive::Range> range = {});
-  /// Returns the archive with the index `file`. Opens it if it is not open. Errors are those of TorchArchive.
+  /// Returns the archive with the index `file`. Opens the archive if it is not open. The errors are those of TorchArchive.
   std::shared_ptr<const TorchArchive> open(size_t file) const;
 
  private:

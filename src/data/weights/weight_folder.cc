@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// With this ending, the name of the unsharded file becomes the name of the index of shards.
+// The ending that turns the name of the unsharded file into the name of the index of shards.
 constexpr const char* kIndexEnd = ".index.json";
 constexpr const char* kSafetensors = "model.safetensors";
 constexpr const char* kTorch = "pytorch_model.bin";
