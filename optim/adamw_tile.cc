@@ -26,7 +26,7 @@ struct Job {
 };
 
 Columns columns_of(const StateFormat& f, const TileOperands& tile) {
-  const bool has_master = f.average_begin_bytes() > 0;  // the next part of the state begins where the master ends
+  const bool has_master = f.average_begin_bytes() > 0;  // the average begins where the master ends
   return {.gradient = tile.gradient,
           .weight = tile.weight,
           .master = has_master ? tile.state : nullptr,

@@ -19,14 +19,14 @@ struct TileOperands {
   const std::byte* state;
   std::byte* new_weight;
   std::byte* new_state;
-  const std::byte* direction = nullptr;  // step direction of the weight, which Muon and Adafactor compute beforehand (rules/muon.h)
+  const std::byte* direction = nullptr;  // the weight's step, which Muon and Adafactor compute beforehand (rules/muon.h)
 };
 
 /// A part of a tile: the elements from the end of the previous part (or the tile's begin) up to `end`. The elements
 /// of a part share their scalars. A part without scalars is a gap between parameters; its zeros stay zeros.
 struct TilePart {
   i64 end = kTileElems;
-  const Scalars<double>* scalars = nullptr;  // each is rounded once to fp32 if the arithmetic is fp32
+  const Scalars<double>* scalars = nullptr;  // the scalars are rounded once to fp32 if the arithmetic is fp32
 };
 
 /// The key for stochastic rounding of bf16 and int8 moments; other formats ignore it. Element e of the tensor that `key` stands for
@@ -34,8 +34,8 @@ struct TilePart {
 /// the upper half. (Other rules round their first array as m, their second as v, and their third as m with counters above 2^63.)
 struct RoundingNoise {
   RandomKey key;
-  u64 t = 0;              // number of this update among the applied ones, from 1
-  u64 first_element = 0;  // index of the tile's first element in the tensor; a multiple of 64
+  u64 t = 0;              // the number of this update among the applied ones, counted from 1
+  u64 first_element = 0;  // the index of the tile's first element in the tensor; a multiple of 64
 };
 
 /// Updates one tile. Throws Error(bug) unless `parts` ascend and the last part ends at kTileElems. With

@@ -38,7 +38,7 @@ struct Stretch {
   i64 begin, end;
   const Scalars<double>& scalars;
   const RoundingNoise& noise;
-  bool streaming;  // write past the caches; does not apply to the scratch memory of int8 moments
+  bool streaming;  // the results are written past the caches, except those in the scratch memory of int8 moments
 };
 
 /// Updates any stretch, in plain C++; ignores `streaming`.

@@ -8,9 +8,9 @@ namespace spillway::optim {
 
 /// Pointers to one tile of each operand. The state format, which must have an average, determines the sizes of the tiles.
 struct AverageOperands {
-  const std::byte *weight, *state;  // after the step; the master is read from them
-  const std::byte* old_state;       // before the step; the average is read from it
-  std::byte* new_state;             // the same memory as `state`; the average is written to it
+  const std::byte *weight, *state;  // weight and state after the step, from which the master is read
+  const std::byte* old_state;       // the state before the step, from which the average is read
+  std::byte* new_state;             // the same memory as `state`, to which the average is written
 };
 
 /// Updates the average of one tile. Pure function, thread-safe. Throws Error(bug) if the format has no average.

@@ -11,8 +11,8 @@ namespace spillway::optim {
 constexpr i64 kLossScaleInterval = 2000;
 
 struct LossScale {
-  double scale = 65536;  // a power of two
-  i64 finite_steps = 0;  // consecutive steps with a finite norm since the scale last changed
+  double scale = 65536;  // the loss scale, a power of two
+  i64 finite_steps = 0;  // the number of consecutive steps with a finite norm since the scale last changed
 
   /// Returns the scale of the next step. The scale never exceeds the range of fp32, and may fall below 1.
   LossScale after(bool finite, i64 interval = kLossScaleInterval) const;

@@ -9,22 +9,22 @@ namespace spillway::optim {
 
 /// The update rules, each with the state arrays that it keeps, in the order in which they are stored.
 enum class Rule {
-  sgd,                        // no state
-  sgd_momentum,               // state: b, the momentum
-  sgd_nesterov,               // state: b, the momentum
-  adam,                       // state: the moments m and v
-  adam_amsgrad,               // state: the moments m and v, the maximum of v
-  adamw,                      // state: the moments m and v
-  adamw_amsgrad,              // state: the moments m and v, the maximum of v
-  adagrad,                    // state: s, the sum of squared gradients
-  rmsprop,                    // state: s, the running mean of squared gradients
-  rmsprop_momentum,           // state: s as for rmsprop, and b, the momentum
-  rmsprop_centered,           // state: s as for rmsprop, and a, the running mean of gradients
-  rmsprop_centered_momentum,  // state: s and a as for rmsprop_centered, and b, the momentum
-  lion,                       // state: m, the momentum
-  muon,                       // state: m, the momentum; for matrices only
-  adafactor,                  // state: v, the second moment; for parameters of one dimension
-  adafactor_factored,         // no array of state, but means of v over rows and over columns (rules/adafactor.h)
+  sgd,                        // keeps no state
+  sgd_momentum,               // keeps b, the momentum
+  sgd_nesterov,               // keeps b, the momentum
+  adam,                       // keeps the moments m and v
+  adam_amsgrad,               // keeps the moments m and v, and the maximum of v
+  adamw,                      // keeps the moments m and v
+  adamw_amsgrad,              // keeps the moments m and v, and the maximum of v
+  adagrad,                    // keeps s, the sum of squared gradients
+  rmsprop,                    // keeps s, the running mean of squared gradients
+  rmsprop_momentum,           // keeps rmsprop's s, and b, the momentum
+  rmsprop_centered,           // keeps rmsprop's s, and a, the running mean of gradients
+  rmsprop_centered_momentum,  // keeps rmsprop's s, a (the running mean of gradients) and b (the momentum)
+  lion,                       // keeps m, the momentum
+  muon,                       // keeps m, the momentum; for matrices only
+  adafactor,                  // keeps v, the second moment; for parameters of one dimension
+  adafactor_factored,         // keeps no array, but means of v over rows and over columns (rules/adafactor.h)
 };
 
 /// Returns how many state arrays, each as long as the weight, a rule has. All arrays

@@ -30,13 +30,13 @@ constexpr i64 kMomentBlocks = kTileElems / kMomentBlockElems;
 constexpr i64 kScalesBytes = kMomentBlocks * 4;
 
 struct StateFormat {
-  DType weight = DType::f32;  // f32, f64, bf16 or f16
+  DType weight = DType::f32;  // the weight's type: f32, f64, bf16 or f16
   Master master = Master::fp32;
   Moments moments = Moments::fp32;
-  DType gradient = DType::f32;  // f32 or bf16; f64 with f64 weights
+  DType gradient = DType::f32;  // the gradient's type: f32 or bf16; f64 with f64 weights
   Rule rule = Rule::adamw;
   bool average = false;  // the state keeps an average of the weights
-  i64 factors = 0;       // Rule::adafactor_factored: number of factors per tile, f32 (f64 with f64 weights)
+  i64 factors = 0;       // the number of factors per tile with Rule::adafactor_factored, f32 (f64 with f64 weights)
 
   /// Throws Error(usage) if this combination of types, moments and rule is not supported.
   void check() const;

@@ -23,7 +23,7 @@ template <class T>
 struct PartTable {
   struct Part {
     i64 end;
-    int scalars;  // index into the table's scalars
+    int scalars;  // an index into the table's scalars
   };
   int parts = 0;
   Part part[kMostParts];

@@ -18,8 +18,8 @@ namespace spillway::optim {
 namespace {
 
 constexpr i64 kPartAlignBytes = 64;
-constexpr i64 kGrainElems = 16384;    // least number of elements that a thread takes at once
-constexpr i64 kColumnsTogether = 64;  // columns summed together: their sums stay in registers and the L1 cache
+constexpr i64 kGrainElems = 16384;    // the least number of elements that a thread takes at once
+constexpr i64 kColumnsTogether = 64;  // the number of columns that are summed together: their sums stay in registers and the L1 cache
 constexpr size_t kSums = 8;
 
 i64 tiles_of(i64 elems) { return ceil_div(elems, kTileElems); }
@@ -40,7 +40,7 @@ struct UnderWay {
     bytes = used;
   }
   T *direction, *rows, *columns;
-  double *means, *squares;  // means of R for each matrix; sums of squares of the weights for each tile
+  double *means, *squares;  // means: of R, for each matrix; squares: sums over the weights of each tile
   i64 bytes;
 };
 

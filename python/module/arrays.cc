@@ -69,7 +69,7 @@ nb::object to_numpy(const Array& self) {
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const nb::object array = exported<nb::array_api>(self.value());
-  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // the consumer may use any queue
+  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // the consumer may use any queue of the GPU
   return array.attr("__dlpack__")(**how);
 }
 

@@ -266,8 +266,8 @@ Tensor borrow(const nb::object& array, const char* argument) {
         std::string(argument) +
         ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
   if (device.is_cuda()) {
-    const Running running(device);  // throws if this process has no such GPU
-    wait_for_gpu(device);           // the array may have been computed on any of its queues
+    const Running running(device);  // throws if this process cannot use the array's GPU
+    wait_for_gpu(device);           // the array may have been computed on any queue of the GPU
   }
   const Tensor view = view_of(found, device, argument);
   // One owner keeps both the storage and the array whose memory it uses.

@@ -53,7 +53,7 @@ void translate(const std::exception_ptr& exception, void*) {
   } catch (const WrongIndex& e) {
     raise(index_kind, e.what());
   } catch (const Error& e) {
-    raise(e.code(), for_terminal(e.what()));  // escaped, since Python prints the text as it is
+    raise(e.code(), for_terminal(e.what()));  // control characters are escaped, since Python prints the text as it is
   } catch (const std::filesystem::filesystem_error& e) {
     const Error told = error_of(e);
     raise(told.code(), for_terminal(told.what()));
@@ -61,7 +61,7 @@ void translate(const std::exception_ptr& exception, void*) {
     raise(ErrorCode::refused, "[memory] the system has no memory left for this call");
   } catch (const std::length_error& e) {
     raise(ErrorCode::refused, std::string("[memory] expected a size that memory can hold, got a larger one: ") + e.what());
-  } catch (const std::system_error& e) {  // other failures of the operating system
+  } catch (const std::system_error& e) {  // the remaining failures of the operating system
     raise(ErrorCode::io, std::string("[system] ") + e.what());
   } catch (const nb::cast_error&) {
     raise(type_kind, "expected an argument of another type");

@@ -12,7 +12,7 @@
 namespace spillway::python {
 namespace {
 
-constexpr u32 kOthers = u32{1} << 30;  // above all parameter ids of models
+constexpr u32 kOthers = u32{1} << 30;  // the first id of parameters that are not a model's; above all ids of models' parameters
 
 thread_local std::weak_ptr<Graph> newest;
 thread_local int silences = 0;

@@ -28,9 +28,9 @@ struct Weights {
   /// Takes over the leaves of these tensors: from now on this Weights object stores their gradients.
   explicit Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& tensors);
 
-  nn::Sequential model;  // has no blocks if these are a user's tensors
+  nn::Sequential model;  // the model; it has no blocks if the parameters are a user's tensors
   std::unique_ptr<nn::EagerParameters> eager;
-  std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: by parameter id, the leaf of each parameter whose Tensor was requested
+  std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: for each parameter id, the leaf of the Tensor that was requested
 };
 
 /// A tensor that requires a gradient.
@@ -73,7 +73,7 @@ class Graph final : public autograd::GradientSink {
 struct Array {
   Variable v;
   std::shared_ptr<Graph> graph;  // the graph on which this tensor was computed, if any
-  std::shared_ptr<Leaf> leaf;    // set if this tensor was not computed from others and requires a gradient
+  std::shared_ptr<Leaf> leaf;    // the leaf of a tensor that requires a gradient and was not computed from others; otherwise null
 
   const Tensor& value() const { return v.value; }
   bool needs_gradient() const { return leaf || (graph && !graph->over()); }

@@ -18,7 +18,7 @@
 namespace spillway::python {
 namespace {
 
-thread_local bool released = false;  // this thread has released the GIL
+thread_local bool released = false;  // true while this thread has released the GIL
 
 std::atomic<int> under_way{0};
 
@@ -26,7 +26,7 @@ struct Ending {
   std::mutex mutex;
   std::condition_variable changed;
   bool begun = false;
-  int entering = 0;  // threads that are about to take the GIL
+  int entering = 0;  // the number of threads that are about to take the GIL
   std::thread::id by;
   std::terminate_handler otherwise = nullptr;
 

@@ -55,7 +55,7 @@ class Model {
   std::shared_ptr<Weights> weights_;
   // These fields are accessed only by the thread that has the turn (turn.h).
   Device device_;
-  i64 samples_ = 0;  // samples seen in training so far; dropout masks depend on it
+  i64 samples_ = 0;  // the number of samples seen in training so far; dropout masks depend on it
 };
 
 void bind_model(nb::module_& module);

@@ -31,7 +31,7 @@ namespace spillway::python {
 namespace {
 
 using Axes = std::optional<Wholes>;
-using Numbers = nb::object;  // whole numbers from any array
+using Numbers = nb::object;  // an argument with whole numbers, from any kind of array
 
 struct Home {
   nb::module_& module;

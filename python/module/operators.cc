@@ -56,7 +56,7 @@ ops::Range range_of(const nb::handle& key, i64 extent) {
   }
   if (step < 1) throw WrongValue("index: expected slices whose step is above 0, got one whose step is not");
   const Py_ssize_t length = PySlice_AdjustIndices(extent, &begin, &end, step);
-  if (length <= 1) return {begin, begin + length, 1};  // a larger step could overflow 64 bits when it is added to an index
+  if (length <= 1) return {begin, begin + length, 1};  // for so few elements the step does not matter, and it could overflow
   return {begin, begin + (length - 1) * step + 1, step};
 }
 

@@ -105,7 +105,7 @@ void settle(Device device) noexcept {
   if (!device.is_cuda()) return;
   try {
     wait_for_gpu(device);
-  } catch (const Error&) {  // the thread that computes there gets the error
+  } catch (const Error&) {  // the thread that computes on the GPU gets the error
   }
 }
 

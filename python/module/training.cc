@@ -31,7 +31,7 @@ class Raised {
     try {
       call_python(call);
     } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as with Ctrl-C outside of a callback, the run saves and stops
+      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // on Ctrl-C the run saves and stops, also inside a callback
       first_.emplace(std::move(e));
       if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
     }
@@ -129,7 +129,7 @@ class Interrupts {
   static bool came() { return came_; }
 
  private:
-  static inline int users_ = 0;  // accessed under the GIL
+  static inline int users_ = 0;  // must be accessed under the GIL
   static inline bool installed_ = false;
   static inline std::atomic<bool> came_ = false;
   static inline struct sigaction pythons_ = {};
@@ -170,7 +170,7 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
 struct Trained {
   explicit Trained(const std::vector<std::string>& words) : training(words) {}
   app::Training training;
-  bool trains = false;  // accessed under the GIL
+  bool trains = false;  // must be accessed under the GIL
 };
 
 app::TrainingResult train(Trained& trained, const Hearers& hearers) {
@@ -194,7 +194,7 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
     const Unlocked unlocked;
     try {
       result = trained.training.run(to_results, to_log);
-    } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
+    } catch (...) {  // the foreign exception by which Python ends a thread is not lost: call_python() keeps it back
       failure = std::current_exception();
     }
     trained.training.callbacks = {};

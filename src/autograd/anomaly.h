@@ -22,8 +22,8 @@ namespace spillway::autograd {
 class AnomalyGuard {
  public:
   struct Options {
-    std::string where;     // the beginning of the report: "step 7, block 2"
-    bool backward = true;  // false: gradients are not checked, because a loss scale may make expected infinities
+    std::string where;     // text that begins the report, such as "step 7, block 2"
+    bool backward = true;  // false: gradients are not checked, because a loss scale can legitimately cause infinities
   };
   AnomalyGuard() : AnomalyGuard(Options()) {}
   explicit AnomalyGuard(Options options);
@@ -44,7 +44,7 @@ class AnomalyGuard {
   /// by input; the gradient of the op's output; and the tensors saved by forward that backward used.
   struct Made {
     const char* op;
-    const std::string& layer;  // as returned by check_output()
+    const std::string& layer;  // the op's layer, as check_output() returned it
     std::vector<std::pair<size_t, Tensor>> gradients;
     const Tensor& gradient;
     std::vector<Tensor> saved;

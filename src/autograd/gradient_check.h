@@ -17,10 +17,10 @@ struct GradientReport {
   // the index of the input, and the element's row-major index in that input.
   int input = 0;
   i64 element = 0;
-  double backward = 0, difference = 0;  // gradient by backward and by central differences at that element
-  double error = 0;                     // |backward - difference| / (1 + |difference|); NaN counts as infinite
+  double backward = 0, difference = 0;  // the gradient at that element, by backward and by central differences
+  double error = 0;                     // the error, |backward - difference| / (1 + |difference|); NaN counts as infinite
   double tolerance = 0;
-  i64 elements = 0;  // number of elements compared
+  i64 elements = 0;  // the number of elements compared
   bool good() const { return error <= tolerance; }
   /// Returns "gradients of 24 elements agree within 1e-06; largest error at input 1, element 3: backward 0.5, difference quotient 0.5,
   /// error 1e-10".

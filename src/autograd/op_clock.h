@@ -14,7 +14,7 @@
 namespace spillway::autograd {
 
 struct OpTime {
-  double seconds = 0, flops = 0;  // flops as counted by FlopCount
+  double seconds = 0, flops = 0;  // flops are counted as by FlopCount
   i64 calls = 0;
 };
 /// The time of each op, by the op's name, which is the name of the function that records the op.

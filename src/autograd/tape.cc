@@ -152,7 +152,7 @@ void Tape::seed(const Variable& y, Tensor dy) {
     require(y.value.elems() == 1, "[tape] backward() without a gradient expects a variable of one element");
     dy = one(y.value);
   }
-  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // y.value may no longer be resident
+  const Slot& seeded = slots_[static_cast<size_t>(y.slot)];  // the slot has the shape and dtype, since y.value may not be resident any more
   require(dy.shape() == seeded.shape && dy.dtype() == seeded.dtype && dy.is_contiguous(),
           "[tape] expected a contiguous gradient of the shape and dtype of the variable");
   slots_[static_cast<size_t>(y.slot)].gradient = std::move(dy);

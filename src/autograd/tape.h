@@ -103,7 +103,7 @@ class Backward {
   const Part part_;
   const std::vector<i32>& inputs_;
   const Tensor& gradient_;
-  std::vector<std::pair<i32, Tensor>> addends_;  // slot -> a further gradient, to be added to the slot's gradient
+  std::vector<std::pair<i32, Tensor>> addends_;  // pairs of a slot and a further gradient to be added to the slot's gradient
 };
 
 using BackwardFunction = std::function<void(Backward&)>;
@@ -147,17 +147,17 @@ class Tape {
     Shape shape;
     DType dtype;
     Tensor gradient;
-    int pending = 0;  // number of ops that still contribute a gradient
+    int pending = 0;  // the number of ops that still contribute a gradient
     i64 parameter = -1;
     u8 use = 0;
     DType gradient_dtype() const { return parameter >= 0 ? wide_dtype(dtype) : dtype; }
   };
   struct Node {
-    std::vector<i32> inputs;  // slots of the inputs; -1: constant
+    std::vector<i32> inputs;  // the slots of the inputs; -1 stands for a constant
     i32 output = -1;
     std::vector<i32> tickets;
     BackwardFunction backward;
-    Tensor gradient;      // gradient of the output, once it is complete
+    Tensor gradient;      // the gradient of the output, once it is complete
     const char* op = "";  // the op's name for an AnomalyGuard and an OpClock
     std::string layer;    // the op's layer for an AnomalyGuard; empty without one
   };
@@ -185,7 +185,7 @@ class Tape {
   SavedTensorDoor* door_;
   std::vector<Slot> slots_;
   std::vector<Node> nodes_;
-  std::vector<Node> deferred_;  // ops that wait for backward_weight(), in its order
+  std::vector<Node> deferred_;  // the ops that wait for backward_weight(), in its order
   std::vector<Saved> saved_;
   std::map<std::pair<u32, u8>, i32> parameters_;
   i64 saved_bytes_ = 0;

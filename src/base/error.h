@@ -11,8 +11,8 @@ enum class ErrorCode {
   bug = 1,      // an internal invariant is broken
   usage = 2,    // the command line or the configuration is wrong
   refused = 3,  // the job would not fit; nothing was changed
-  data = 4,     // data or checkpoint unreadable, corrupt, or newer than this program
-  io = 5,       // an I/O or device failure, or memory refused by the system
+  data = 4,     // data or a checkpoint is unreadable, corrupt, or newer than this program
+  io = 5,       // an I/O operation or a device failed, or the system refused memory
   peer = 6,     // another rank died or hung
   numbers = 7,  // the computation failed numerically
 };

@@ -33,7 +33,7 @@ struct Scan {
 Scan scan(std::string_view text) {
   Scan all;
   int depth = 0;
-  std::array<i64, kMostJsonDepth + 1> keys{};  // keys so far in the open object at each depth
+  std::array<i64, kMostJsonDepth + 1> keys{};  // the number of keys so far in the open object at each depth
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -66,7 +66,7 @@ struct Repeated {
 template <class Json>
 Json parse(std::string_view text, RepeatedKeys repeated) {
   if (repeated == RepeatedKeys::keep_last) return Json::parse(text);
-  std::vector<std::set<std::string>> seen;  // keys seen so far in each open object
+  std::vector<std::set<std::string>> seen;  // the keys seen so far in each open object
   const auto watch = [&](int, typename Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) seen.emplace_back();
     if (event == Json::parse_event_t::object_end) seen.pop_back();

@@ -14,8 +14,8 @@ constexpr int kMostJsonDepth = 200;
 
 /// Describes why a text was refused.
 struct JsonFault {
-  size_t byte = 0;       // position of the error, counted from 1; 0: not known
-  std::string expected;  // what was expected at that place, such as "JSON" or "values nested at most 200 deep"
+  size_t byte = 0;       // the position of the error, counted from 1; 0 if it is not known
+  std::string expected;  // what was expected at the position, such as "JSON" or "values nested at most 200 deep"
   std::string detail;    // the parser's own message; may be empty
 
   /// Returns the end of an error sentence: "expected JSON, got a syntax error in line 3, column 7: the text may be truncated".

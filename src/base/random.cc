@@ -16,7 +16,7 @@ constexpr u64 mix(u64 x) {
   return x ^ (x >> 31);
 }
 
-constexpr u64 kGolden = 0x9e3779b97f4a7c15u;  // 2^64 / golden ratio
+constexpr u64 kGolden = 0x9e3779b97f4a7c15u;  // the constant is 2^64 / golden ratio, rounded
 
 // Reads up to eight bytes as a little-endian word on any machine. Missing bytes are zero.
 u64 word_of(std::string_view bytes) {
@@ -43,7 +43,7 @@ double own_log(double x) {
   const double s = (m - 1) / (m + 1), z = s * s;  // z <= 0.0295: the twelfth term is below 2^-60
   double sum = 1.0 / 25;
   for (int k = 23; k >= 1; k -= 2) sum = sum * z + 1.0 / k;
-  constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;  // the high part times e is exact
+  constexpr double kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;  // kLn2High times e is exact
   const auto n = static_cast<double>(e);
   return n * kLn2High + (2 * s * sum + n * kLn2Low);
 }
@@ -96,7 +96,7 @@ double upper_point(double tail) {
     const double r = 0.180625 - q * q;
     return q * horner(kA, r) / horner(kB, r);
   }
-  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system
+  const double r = std::sqrt(-own_log(tail));  // sqrt is correctly rounded on every system, so the result's bits are too
   if (r <= 5) return horner(kC, r - 1.6) / horner(kD, r - 1.6);
   return horner(kE, r - 5) / horner(kF, r - 5);
 }
@@ -123,7 +123,7 @@ RandomKey RandomKey::derive(std::string_view purpose, u64 number) const {
     h = mix((h ^ word_of(purpose.substr(0, n))) + kGolden);
     purpose.remove_prefix(n);
   }
-  h = mix((h ^ length) + 2 * kGolden);  // includes the length, so that "a" and "a\0" give different keys
+  h = mix((h ^ length) + 2 * kGolden);  // the hash includes the length, so that "a" and "a\0" give different keys
   return {mix((h ^ mix(number + kGolden)) + 3 * kGolden)};
 }
 

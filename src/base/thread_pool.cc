@@ -20,7 +20,7 @@ namespace {
 // before it sleeps.
 constexpr int kSpins = 4000;
 
-constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round
+constexpr u64 kOpen = 1 << 16, kInside = kOpen - 1, kNumber = 2 * kOpen;  // the fields of State::round; kNumber is one round
 
 template <class Condition>
 bool spin(Condition met) {

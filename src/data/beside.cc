@@ -31,7 +31,7 @@ void make_durable_folders(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return;
   if (path != parent_of(path)) make_durable_folders(parent_of(path));
-  fs::create_directory(path, error);  // no error if another rank created it first
+  fs::create_directory(path, error);  // an existing folder is no error: another rank may have created it first
   if (error) throw_io("create the folder", path, error.value());
   sync_path(parent_of(path));
 }
@@ -73,7 +73,7 @@ std::vector<fs::path> partial_in(const fs::path& parent) {
 
 void remove_left_of(const fs::path& final_path) {
   for (const fs::path& path : partial_in(parent_of(final_path))) {
-    std::error_code ignored;  // the leftover may belong to another user
+    std::error_code ignored;  // errors are ignored: the file may belong to another user
     if (final_name_of(path.filename().string()) == final_path.filename() && is_left(path)) fs::remove_all(path, ignored);
   }
 }

@@ -16,8 +16,8 @@ namespace spillway::data {
 
 /// Selects what may already exist at the final path, and what happens to it.
 enum class Existing {
-  refuse,   // nothing may exist there; otherwise Error(usage)
-  replace,  // what existed at the start is replaced
+  refuse,   // nothing may exist at the final path; otherwise Error(usage)
+  replace,  // what existed at the final path at the start is replaced
   // Whatever exists at the final path is replaced. If several processes write one file at once, the last
   // one wins. This value is meant for files that only this program writes; it is not allowed for folders.
   overwrite,

@@ -12,7 +12,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr size_t kKeptBlocks = 8;  // blocks in the cache: enough for several tensors of a file to be read at the same time
+constexpr size_t kKeptBlocks = 8;  // the number of blocks in the cache: enough to read several tensors of a file at one time
 
 i64 block_end(i64 block, i64 file_bytes) { return std::min((block + 1) * kChecksumBlockBytes, file_bytes); }
 

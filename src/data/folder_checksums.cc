@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char *kOwnKey = "manifest_crc32c", *kKey = "checksums", *kZeros = "00000000";
-constexpr i64 kManifestLimitBytes = i64{1} << 30;  // limit on the manifest's size: enough for a checkpoint of 32 TiB
+constexpr i64 kManifestLimitBytes = i64{1} << 30;  // the limit on the manifest's size: enough for a checkpoint of 32 TiB
 constexpr size_t kDigits = 8;
 
 [[noreturn]] void reject(const fs::path& manifest, const std::string& why) {
@@ -128,7 +128,7 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   const size_t place = own_place(text);
   if (place == text.npos) {
     const bool ours = text.find(fmt::format("\"{}\"", kKey)) != text.npos && text.find("\"block_bytes\"") != text.npos;
-    if (!ours) return {};  // not a checkpoint of ours, or one from a version without checksums
+    if (!ours) return {};  // the manifest is not this program's, or it is from a version without checksums
     throw Damaged(manifest, 0, static_cast<i64>(text.size()));
   }
   if (number(std::string_view(text).substr(place, kDigits)) != own_checksum(text, place))

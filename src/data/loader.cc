@@ -50,10 +50,10 @@ void check_weights(const std::vector<double>& weights, size_t sources) {
 i64 product(double decimal, i64 times, i64 over, bool up) {
   __extension__ typedef unsigned __int128 u128;
   constexpr u128 kMost = u128{1} << 62, kBeyond = u128{1} << 120;
-  std::array<char, 40> text{};  // filled with zeros, so that atoi stops at the end of the exponent
+  std::array<char, 40> text{};  // the text is filled with zeros, so that atoi stops at the end of the exponent
   char* end = std::to_chars(text.data(), text.data() + text.size(), decimal, std::chars_format::scientific).ptr;
   const char* exponent = std::find(text.data(), end, 'e');
-  u128 digits = 0;  // at most 17 digits
+  u128 digits = 0;  // the digits of `decimal` as a number, at most 17 of them
   int tens = std::atoi(exponent + 1);
   for (const char* at = text.data(); at < exponent; ++at) {
     if (*at == '.') continue;
@@ -216,7 +216,7 @@ std::string Loader::fingerprint() const {
     const i64 read = std::min(kRead, counts[source]);
     const auto place = [&](i64 i) { return read > 1 ? i * (counts[source] - 1) / (read - 1) : 0; };
     u32 sum = 0;
-    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {  // a program's own samples may be large: one is held at a time
+    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {  // a program's own samples may be large, so one is held at a time
       for (i64 i = 0; i < read; ++i) {
         samples_->read(source, place(i), one, 0);
         for (const Tensor& t : one.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(t.bytes())});

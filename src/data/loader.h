@@ -23,15 +23,15 @@ namespace spillway::data {
 
 struct LoaderOptions {
   i64 sequence_length = 0, micro_batch_size = 1;  // sequence_length is unused for images
-  i64 micro_batches = 1;                          // number of gradient accumulation steps, K
+  i64 micro_batches = 1;                          // K, the number of gradient accumulation steps
   int rank = 0, ranks = 1;
   bool shuffled = true;
-  bool drop_last = false;  // skips the last step of an epoch if the epoch has too few rows left to fill it
+  bool drop_last = false;  // whether the last step of an epoch is skipped if too few rows are left to fill it
   u64 seed = 1337;
   // The sampling weight of each source of a mixture, above 0. If the list is
   // empty, there is no mixture, and every epoch takes all windows of all sources.
   std::vector<double> weights;
-  int workers = 1;  // threads that read rows; their number does not change the batches
+  int workers = 1;  // the number of threads that read rows; it does not change the batches
   // The fraction of each source's windows that is validation data. If the fraction is above 0, a
   // source of at least two windows gives at least one. With 1 every window is validation data.
   double validation_fraction = 0;

@@ -18,7 +18,7 @@ class Mixture {
 
   struct Row {
     size_t source;
-    i64 row;  // index of the row within its source, from 0
+    i64 row;  // the index of the row within its source, from 0
   };
   /// Returns the source and row at position `at` of the mixture in O(sources² · log sources).
   Row at(i64 at) const;
@@ -34,11 +34,11 @@ class Mixture {
 /// The row of the run from which a mixture's weights apply, and how many rows of each source come before that row. Checkpoints store this,
 /// so that changing the weights during a run neither skips nor repeats rows of a source.
 struct MixtureStart {
-  i64 at = 0;  // row of the run from which the weights apply
+  i64 at = 0;  // the row of the run from which the weights apply
   // The vectors from here on have one entry for each source.
   std::vector<double> weights;
-  std::vector<i64> rows;    // rows of the source that were consumed before `at`
-  std::vector<u64> orders;  // index of the source's permutation among those that the seed gives
+  std::vector<i64> rows;    // for each source, the number of rows that were consumed before `at`
+  std::vector<u64> orders;  // for each source, the index of its permutation among those that the seed gives
   bool operator==(const MixtureStart&) const = default;
 };
 

@@ -20,7 +20,7 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  i64 begin = 0, end = 0;  // byte range within the data section of the file
+  i64 begin = 0, end = 0;  // the byte range of the tensor within the data section of the file
   /// A text such as "I16 [2, 3]" if this program has no tensors of that dtype or rank;
   /// otherwise empty. If `foreign` is set, dtype and shape describe the raw bytes.
   std::string foreign = {};
@@ -34,7 +34,7 @@ class SafetensorsReader {
   SafetensorsReader(SafetensorsReader&&) noexcept;
   ~SafetensorsReader();
   const std::filesystem::path& path() const;
-  const std::vector<TensorInfo>& tensors() const;  // tensors in the order of their offsets in the file
+  const std::vector<TensorInfo>& tensors() const;  // returns the tensors in the order of their offsets in the file
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
   /// Describes what bytes [begin, end) of the file hold, with a text such

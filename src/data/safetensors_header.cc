@@ -22,8 +22,8 @@ using nlohmann::json;
 
 struct DTypeName {
   std::string_view name;
-  std::optional<DType> dtype;  // no value if the format has this dtype but this program does not
-  i64 bits = 0;                // bits per element; used if `dtype` has no value
+  std::optional<DType> dtype;  // the dtype; no value if this program does not have it
+  i64 bits = 0;                // the bits per element, which are used if `dtype` has no value
 };
 
 // All dtypes of version 0.8 of the safetensors library.
@@ -139,7 +139,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool extent(u64 value) {
-    constexpr size_t kMostExtents = 64;  // limit on the axes of a tensor, also of one that this program can only list
+    constexpr size_t kMostExtents = 64;  // the limit on the axes of a tensor, also of one that this program can list but not read
     if (shape_.size() == kMostExtents) fail(fmt::format("expected at most {} extents, got more", kMostExtents));
     if (value > static_cast<u64>(std::numeric_limits<i64>::max())) fail(fmt::format("the extent {} is too large", value));
     shape_.push_back(static_cast<i64>(value));

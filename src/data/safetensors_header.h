@@ -10,11 +10,11 @@
 
 namespace spillway::data {
 
-constexpr i64 kSafetensorsLengthBytes = 8;            // the file begins with the header's length, unsigned little-endian
-constexpr i64 kSafetensorsHeaderLimit = 100'000'000;  // largest header that the format allows, in bytes
+constexpr i64 kSafetensorsLengthBytes = 8;            // the bytes of the header's length, with which a file begins (little-endian)
+constexpr i64 kSafetensorsHeaderLimit = 100'000'000;  // the largest header that the format allows, in bytes
 
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;  // tensors in the order of their offsets in the file
+  std::vector<TensorInfo> tensors;  // the tensors in the order of their offsets in the file
   std::map<std::string, std::string> metadata;
 };
 

@@ -17,8 +17,8 @@ class ImageSource;
 
 /// The numbers of tokens and targets in one row of a batch.
 struct RowTokens {
-  i64 tokens = 0;   // positions that hold data, not padding; 1 for an image
-  i64 counted = 0;  // targets that contribute to the loss
+  i64 tokens = 0;   // the number of positions that hold data, not padding; 1 for an image
+  i64 counted = 0;  // the number of targets that contribute to the loss
 };
 
 class Samples {

@@ -17,9 +17,9 @@ constexpr u32 kLlmcMagic16 = 20240520, kLlmcVersion16 = 1;
 constexpr u32 kLlmcMagic32 = 20240801, kLlmcVersion32 = 7;
 
 struct TokenLayout {
-  i64 begin_bytes = 0;  // offset of the first token in the file
+  i64 begin_bytes = 0;  // the offset of the first token in the file
   i64 tokens = 0;
-  int width_bytes = 2;  // bytes per token: 1, 2, 4 or 8
+  int width_bytes = 2;  // the bytes per token: 1, 2, 4 or 8
   bool is_signed = false;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStackBytes = 32768;  // bytes of the read buffer, which is on the stack because reading happens during training
+constexpr size_t kStackBytes = 32768;  // the bytes of the read buffer, which is on the stack because reading happens during training
 
 [[noreturn]] void reject_id(const fs::path& path, i64 token, i64 byte, i64 id, i64 vocabulary) {
   throw Error(ErrorCode::data, fmt::format("[data] {}: expected ids from 0 to {}, got {} at token {} (byte {}): the file was made for a "
@@ -180,7 +180,7 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
     throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
                                               "token files (.bin) by their own paths",
                                               folder.string()));
-  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // order by bytes, whatever the locale
+  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // the order is by bytes, whatever the locale
   return paths;
 }
 

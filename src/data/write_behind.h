@@ -23,7 +23,7 @@ class WriteBehind {
     i64 bytes() const { return end - begin; }
   };
   File& file_;
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // guards the members that follow
   Range collected_;   // a range that was written and not sent to the disk yet
   std::deque<Range> on_the_way_;
   i64 on_the_way_bytes_ = 0;

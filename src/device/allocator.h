@@ -24,7 +24,7 @@ class Allocation {
   void reset();
 
   std::byte* data() const { return data_; }
-  i64 offset() const { return offset_; }  // offset within the owner's slab; 0 if the owner is a pool
+  i64 offset() const { return offset_; }  // returns the offset within the owner's slab; 0 if the owner is a pool
   i64 bytes() const { return bytes_; }
 
  private:

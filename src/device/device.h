@@ -12,7 +12,7 @@ struct Device {
   enum class Kind { cpu, cuda, meta };
   Kind kind = Kind::cpu;
   int index = 0;
-  Kind stands_for = Kind::cpu;  // for meta: the device whose workspaces and allocations it imitates
+  Kind stands_for = Kind::cpu;  // for the meta device: the kind whose workspaces and allocations it imitates
 
   static Device cpu() { return {}; }
   static Device cuda(int index) { return {Kind::cuda, index, Kind::cuda}; }

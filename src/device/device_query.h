@@ -13,12 +13,12 @@
 namespace spillway {
 
 struct GpuFacts {
-  int index = 0;  // as in Device::cuda(index): visible GPUs are counted from 0
+  int index = 0;  // the index as in Device::cuda(index): visible GPUs are counted from 0
   std::string name;
-  std::string bus;  // PCI address as "domain:bus:device" in decimal; tells which GPU of the node this is
+  std::string bus;  // the PCI address as "domain:bus:device" in decimal, which tells the GPUs of a node apart
   i64 total_bytes = 0;
   i64 free_bytes = 0;
-  int compute_capability = 0;  // major * 10 + minor: 90 for Hopper
+  int compute_capability = 0;  // the compute capability as major * 10 + minor: 90 for Hopper
   std::string problem;         // why this build cannot run on this GPU; empty if it can
   std::string unique;          // the driver's UUID in hexadecimal; each MIG slice of one GPU has its own
 };

@@ -70,7 +70,7 @@ GpuFacts facts_of(int index, bool opened) {
 }  // namespace
 
 GpuReport query_gpus(std::optional<int> one) {
-  int count = 0;  // stays 0 on failure
+  int count = 0;  // cudaGetDeviceCount() leaves 0 on failure
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return {{}, problem_of_count(status)};

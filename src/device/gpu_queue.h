@@ -83,7 +83,7 @@ class CurrentDevice {
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
-  int before_ = -1;  // the GPU to restore; -1: none
+  int before_ = -1;  // the GPU to restore; -1 if there is none
 };
 
 /// Returns the queue of the calling thread's GPU that libraries use by default (CUDA's legacy

@@ -106,7 +106,7 @@ GpuQueue::~GpuQueue() {
 void GpuQueue::wait() const { wait_for_gpu_queue(handle_); }
 
 void GpuQueue::copy(std::byte* to, const std::byte* from, i64 bytes) const {
-  use_device(gpu_);  // a thread that selected no GPU would open GPU 0
+  use_device(gpu_);  // the GPU is selected first; otherwise CUDA would open GPU 0 for this thread
   put_gpu_copy(to, from, bytes, handle_);
 }
 

@@ -24,7 +24,7 @@ std::unique_ptr<MemorySource> system_memory();
 
 /// Options for allocating page-locked memory.
 struct Pinning {
-  int gpu = 0;  // the GPU through whose context memory is locked; the lock is valid for all GPUs
+  int gpu = 0;  // the GPU through whose context the memory is locked; the lock is valid for all GPUs
   // The CPU cores that touch the memory first, so that it lies in their NUMA node.
   // They should be cores near the GPU. If the list is empty, any cores do so.
   std::vector<int> cores;

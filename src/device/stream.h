@@ -18,9 +18,9 @@ struct Tf32 {
 
 struct Stream {
   Device device;
-  ThreadPool* threads = nullptr;  // null: work runs serially
-  Allocator* memory = nullptr;    // never null in a current stream
-  CUstream_st* queue = nullptr;   // for a GPU: the queue on which kernels and copies are executed in order
+  ThreadPool* threads = nullptr;  // the compute threads; null means that work runs serially
+  Allocator* memory = nullptr;    // the memory of the stream; never null in a current stream
+  CUstream_st* queue = nullptr;   // the queue of a GPU, on which kernels and copies are executed in order
   Tf32 tf32;
 
   bool is_meta() const { return device.is_meta(); }
@@ -35,7 +35,7 @@ struct Stream {
 
 class StreamScope {
  public:
-  explicit StreamScope(const Stream& stream);  // `stream` must outlive the scope
+  explicit StreamScope(const Stream& stream);  // makes `stream`, which must outlive the scope, the current stream
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;

@@ -62,7 +62,7 @@ std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 b
 // Writes an optimizer state. parts[p] holds the numbers of part p for all elements; an empty part means zeros.
 void write_state(const optim::StateFormat& format, i64 elems, const std::array<std::vector<double>, 4>& parts, const Tensor& bytes) {
   if (bytes.bytes() == 0) return;
-  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // zeros, also in the gaps between tiles
+  std::vector<std::byte> host(static_cast<size_t>(bytes.bytes()));  // all zeros at first; the gaps between tiles stay zero
   std::vector<std::byte> weight(static_cast<size_t>(format.weight_tile_bytes()));
   std::array<std::array<double, kTileElems>, 4> tile;
   std::array<std::span<const double>, 4> shown;
@@ -354,7 +354,7 @@ void Optimizer::load(const std::filesystem::path& file) {
                           ": the file also holds state of other parameters");
   for (size_t i = 0; i < parameters_.size(); ++i) {
     std::array<std::vector<double>, 4> parts;
-    parts[kMaster] = values_of(parameters_[i]->value());  // used if the master weights are not part of the state
+    parts[kMaster] = values_of(parameters_[i]->value());  // the weight's values serve as master weights if these are not part of the state
     std::vector<double> factors;
     for (const Part& part : parts_of(*parameters_[i], states_[i])) {
       std::vector<double> read(static_cast<size_t>(part.shape.elems()));

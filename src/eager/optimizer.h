@@ -52,7 +52,7 @@ class Optimizer {
   };
   struct Part {
     std::string name;
-    int number;  // an optim::StatePart
+    int number;  // a number of the enum optim::StatePart
     DType dtype;
     Shape shape;
   };

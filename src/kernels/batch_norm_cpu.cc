@@ -24,11 +24,11 @@ constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most kShortPl
 template <class T>
 struct NormChannel {
   const T *x, *dy;
-  T* out;  // forward: y; backward: dx
+  T* out;  // the output: y in the forward pass, dx in the backward pass
   i64 images, stride, plane;
 };
 struct Moments {
-  double mean, variance;  // the variance is biased
+  double mean, variance;  // the statistics of the channel, with the biased variance
 };
 // Two sums over a channel that its gradient needs: of dy, and of dy (x - mean) factor.
 struct GradientSums {

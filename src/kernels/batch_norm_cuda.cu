@@ -85,7 +85,7 @@ struct Forward {
   const S *x, *gamma, *beta;
   const Wide<S>* statistics;
   S* y;
-  i64 width, gains;  // width: channels that share statistics; gains: number of gains, which repeat after so many channels
+  i64 width, gains;  // width: the channels that share statistics; gains: the number of gains, which repeat after so many channels
   bool aligned;
 };
 

@@ -29,7 +29,7 @@ struct ExpMinus {
 };
 template <class T>
 struct ScaledExpMinus {
-  T shift, factor, slope;  // slope: 1 / cap; 0 if there is no soft cap
+  T shift, factor, slope;  // `slope` is 1 / cap, or 0 if there is no soft cap
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const V share = hn::Mul(exp(d, hn::Sub(x, hn::Set(d, shift))), hn::Set(d, factor));

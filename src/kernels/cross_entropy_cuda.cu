@@ -13,7 +13,7 @@ namespace spillway::kernels::cuda {
 namespace {
 
 constexpr i64 kWarpColumns = 1024;
-constexpr int kThreads = 512;  // many, because a vocabulary is wide and a piece of the logits may have few rows
+constexpr int kThreads = 512;  // many threads, because a vocabulary is wide and a piece of the logits may have few rows
 
 // The running statistics of a row: the largest of the elements so far, and the sum of exp(x - largest) over them.
 template <class T>
@@ -101,9 +101,9 @@ struct Gradients {
   Part<S> part;
   const i32* targets;
   const Wide<S>* statistics;
-  Wide<S> factor, slope;  // slope: 1 / cap; 0 if there is no soft cap
+  Wide<S> factor, slope;  // `slope` is 1 / cap, or 0 if there is no soft cap
   Out* dx;
-  i64 width, stride;  // columns of dx, and distance between its rows in elements
+  i64 width, stride;  // the columns of dx, and the distance between its rows in elements
   bool aligned;
 };
 

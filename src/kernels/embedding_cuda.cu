@@ -8,10 +8,10 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // threads of a thread block; each computes its own columns of a row
-constexpr int kTableRows = 32;  // rows of the table that a thread block sums at a time
-constexpr int kChunk = 1024;    // tokens that a thread block searches at a time
-constexpr int kAbreast = 8;     // tokens whose rows a thread loads at once
+constexpr int kThreads = 128;   // the threads of a thread block; each computes its own columns of a row
+constexpr int kTableRows = 32;  // the number of rows of the table that a thread block sums at a time
+constexpr int kChunk = 1024;    // the number of tokens that a thread block searches at a time
+constexpr int kAbreast = 8;     // the number of tokens whose rows a thread loads at once
 
 template <int kCount, class T>
 __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out) {

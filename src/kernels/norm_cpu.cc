@@ -32,7 +32,7 @@ struct NormGradientRows {
   const T *x, *gamma, *dy;  // gamma is read only for dx; dx may be null
   const Wide<T>* statistics;
   T* dx;
-  Wide<T>*gamma_sums, *beta_sums;  // sums of this chunk, which are overwritten; null: not computed
+  Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, which are overwritten; null if they are not computed
   i64 rows, columns;
   bool centred;
   Wide<T> gain_offset;

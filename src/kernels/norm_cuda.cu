@@ -73,7 +73,7 @@ struct Gradient {
   const S *x, *gamma, *dy, *others;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null: not computed
+  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null if they are not computed
   i64 rows, columns, step, stride;
   bool centred, aligned;
   Wide<S> gain_offset;

@@ -14,7 +14,7 @@ struct Range {
 /// One axis of a pooling with a sliding window. A `kernel` of 0 means that the extent is divided into windows as evenly as possible.
 struct PoolAxis {
   i64 extent, positions, kernel = 0, stride = 1, padding = 0;
-  bool counts_padding = true;  // whether the padding is included among a window's elements
+  bool counts_padding = true;  // whether the padding counts among a window's elements
 
   constexpr Range covered(i64 at) const {
     if (kernel == 0) return {at * extent / positions, ceil_div((at + 1) * extent, positions)};

@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
+constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
 
 void check(const Tensor& x, const Tensor& y) {
   require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
@@ -107,7 +107,7 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
       for (i64 row = rows.begin; row < rows.end; ++row) {
         for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) {
           const Wide<T> value = widen(x[at]);
-          const bool better = (value > most) | (value != value);  // no branch, since both outcomes are equally likely
+          const bool better = (value > most) | (value != value);  // computed without a branch, since both outcomes are equally likely
           most = better ? value : most;
           best = better ? at : best;
         }

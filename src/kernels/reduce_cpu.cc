@@ -9,9 +9,9 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kColumns = 64;      // most columns that a task sums side by side
-constexpr i64 kChunk = 1 << 14;   // elements of a long row that one task sums
-constexpr i64 kMaxChunks = 1024;  // most chunks of a long row; their sums are kept on the stack
+constexpr i64 kColumns = 64;      // the most columns that a task sums side by side
+constexpr i64 kChunk = 1 << 14;   // the number of elements of a long row that one task sums
+constexpr i64 kMaxChunks = 1024;  // the most chunks of a long row; their sums are kept on the stack
 
 // Sums the columns [begin, end) of one [n, inner] matrix.
 template <class T, class Out>

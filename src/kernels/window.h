@@ -18,7 +18,7 @@ struct Pair {
 
 struct Window {
   Pair kernel, stride = 1, padding = 0, dilation = 1;
-  bool ceil = false;  // the last window may reach beyond the image and its padding, if it begins before the image's end
+  bool ceil = false;  // if true, the last window may reach beyond the image and its padding if it begins before the image's end
 };
 
 /// Returns how many positions the window has along one axis, or 0 if the window never fits.

@@ -32,7 +32,7 @@ bool has_experts(Family family) { return family == Family::qwen3_moe || family =
 
 // The defaults of one family: what transformers' configuration class assumes for keys that config.json lacks.
 struct Defaults {
-  std::optional<i64> kv_heads, head_dim;  // if unset: kv_heads = heads, head_dim = width / heads
+  std::optional<i64> kv_heads, head_dim;  // if they are not set, kv_heads = heads and head_dim = width / heads
   double norm_eps = 1e-6, theta = 10000, query_scalar = 0, attention_softcap = 0, logit_softcap = 0;
   bool tied = false;
   std::optional<i64> window, begin_token, end_token, pad_token;

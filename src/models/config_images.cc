@@ -19,7 +19,7 @@ const std::vector<i64> kTutorialWidths{6, 16, 120, 84};
 struct ImageFamily {
   Family family;
   const char *type, *architecture;
-  i64 least_side, side, channels, classes;  // the last three are defaults if config.json does not set them
+  i64 least_side, side, channels, classes;  // `side`, `channels` and `classes` are the defaults for keys that config.json does not set
 };
 
 // The families of image models. transformers' own ResNet is not among them: it names

@@ -23,7 +23,7 @@ class ConfigObject {
 
   /// Returns whether the key is present. A null value counts as absent, as in transformers.
   bool has(const char* key) const;
-  const nlohmann::json* find(const char* key) const;  // null when absent
+  const nlohmann::json* find(const char* key) const;  // returns null when the key is absent
   const nlohmann::json& object() const { return object_; }
   const std::string& file() const { return file_; }
 

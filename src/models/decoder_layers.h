@@ -11,13 +11,13 @@ namespace spillway::models {
 
 /// The ways in which a family differs from Llama.
 struct DecoderStyle {
-  enum class QkNorm { none, head, whole };  // norm of queries and keys: of each head, or before the split into heads
+  enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
   QkNorm qk_norm = QkNorm::none;
-  bool norm_before = true, norm_after = false;  // norm of the input of attention and MLP, and of their output (without the residual)
-  bool output_bias = false;                     // bias of attention's output projection, if the other projections have one
-  bool fused = false;                           // one projection for queries, keys and values, and one for gate and up
+  bool norm_before = true, norm_after = false;  // whether attention and MLP have norms of their input, of their output (no residual)
+  bool output_bias = false;                     // whether attention's output projection has a bias if the other projections have one
+  bool fused = false;                           // whether one projection gives queries, keys and values, and one gives gate and up
   bool gelu_gate = false, scaled_embedding = false;
-  double gain_offset = 0;  // added to the weights of the norms
+  double gain_offset = 0;  // the number that is added to the weights of the norms
 };
 DecoderStyle style_of(const ModelConfig& config);
 
@@ -40,7 +40,7 @@ class DecoderAttention {
   double scale_, softcap_;
   Rotary rotary_;
   DecoderStyle style_;
-  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone, or q_, k_ and v_
+  std::optional<nn::Linear> qkv_, q_, k_, v_;  // either qkv_ alone is set, or q_, k_ and v_ are
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Dropout dropout_;
@@ -56,7 +56,7 @@ class DecoderMlp {
 
  private:
   bool gelu_gate_;
-  std::optional<nn::Linear> gate_up_, gate_, up_;  // either gate_up_ alone, or gate_ and up_
+  std::optional<nn::Linear> gate_up_, gate_, up_;  // either gate_up_ alone is set, or gate_ and up_ are
   nn::Linear down_;
 };
 

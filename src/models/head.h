@@ -55,7 +55,7 @@ class LanguageModelHead final : public nn::Module {
   Norm norm_;
   nn::ParameterUse weight_;
   ops::LogitsMemory memory_;
-  double softcap_;  // 0: no soft cap
+  double softcap_;  // the soft cap of the logits; 0 if there is none
   std::optional<RouterLoss> router_loss_;
 };
 

@@ -105,8 +105,8 @@ class MergedWeights final : public WeightSource {
   std::shared_ptr<const Matrices> matrices(const Adapter& adapter) const;
 
   std::unique_ptr<WeightSource> source_;
-  std::map<std::string, Adapter> adapters_;  // key: name of the weight to which the adapter is added
-  bool inputs_first_;                        // weights are stored [inputs, outputs]
+  std::map<std::string, Adapter> adapters_;  // the adapters, by the name of the weight to which each is added
+  bool inputs_first_;                        // whether weights are stored [inputs, outputs]
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Matrices> last_;
 };

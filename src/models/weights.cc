@@ -65,7 +65,7 @@ void fill_units(const nn::Parameter& parameter, const WeightSource& source, cons
 }
 
 void fill_one(const nn::Parameter& parameter, const WeightSource& source, const Tensor& into) {
-  constexpr i64 kPiece = 1 << 18;  // number of elements that are read at once
+  constexpr i64 kPiece = 1 << 18;  // the number of elements that are read at once
   if (!parameter.is_plain()) return fill_units(parameter, source, into);
   const i64 all = parameter.elems(), width = size_of(parameter.dtype);
   const auto fill_piece = [&](i64 piece, int) {

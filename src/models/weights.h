@@ -69,7 +69,7 @@ class FolderWeights final : public WeightSource {
   void check_tied_head(const nn::Sequential& model, const std::filesystem::path& folder) const;
 
   data::WeightFolder tensors_;
-  std::map<std::string, std::string> names_;  // a parameter's name -> its tensor's name in the folder, without wrapper prefixes
+  std::map<std::string, std::string> names_;  // maps a parameter's name to its tensor's name in the folder, without wrapper prefixes
 };
 
 /// The name of a parameter's moving average is the parameter's name followed by this suffix.

@@ -66,10 +66,10 @@ class EagerParameters final : public autograd::GradientSink {
   using Key = std::pair<u32, u8>;
   void move(const std::function<Tensor(const Tensor&)>& moved);
   const std::vector<std::shared_ptr<Parameter>> parameters_;
-  std::vector<Tensor> memory_;  // by parameter id
+  std::vector<Tensor> memory_;  // the memory of each parameter, by its id
   Hook hook_;
   std::map<Key, Tensor> unfinished_, gradients_;
-  std::map<Key, i64> passes_;  // number of backward passes summed in each entry of gradients_
+  std::map<Key, i64> passes_;  // the number of backward passes summed in each entry of gradients_
 };
 
 /// Runs all blocks in order and returns the sum of the token losses, or the logits with Mode::generate.

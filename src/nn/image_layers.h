@@ -17,8 +17,8 @@ class Conv2d {
     Pair stride = 1, padding = 0, dilation = 1;
     i64 groups = 1;
     bool bias = true;
-    double std = 0;     // above 0: the weight is initialised from a normal distribution with this standard deviation, the bias with zeros
-    i64 positions = 1;  // number of output pixels (Parameter::positions)
+    double std = 0;     // above 0: the standard deviation of a normal distribution from which the weight is drawn; the bias is then 0
+    i64 positions = 1;  // the number of output pixels (Parameter::positions)
   };
   Conv2d(const std::string& name, i64 inputs, i64 outputs, Pair kernel, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context) const;

@@ -17,8 +17,8 @@ class KeyValueCache {
 
   /// The memory in which the cached keys and values are stored.
   enum class Lies : u8 {
-    here,      // in the memory that attention reads
-    elsewhere  // offloaded to host memory; while a block's attention runs, the block's whole cache is copied to current-stream memory
+    here,      // the cache lies in the memory that attention reads
+    elsewhere  // the cache lies in host memory; while a block's attention runs, the block's part is copied to the stream's memory
   };
   /// Creates a cache for `rows` rows of up to `positions` positions in the memory of `stream`, which must outlive the cache.
   KeyValueCache(Stream stream, i64 rows, i64 positions, Lies lies = Lies::here)

@@ -20,7 +20,7 @@ ParameterList listed(const Layers&... layers) {
 /// A low-rank adapter (LoRA; Hu et al., arXiv:2106.09685). It adds scale * dropped(x) A^T B^T to the output of a linear layer. A[rank, I]
 /// is initialised like a weight of PyTorch's Linear, B[O, rank] with zeros.
 struct Lora {
-  i64 rank = 0;  // 0: no adapter
+  i64 rank = 0;  // the rank of the adapter; 0 means no adapter
   double scale = 1, dropout = 0;
 };
 
@@ -43,13 +43,13 @@ class Dropout {
 class Linear {
  public:
   struct Options {
-    bool bias = true;  // the bias starts at zero
+    bool bias = true;  // whether there is a bias, which starts at zero
     ops::WeightLayout layout = ops::WeightLayout::out_in;
-    double std = 0.02;     // standard deviation of the initial weights
-    bool uniform = false;  // initialises weight and bias as PyTorch does by default (uniform_by_inputs), not by std
-    Lora lora;             // parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
-    kernels::WeightFormat format = kernels::WeightFormat::plain;  // storage format of the weight
-    bool to_classes = false;                                      // each output is a class or token, not a feature
+    double std = 0.02;     // the standard deviation of the initial weights
+    bool uniform = false;  // whether weight and bias are initialised as PyTorch does by default (uniform_by_inputs), not by std
+    Lora lora;             // the adapter, with parameters "<name>.lora_A.weight" and "<name>.lora_B.weight"
+    kernels::WeightFormat format = kernels::WeightFormat::plain;  // the storage format of the weight
+    bool to_classes = false;                                      // whether each output is a class or token, not a feature
   };
   Linear(const std::string& name, i64 inputs, i64 outputs, DType dtype, const Options& options);
   Variable operator()(const Variable& x, const Context& context, const Variable& residual = {}) const;
@@ -60,7 +60,7 @@ class Linear {
   bool is_plain() const { return weight_->is_plain(); }
 
  private:
-  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // null where there is none
+  std::shared_ptr<Parameter> weight_, bias_, a_, b_;  // a parameter that the layer does not have is null
   ops::WeightLayout layout_;
   double lora_scale_;
   Dropout lora_dropout_;

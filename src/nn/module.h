@@ -14,9 +14,9 @@ namespace spillway::nn {
 using autograd::Variable;
 
 enum class Mode {
-  train,     // dropout on; the last block returns the loss
-  evaluate,  // dropout off; the last block returns the loss
-  generate,  // dropout off; the last block returns logits [B, V] (wide_dtype) of position Context::logits_position
+  train,     // dropout is on; the last block returns the loss
+  evaluate,  // dropout is off; the last block returns the loss
+  generate,  // dropout is off; the last block returns logits [B, V] (wide_dtype) of position Context::logits_position
 };
 
 class KeyValueCache;
@@ -25,19 +25,19 @@ class KeyValueCache;
 struct Context {
   Mode mode = Mode::train;
   const MicroBatch* batch = nullptr;
-  autograd::Tape* tape = nullptr;  // null: nothing is recorded
-  RandomKey random;                // the key of this run; layers derive their own by purpose and name
+  autograd::Tape* tape = nullptr;  // the tape; if it is null, nothing is recorded
+  RandomKey random;                // the random key of this run; layers derive their own by purpose and name
   // The factor of the loss's gradient, not of its value: the loss scale divided by the number of
   // targets of the step that contribute to the loss. The factor is rounded once, to the model's type.
   double loss_factor = 1;
   i64 logits_position = 0;
   // The cache in Mode::generate: the batch continues after the positions in it. Null: each row begins with the batch.
   KeyValueCache* cache = nullptr;
-  u16 block = 0;             // index of the block that runs; selects the block's part of the cache
-  bool keep_logits = false;  // keep all logits from a head's forward to its backward; otherwise as ops::LogitsMemory decides
+  u16 block = 0;             // the index of the block that runs, which selects the block's part of the cache
+  bool keep_logits = false;  // whether a head keeps all logits from forward to backward; otherwise ops::LogitsMemory decides
   // The experts' load of this micro-batch, to which forward adds in Mode::train with a router loss (ops::RouterLoad).
   Tensor router_load_2E;
-  bool recomputing = false;  // forward is repeated for backward, so the router's load must not be counted again
+  bool recomputing = false;  // true if forward is repeated for backward: the router's load must then not be counted again
 
   /// Returns the parameter as a variable: a leaf of the tape, or a constant if the parameter is frozen or there is no tape. `use` numbers
   /// the blocks that share a parameter.
@@ -76,9 +76,9 @@ class Module {
 struct Sequential {
   std::vector<std::unique_ptr<Module>> blocks;
   std::vector<std::shared_ptr<Parameter>> parameters;
-  i64 router_loss_experts = 0;     // above 0: number of experts per layer whose load a router loss balances
-  Shape image_CHW;                 // shape of an input image, whose type is that of the first parameter; rank 0: the model reads no images
-  std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty: tokens or images
+  i64 router_loss_experts = 0;     // the number of experts per layer whose load a router loss balances; 0 without a router loss
+  Shape image_CHW;                 // the shape of an input image, of the type of the first parameter; rank 0 if the model reads no images
+  std::vector<InputShape> inputs;  // the tensors that the model reads for each sample (MicroBatch::inputs); empty for tokens or images
 
   /// Appends a block; parameters not seen before get the next ids. Throws Error(bug), leaving the model unchanged, when a parameter's uses
   /// are not 0, 1, 2 … in block order (one use per block) or when two parameters have the same name.

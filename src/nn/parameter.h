@@ -12,7 +12,7 @@ namespace spillway::nn {
 
 struct Initializer {
   enum class Kind { zeros, ones, normal, uniform } kind = Kind::zeros;
-  double std = 0;  // for normal and uniform, whose mean is 0
+  double std = 0;  // the standard deviation of the kinds normal and uniform, whose mean is 0
 };
 
 struct Parameter {
@@ -21,13 +21,13 @@ struct Parameter {
   DType dtype = DType::f32;
   Initializer init;
   u32 id = 0;
-  bool frozen = false;                                          // gets no gradient and no optimizer state
-  bool statistic = false;                                       // a running statistic, updated by kStatisticMomentum (see below)
-  bool of_ids = false;                                          // the rows belong to tokens, positions or classes, as in an embedding
-  kernels::WeightFormat format = kernels::WeightFormat::plain;  // parameters in other formats are never trained
+  bool frozen = false;                                          // a frozen parameter gets no gradient and no optimizer state
+  bool statistic = false;                                       // a running statistic, which steps update by kStatisticMomentum
+  bool of_ids = false;                                          // true if rows belong to tokens, positions or classes, as in an embedding
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // the storage format; only parameters of the format plain are trained
   // The number of multiplications with the parameter per position of the loss. A convolution multiplies once per output pixel.
   double positions = 1;
-  std::shared_ptr<Storage> storage;  // without memory at first; holds the whole parameter, contiguously
+  std::shared_ptr<Storage> storage;  // the storage, without memory at first; it holds the whole parameter, contiguously
 
   /// Returns a view of the whole parameter. For a quantized parameter it shows the stored units as words of `dtype`.
   Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }

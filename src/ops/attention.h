@@ -11,14 +11,14 @@ namespace spillway::ops {
 using autograd::Variable;
 
 struct AttentionOptions {
-  double scale = 0;    // factor of the dot products q k, usually 1/sqrt(D); 0 is refused
+  double scale = 0;    // the factor of the dot products q k, usually 1/sqrt(D); 0 is refused
   bool causal = true;  // position t attends to positions <= t only
-  double dropout = 0;  // fraction of the probabilities that are dropped, in [0, 1)
-  RandomKey key;       // random key of the dropout mask
+  double dropout = 0;  // the fraction of the probabilities that are dropped, in [0, 1)
+  RandomKey key;       // the random key of the dropout mask
   // The index of row 0 of q among all rows of the run. The dropout mask depends on it,
   // so that a row loses the same elements however the batch is cut into micro-batches.
   i64 first_sample = 0;
-  kernels::AttentionLibrary library = kernels::AttentionLibrary::own;  // implementation to use on a GPU; a CPU ignores it
+  kernels::AttentionLibrary library = kernels::AttentionLibrary::own;  // the implementation to use on a GPU; a CPU ignores it
   double softcap = 0;  // above 0: the scores become softcap * tanh(scale * q k / softcap) (Gemma 2, arXiv:2408.00118)
   i64 window = 0;      // above 0: position t sees only positions > t - window (Beltagy et al., arXiv:2004.05150); requires `causal`
   // The int32 position of each key within its document, for rows that hold

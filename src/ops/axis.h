@@ -36,7 +36,7 @@ Variable cumsum(const Variable& x, int axis);
 
 struct TopK {
   Variable values;
-  Tensor index;  // int32 positions of the values along the axis
+  Tensor index;  // the int32 positions of the values along the axis
 };
 /// Returns the k largest elements along the axis and their positions, largest first.
 /// NaN ranks before every number, and equal elements are in order of position.

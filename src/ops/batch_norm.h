@@ -10,7 +10,7 @@ using autograd::Variable;
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  bool training = true;  // true: normalise by this batch's statistics; false: by the running statistics
+  bool training = true;  // true: normalise by this batch's statistics; false: normalise by the running statistics
 };
 /// Returns (x - mean) / sqrt(variance + eps) * gamma + beta per channel, for x[N, C, ...], gamma[C] and beta[C] (Ioffe and Szegedy,
 /// arXiv:1502.03167). Training does not read running_mean[C] and running_variance[C]. Instead, backward gives them "gradients": this

@@ -27,7 +27,7 @@ Variable conv1d(const Variable& x, const Variable& w, const Variable& bias, cons
 
 template <class Extent>
 struct ConvTransposeOptionsOf : ConvOptionsOf<Extent> {
-  Extent output_padding = 0;  // elements added to the output's smallest possible extent; below the stride
+  Extent output_padding = 0;  // the elements added to the output's smallest possible extent; below the stride
 };
 using ConvTransposeOptions = ConvTransposeOptionsOf<Pair>;
 using ConvTranspose1dOptions = ConvTransposeOptionsOf<i64>;

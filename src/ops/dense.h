@@ -16,7 +16,7 @@ inline Tensor dense(const Tensor& x) {
 inline autograd::Variable dense(autograd::Variable x) {
   if (!x.value.defined() || x.value.is_contiguous()) return x;
   x.value = dense(x.value);
-  x.weight = false;  // the copy does not lie in the parameter's storage
+  x.weight = false;  // the copy is not the parameter's own storage, so saving it takes memory
   return x;
 }
 

@@ -13,9 +13,9 @@ namespace spillway::ops {
 using autograd::Variable;
 
 struct Routed {
-  Variable weights_NK;      // weight of each chosen expert, in wide_dtype of the logits
-  Tensor experts_NK;        // indices of the chosen experts, int32, ascending within each token
-  Tensor probabilities_NE;  // softmax over all experts, in wide_dtype of the logits
+  Variable weights_NK;      // the weight of each chosen expert, in wide_dtype of the logits
+  Tensor experts_NK;        // the indices of the chosen experts, int32, ascending within each token
+  Tensor probabilities_NE;  // the softmax over all experts, in wide_dtype of the logits
 };
 using kernels::RouterLoad;
 /// Computes the softmax of each token's logits[N, E] and chooses the `chosen` most probable experts; of equally probable experts it takes

@@ -68,8 +68,8 @@ struct Piece {
 // Cuts the logits into pieces, row by row, and lays the pieces out one after the other.
 struct Cut {
   std::vector<Piece> pieces;
-  i64 all = 0, largest = 0;  // elements of all pieces together, and of the largest one
-  bool kept = false;         // all pieces stay in memory from forward to backward
+  i64 all = 0, largest = 0;  // the numbers of elements of all pieces together, and of the largest piece
+  bool kept = false;         // whether all pieces stay in memory from forward to backward
 
   Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {
     const kernels::LogitsCut cut = kernels::logits_cut(rows, vocabulary, wide, memory.piece_bytes);
@@ -90,9 +90,9 @@ struct Cut {
 struct Head {
   Tensor x, w, targets;
   i64 rows, vocabulary;
-  double cap;  // soft cap of the logits; 0: none
+  double cap;  // the soft cap of the logits; 0 if there is none
   std::vector<Piece> pieces;
-  bool kept;  // all pieces are in memory at once
+  bool kept;  // whether all pieces are in memory at once
   i64 buffer_elems = 0;
 
   Head(const Tensor& hidden, const Tensor& weight, const Tensor& wanted, const LogitsMemory& memory, double softcap)

@@ -19,7 +19,7 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets_N);
 /// Limits the memory of the logits. piece_bytes decides how the logits are cut into pieces, which changes bits of the results. kept_bytes
 /// only decides whether the logits stay in memory until backward, which changes no bits.
 struct LogitsMemory {
-  i64 piece_bytes = 256 * kMiB;  // upper limit for the bytes of logits computed at a time (kernels::logits_cut)
+  i64 piece_bytes = 256 * kMiB;  // the upper limit for the bytes of logits computed at a time (kernels::logits_cut)
   i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward
 };
 

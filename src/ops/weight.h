@@ -19,8 +19,8 @@ struct Weight {
   Weight(Variable w, kernels::WeightFormat f, const Shape& s) : stored(std::move(w)), format(f), shape(s) {}
 
   Variable stored;
-  kernels::WeightFormat format = kernels::WeightFormat::plain;  // if not plain, `stored` is not differentiable
-  Shape shape;                                                  // shape of the values, not of `stored`
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // unless it is plain, `stored` is not differentiable
+  Shape shape;                                                  // the shape of the values, which may differ from that of `stored`
 };
 
 inline Weight dense(Weight w) {

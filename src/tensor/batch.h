@@ -18,22 +18,22 @@ constexpr i32 kPaddingTarget = -101;
 /// The name and shape of one of a model's own inputs: tensors that the model reads for each sample in place of tokens or an image.
 struct InputShape {
   std::string name;
-  Shape shape;  // shape for one sample; a micro-batch holds [B, ...]
+  Shape shape;  // the shape for one sample; a micro-batch holds [B, ...]
   DType dtype = DType::f32;
 };
 
 struct MicroBatch {
-  Tensor tokens_BT, targets_BT, positions_BT;  // i32, contiguous
-  i64 first_sample = 0;                        // index of row 0 among all rows of the run; it is part of the dropout key
-  i64 counted_targets = 0;                     // number of targets that contribute to the loss
-  i64 padding = 0;                             // number of positions whose target is kPaddingTarget
-  i64 data_tokens = 0;                         // positions that hold a token of the data, not padding; number of images for image models
-  Tensor images_NCHW;                          // input of image models, whose targets are [N]; floating, contiguous
-  bool packed = false;                         // rows hold several documents, each with positions that begin at 0
+  Tensor tokens_BT, targets_BT, positions_BT;  // the tensors are i32 and contiguous
+  i64 first_sample = 0;                        // the index of row 0 among all rows of the run, which is part of the dropout key
+  i64 counted_targets = 0;                     // the number of targets that contribute to the loss
+  i64 padding = 0;                             // the number of positions whose target is kPaddingTarget
+  i64 data_tokens = 0;                         // the number of positions that hold a token of the data; for image models, of images
+  Tensor images_NCHW;                          // the input of image models, whose targets are [N]; floating, contiguous
+  bool packed = false;                         // whether rows hold several documents, each with positions that begin at 0
   // Positions of all keys, cached ones included, for packed rows that continue from a key/value cache. Type i32, contiguous.
   Tensor key_positions_BT;
   std::vector<Tensor> inputs;  // [B, ...] for each of nn::Sequential::inputs; the targets are then [B], 0 or kPaddingTarget
-  Tensor row_mask_B;           // only with `inputs`: 1 for a row that holds a sample, 0 for padding; u8, contiguous
+  Tensor row_mask_B;           // with `inputs` only: 1 for a row that holds a sample, 0 for padding; u8, contiguous
 
   /// Returns all tensors of the micro-batch. Tensors that the model does not read are undefined.
   std::vector<Tensor*> tensors() {
@@ -48,8 +48,8 @@ struct MicroBatch {
 MicroBatch empty_batch(const std::vector<InputShape>& inputs, i64 rows);
 
 struct StepBatch {
-  i64 cursor = 0;           // windows consumed by the run before this step
-  i64 counted_targets = 0;  // targets that contribute to the loss, over all micro-batches of this rank
+  i64 cursor = 0;           // the number of rows that the run consumed before this step
+  i64 counted_targets = 0;  // the number of targets that contribute to the loss, over all micro-batches of this rank
   i64 data_tokens = 0;      // the sum of MicroBatch::data_tokens over all micro-batches of this rank
   std::vector<MicroBatch> micro_batches;
 };

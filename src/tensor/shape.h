@@ -12,7 +12,7 @@ namespace spillway {
 class Shape {
  public:
   static constexpr int kMaxRank = 6;
-  Shape() = default;  // a scalar: rank 0, one element
+  Shape() = default;  // creates the shape of a scalar: rank 0, one element
   Shape(std::initializer_list<i64> extents);
   explicit Shape(std::span<const i64> extents);
 

@@ -51,7 +51,7 @@ class Storage {
   Allocation memory_;
   std::byte* data_ = nullptr;
   bool resident_ = false, owning_ = false;
-  std::shared_ptr<Storage> lender_;  // the storage that owns the memory, if it is borrowed
+  std::shared_ptr<Storage> lender_;  // the storage that owns the memory, if this storage borrows it
   std::atomic<u64> version_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace spillway {
 
 class Tensor {
  public:
-  Tensor() = default;  // an undefined tensor, without storage
+  Tensor() = default;  // creates an undefined tensor, without storage
   /// Creates a contiguous view at `offset_bytes` of `storage`. Throws Error(bug) if the view does not fit into the storage.
   Tensor(std::shared_ptr<Storage> storage, i64 offset_bytes, Shape shape, DType dtype);
 
@@ -47,7 +47,7 @@ class Tensor {
   /// Returns the value of a one-element tensor as double; 0 on the meta device. For a GPU tensor, item() waits for the GPU.
   double item() const;
 
-  Tensor reshape(const Shape& shape) const;                   // same number of elements; contiguous views only
+  Tensor reshape(const Shape& shape) const;                   // changes the shape, not the number of elements; contiguous views only
   Tensor reinterpret(const Shape& shape, DType dtype) const;  // reinterprets the same bytes; contiguous views only
   Tensor permute(std::initializer_list<int> axes) const;
   Tensor transpose(int a, int b) const;

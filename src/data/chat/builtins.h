@@ -23,7 +23,7 @@ class Bound {
  public:
   explicit Bound(size_t parameters) : values_(parameters) {}
   const Value* operator[](size_t i) const { return values_[i] ? &*values_[i] : nullptr; }
-  const Value& at(size_t i) const { return *values_[i]; }  // for a required parameter, which always has a value
+  const Value& at(size_t i) const { return *values_[i]; }  // returns a required argument, which always has a value
   bool has(size_t i) const { return values_[i] && !values_[i]->is_none(); }
   void set(size_t i, Value value) { values_[i] = std::move(value); }
 

@@ -22,7 +22,7 @@ struct Syntax;
 
 class ChatTemplate {
  public:
-  using Json = nlohmann::ordered_json;  // objects keep the order of their keys, which a template can see
+  using Json = nlohmann::ordered_json;  // the ordered kind: an object keeps the order of its keys, which a template can see
 
   /// Parses a template. `name` is the name of the template's file, for messages. Throws Error(data) "[chat template] FILE, line N: expected
   /// …, got …" if the source is not a valid template or exceeds one of these limits: 1 MiB, expressions and blocks nested 200 deep, names

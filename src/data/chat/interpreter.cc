@@ -14,7 +14,7 @@ Interpreter::Interpreter(Run& run, std::shared_ptr<const Dict> variables, const 
 }
 
 Interpreter::~Interpreter() {
-  // The scope of a macro may hold the macro itself. Such a reference cycle would never be freed, so the loop below empties the scopes.
+  // The scope of a macro may hold the macro itself. Such a reference cycle would never be freed, so this loop empties the scopes.
   for (auto& macro : macros_) {
     for (Scope* scope = macro->scope.get(); scope; scope = scope->around.get()) scope->variables.clear();
   }

@@ -91,7 +91,7 @@ class Interpreter {
   // While the template runs, `generated_` holds the start and the number of code
   // points of each {% generation %} block. Afterwards it holds byte ranges.
   std::vector<std::pair<size_t, size_t>> generated_;
-  const String* whole_ = nullptr;  // the main text rendered so far
+  const String* whole_ = nullptr;  // the main text that has been rendered so far
   int calls_ = 0;
 };
 

@@ -141,7 +141,7 @@ class Lexer {
   }
 
   void inside(std::string_view mark, TokenKind end_kind) {
-    std::string open;  // stack of brackets that are open
+    std::string open;  // a stack of the brackets that are open
     while (at_ < source_.size()) {
       if (const size_t end = open.empty() ? tag_end(at_, mark) : 0; end > 0) {
         add(end_kind);

@@ -103,7 +103,7 @@ std::span<const Builtin> methods_of(const Value& self) {
   if (self.dict()) return kOfDicts;
   if (self.turns() && self.turns()->is_cycler) return kOfCyclers;
   if (self.sequence() && self.sequence()->is_list()) return kOfLists;
-  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // leaves out copy(), which tuples do not have
+  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // tuples lack the first method, copy()
   return {};
 }
 

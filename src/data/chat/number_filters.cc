@@ -60,7 +60,7 @@ std::optional<double> real_of(Run& run, std::string_view text) {
   run.spend_letters(text.size());
   const auto plain = plain_digits(text);
   if (!plain || plain->empty()) return {};
-  constexpr size_t kLongestWord = 9;  // length of "-infinity"
+  constexpr size_t kLongestWord = 9;  // the length of "-infinity", the longest word that Python's float() accepts
   const std::string word = lower(std::string_view(*plain).substr(0, kLongestWord + 1));
   const std::string_view unsigned_word = std::string_view(word).substr(word[0] == '-' || word[0] == '+' ? 1 : 0);
   const bool named = unsigned_word == "inf" || unsigned_word == "infinity" || unsigned_word == "nan";

@@ -95,8 +95,8 @@ class Run {
 
   std::time_t now() const { return now_; }
 
-  int line = 1;     // current line of the template
-  i64 message = 0;  // number of the current message, from 1; 0 outside the loop over messages
+  int line = 1;     // the current line of the template
+  i64 message = 0;  // the number of the current message, from 1; 0 outside of the loop over messages
 
   /// While a Level lives, it counts as one level of nested blocks and expressions, also across
   /// macro calls. The constructor fails beyond 1000 levels, which fit on a thread's stack.
@@ -132,7 +132,7 @@ class Run {
     Run* outer_;
   };
 
-  const Current current_;  // declared first, so that it is destroyed after everything that is charged to this Run
+  const Current current_;  // this member is declared first, so that it is destroyed after everything that is charged to this Run
   const std::string& file_;
   std::time_t now_;
   int depth_ = 0;

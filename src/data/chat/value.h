@@ -49,7 +49,7 @@ class Value {
                             std::shared_ptr<const Range>, Space*, std::shared_ptr<const Loop>, std::shared_ptr<const Turns>,
                             std::shared_ptr<const Callable>>;
 
-  Value() = default;  // an undefined value
+  Value() = default;  // creates an undefined value
   Value(None none) : held_(none) {}
   Value(bool b) : held_(b) {}
   Value(i64 i) : held_(i) {}
@@ -113,7 +113,7 @@ struct Sequence {
   Form form = Form::list;
   Values items;
   int depth = 1;
-  mutable size_t taken = 0;  // number of items that a generator has yielded; it yields each item once
+  mutable size_t taken = 0;  // the number of items that a generator has yielded; it yields each item once
   bool is_list() const { return form == Form::list; }
   bool is_tuple() const { return form == Form::tuple || form == Form::group; }
   bool has_index() const { return is_list() || is_tuple(); }

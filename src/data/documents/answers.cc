@@ -46,7 +46,7 @@ std::vector<ByteRange> answers_in(const ChatTemplate& chat, const Json& variable
     if (is_assistant((*row.messages)[m])) said.push_back(m);
   }
   std::vector<ByteRange> found, out;
-  if (blocks && said.size() == rendered.assistant.size()) {  // each assistant message has one generation block
+  if (blocks && said.size() == rendered.assistant.size()) {  // true if each assistant message has one generation block
     for (size_t i = 0; i < said.size(); ++i) {
       if (!is_left_out(row, said[i])) found.push_back(rendered.assistant[i]);
     }

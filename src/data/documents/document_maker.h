@@ -19,7 +19,7 @@ enum class LossOn : u8 { by_layout, all, completion, assistant };
 
 struct Document {
   std::vector<i32> ids;
-  std::vector<u8> counted;  // 1 if the token is a target; the document's first token never is
+  std::vector<u8> counted;  // for each token, 1 if it is a target; the first token of a document never is
   // The positions at which the documents after the first begin, ascending and without 0, if the
   // row of data already packs several documents. The tokens at these positions are no targets.
   std::vector<u32> begins{};
@@ -27,7 +27,7 @@ struct Document {
 };
 
 struct DocumentOptions {
-  std::optional<RowLayout> layout;  // if it has no value, the layout of each line is recognised by its keys
+  std::optional<RowLayout> layout;  // the layout of all lines; without a value, each line's layout is recognised by its keys
   LossOn loss_on = LossOn::by_layout;
   // The token to append to each text and completion that does not end with it.
   // Conversations do not get this token: their chat template writes their end.

@@ -13,10 +13,10 @@
 namespace spillway::data {
 
 struct PreparationOptions {
-  std::filesystem::path cache;  // cache folder; created if missing
+  std::filesystem::path cache;  // the cache folder, which is created if it is missing
   // Texts that identify the tokenizer and the chat template: the contents of their files, or a name.
   std::string tokenizer, chat;
-  bool skip_bad_lines = false;  // for JSON Lines: a row that is not valid is skipped and counted
+  bool skip_bad_lines = false;  // rows of JSON Lines that are not valid are skipped and counted
   int threads = 1;
   /// A function that is called from time to time with the number of bytes read so far and the size of the file.
   std::function<void(const std::string& path, i64 done, i64 bytes)> progress = [](const std::string&, i64, i64) {};

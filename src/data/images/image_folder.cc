@@ -98,7 +98,7 @@ class ImageFolder final : public ImageSource {
   const fs::path folder_;
   const std::string name_;
   std::vector<std::string> files_;
-  std::vector<i64> firsts_;  // by class: index of the class's first file
+  std::vector<i64> firsts_;  // for each class, the index of its first file
   ImageFormat format_;
 };
 

@@ -10,11 +10,11 @@
 
 namespace spillway::data {
 
-constexpr i64 kMostSide = 16384, kMostPixels = i64{1} << 26;  // limits for one picture: pixels along a side, and pixels in total
+constexpr i64 kMostSide = 16384, kMostPixels = i64{1} << 26;  // the limits for one picture: pixels along a side, and pixels in total
 
 struct Picture {
   i64 height = 0, width = 0, channels = 0;
-  std::vector<u8> pixels_HWC;  // empty if only the header was read
+  std::vector<u8> pixels_HWC;  // the pixels; empty if only the header was read
 };
 
 /// Returns true if the file name has an ending of PNG or JPEG files.

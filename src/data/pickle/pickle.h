@@ -15,16 +15,16 @@
 
 namespace spillway::data {
 
-using PickleRef = u32;  // index of a node, for Pickle::at()
+using PickleRef = u32;  // the index of a node, for Pickle::at()
 
 /// A value in the tree. A node has only 16 bytes, because a checkpoint of 512 ranks has ten million
 /// values. Texts and elements are not in the node: Pickle::text() and Pickle::items() return them.
 struct PickleNode {
   enum class Kind : u8 { none, boolean, integer, big_integer, real, text, bytes, list, tuple, dict, set, global, persistent, object };
   Kind kind = Kind::none;
-  u32 count = 0;                                          // number of bytes of a text, or of elements of a container
-  u64 bits = 0;                                           // the number itself, or where the text's bytes or the container's elements begin
-  i64 integer() const { return static_cast<i64>(bits); }  // the value of an integer, or of a boolean as 0 or 1
+  u32 count = 0;                                          // the number of bytes of a text, or of elements of a container
+  u64 bits = 0;                                           // a number's value, or where a text's bytes or a container's elements begin
+  i64 integer() const { return static_cast<i64>(bits); }  // returns the value of an integer, or of a boolean as 0 or 1
   double real() const { return std::bit_cast<double>(bits); }
 };
 

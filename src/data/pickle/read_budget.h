@@ -23,7 +23,7 @@ class ReadBudget {
 
   /// Raises the limits on steps and on memory, because `bytes` more bytes of input are read.
   void add_input(u64 bytes) {
-    constexpr u64 kEnough = u64{1} << 50;  // larger than any file, and small enough that no product below overflows
+    constexpr u64 kEnough = u64{1} << 50;  // more bytes than any file has, but so few that the products below do not overflow
     input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
     most_steps_ = kStepsOfAny + kStepsPerByte * input_;
     most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);

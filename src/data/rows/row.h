@@ -28,9 +28,9 @@ struct Exchange {
 
 struct Row {
   RowLayout layout = RowLayout::text;
-  std::string text;                                           // layout `text`
+  std::string text;                                           // the text of layout `text`
   std::vector<Exchange> history{};                            // layout `alpaca`: the exchanges that precede the prompt, in order
-  std::string prompt, completion;                             // layouts `completion` and `alpaca`
+  std::string prompt, completion;                             // the prompt and completion of the layouts `completion` and `alpaca`
   std::shared_ptr<const nlohmann::ordered_json> messages{};   // layouts `messages` and `sharegpt`: [{"role", "content"}…], not empty
   std::shared_ptr<const nlohmann::ordered_json> variables{};  // the row's template variables (tools, documents…), or null
   std::vector<u8> left_out{};                                 // for each message, 1 if it is excluded from the loss; may be empty

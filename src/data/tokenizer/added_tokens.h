@@ -17,9 +17,9 @@ struct AddedToken {
   std::string text;
   i32 id = kNoToken;
   bool special = false;
-  bool single_word = false;             // matches only if no word character is directly before or after the text
+  bool single_word = false;             // the token matches only if no word character is directly before or after the text
   bool lstrip = false, rstrip = false;  // the token also takes the white space before it (lstrip) or after it (rstrip)
-  bool normalized = false;              // searched in the normalized text; the token's own text is normalized for that
+  bool normalized = false;              // the token is searched in the normalized text; its own text is normalized for that
 };
 
 class AddedTokens {

@@ -13,8 +13,8 @@ namespace spillway::data {
 struct AlignedText {
   std::string text;
   bool tracked = false;
-  std::vector<ByteRange> origin;  // if `tracked`, one range of the original text for each byte; else empty
-  WorkBudget* budget = nullptr;   // budget of the whole text; it is set whenever a step runs
+  std::vector<ByteRange> origin;  // one range of the original text for each byte if `tracked`; otherwise empty
+  WorkBudget* budget = nullptr;   // the budget of the whole text; it is set whenever a step runs
 };
 
 /// Returns the range of the original text from which bytes [begin, end) of `text` came. `text` must be tracked.

@@ -19,8 +19,8 @@ using Candidate = Scratch::Candidate;
 
 constexpr std::string_view kMetaspace = "\u2581";
 constexpr u32 kNoRank = ~u32{0};
-constexpr size_t kAffixCost = 32;  // budget steps charged for each byte that may become a symbol
-constexpr size_t kShortWord = 48;  // limit in symbols: for words up to this length a scan of all pairs is faster than a heap
+constexpr size_t kAffixCost = 32;  // the budget steps charged for each byte that may become a symbol
+constexpr size_t kShortWord = 48;  // the longest word, in symbols, for which a scan of all pairs is faster than a heap
 
 class Bpe : public Model {
  public:

@@ -127,7 +127,7 @@ struct Strip : Stage {
     stripped = 0;
   }
   std::string content;
-  i64 start, stop, stripped = 0, held = 0;  // held: number of occurrences of `content` that are held back
+  i64 start, stop, stripped = 0, held = 0;  // `held` counts the occurrences of `content` that are held back
 };
 
 /// Replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence are held back. If the next byte does not continue

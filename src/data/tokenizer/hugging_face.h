@@ -46,7 +46,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::string_view shown(i32 id, bool skip_special) const;
   void find_line_ends();
 
-  std::string file_;  // name of the tokenizer's file, for messages
+  std::string file_;  // the name of the tokenizer's file, for error messages
   Normalizers normalizers_;
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;

@@ -16,8 +16,8 @@ namespace spillway::data {
 /// Limits two costly things that the rest of a file may still contain: steps, through
 /// which every text passes, and regular expressions, which take long to prepare.
 struct PartsLeft {
-  i64 steps = 1024;           // number of normalizer, pre-tokenizer and decoder steps
-  i64 pattern_bytes = 16384;  // total length of regular expressions in bytes
+  i64 steps = 1024;           // the number of normalizer, pre-tokenizer and decoder steps
+  i64 pattern_bytes = 16384;  // the total length of regular expressions in bytes
 };
 
 /// A position in a file, for messages. It consists of the file's name and the keys that lead to the position, joined by dots. All places of

@@ -16,8 +16,8 @@ namespace spillway::data {
 struct Scratch {
   struct Symbol {
     i32 id;
-    i32 bytes;           // length in bytes; 0 if the symbol was merged into another one
-    i64 previous, next;  // indices of the neighbours; -1 if there is none
+    i32 bytes;           // the symbol's length in bytes; 0 if the symbol was merged into another one
+    i64 previous, next;  // the indices of the neighbours; -1 if there is no neighbour
   };
   struct Candidate {
     u32 rank;
@@ -26,10 +26,10 @@ struct Scratch {
   };
   struct Best {
     double score = 0;
-    i64 begin = -1;  // on the best path that ends here, where the last token begins; -1 if no path ends here
+    i64 begin = -1;  // where the last token of the best path to this position begins; -1 if no path ends at it
     i32 id = 0;
   };
-  WorkBudget* budget = nullptr;  // budget of the current text
+  WorkBudget* budget = nullptr;  // the budget of the current text
   WordCache cache;
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;

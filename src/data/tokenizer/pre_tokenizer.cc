@@ -251,7 +251,7 @@ PreTokenizers read_pre_tokenizer(const json& value, const JsonPlace& place) {
 
 Metaspace read_metaspace(Fields& fields) {
   Metaspace metaspace;
-  fields.pass_over({"str_rep"});  // ignored, because it repeats the value of `replacement`
+  fields.pass_over({"str_rep"});  // `str_rep` is ignored, because it repeats the value of `replacement`
   metaspace.replacement = fields.character("replacement");
   metaspace.split = fields.flag("split", true);
   const auto scheme = fields.text_if_any("prepend_scheme");

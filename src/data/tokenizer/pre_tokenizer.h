@@ -26,9 +26,9 @@ struct Pieces {
 /// Tells whether a text may be cut between an ASCII letter and a following
 /// newline (possibly with more white space), as far as one step is concerned.
 enum class LineEnds {
-  hidden,  // no: such a cut may change the result
-  kept,    // yes, provided that another step always cuts there
-  cut      // yes: this step always cuts there, whatever the text around
+  hidden,  // such a cut may change the result
+  kept,    // such a cut is safe, provided that another step always cuts at this place
+  cut      // such a cut is safe: this step always cuts at this place, whatever the text around
 };
 
 class PreTokenizer {

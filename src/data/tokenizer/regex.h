@@ -67,14 +67,14 @@ class Regex {
 /// A pattern translated to PCRE2's syntax.
 struct TranslatedPattern {
   std::string quick;
-  std::string counted;      // the same pattern with callouts inserted, whose numbers are those of RegexCallout
+  std::string counted;      // the pattern `quick` with callouts inserted, whose numbers are those of RegexCallout
   bool has_window = false;  // true if `quick` may run on a window of the text
 };
 
 /// Selects what a callout in a counted pattern charges to the budget. A callout is a point in the pattern at which PCRE2 calls our code.
 enum RegexCallout : unsigned {
-  kCalloutHere = 0,    // one step; characters that are scanned from here on count for the next callout
-  kCalloutBehind = 1,  // one step, and the characters scanned since the last callout
+  kCalloutHere = 0,    // charges one step; characters that are scanned from this point on count for the next callout
+  kCalloutBehind = 1,  // charges one step, and the characters scanned since the last callout
   // Charges one step, and the characters since the beginning of the match, because a back reference may compare that many.
   kCalloutReference = 2,
   // Charges one step, and the length of the pattern's longest look-behind, because that many characters may be scanned.

@@ -57,7 +57,7 @@ class Translation {
         behind_repeat();
       } else {
         if (c == '|' && !groups_.empty()) callout(kCalloutHere);
-        if (c == '^') has_window_ = false;  // PCRE2 sees no line start after a newline at the very end, even if only the window ends there
+        if (c == '^') has_window_ = false;  // on a window the end may be false: PCRE2 sees no line start after a newline at the very end
         if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;
@@ -169,7 +169,7 @@ class Translation {
         }
         [[fallthrough]];
       default:
-        if (c == 'G') has_window_ = false;  // the meaning of \G depends on where the search begins
+        if (c == 'G') has_window_ = false;  // \G does not work on a window, since its meaning depends on where the search begins
         if (c == 'X' && counted_) {
           out_ += "(?:" + callout_text(kCalloutHere) + "\\X" + callout_text(kCalloutBehind) + ")";
           break;
@@ -204,7 +204,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) == '^') out_ += pattern_[at_++];
     bool first = true;
-    int within = 0;  // depth of nested character classes; their members are added to the outer class
+    int within = 0;  // the depth of nested character classes, whose members are added to the outer class
     while (at_ < pattern_.size() && (pattern_[at_] != ']' || first || within > 0)) {
       if (pattern_[at_] == '\\') {
         escape(true);
@@ -244,7 +244,7 @@ class Translation {
       if (c != 'i' && c != 'm' && c != '-') refuse(std::string("the option ") + c);
       out_ += c == 'm' ? 's' : c;
     }
-    if (options && behind == ')') {  // these options apply to the rest of the enclosing group
+    if (options && behind == ')') {  // options without a ':' apply to the rest of the enclosing group
       groups_.pop_back();
       out_ += pattern_[at_++];
       return;

@@ -158,7 +158,7 @@ class Training {
     uses_.erase(pair);
     std::vector<Pair> grown;
     for (const u32 at : places) merge_at(at, pair, id, grown);
-    uses_.erase(pair);  // erased again, because merges at neighbouring places may have added the pair
+    uses_.erase(pair);  // the pair is erased again, because merges at neighbouring places may have added it
     std::ranges::sort(grown);
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
     std::erase(grown, pair);
@@ -192,11 +192,11 @@ class Training {
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, i32> ids_;
   i32 of_byte_[256] = {};
-  std::vector<TrainingSymbol> symbols_;  // symbols of all distinct words, one word after the other
-  std::vector<i64> counts_;              // number of occurrences of each word
+  std::vector<TrainingSymbol> symbols_;  // the symbols of all distinct words, one word after the other
+  std::vector<i64> counts_;              // the number of occurrences of each word
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
-  i64 taken_ = 0, word_bytes_ = 0;  // memory and text bytes that all distinct words take together
+  i64 taken_ = 0, word_bytes_ = 0;  // the memory and the text bytes that all distinct words take together
 };
 
 void check_training(const BpeTraining& training) {

@@ -55,7 +55,7 @@ class Trie {
     const auto found = children_.find(key_of(node, c));
     return found == children_.end() ? 0 : found->second;
   }
-  std::array<u32, 256> first_{};  // by byte: index of the root's child, where the root is node 0; 0 if there is no child
+  std::array<u32, 256> first_{};  // for each byte, the index of the root's child (the root is node 0); 0 if there is no child
   std::unordered_map<u64, u32> children_;
   std::vector<i32> ids_ = {-1};
 };

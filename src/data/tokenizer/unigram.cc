@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kUnknownPenalty = 10.0;  // an unknown character's score is the lowest score minus this
+constexpr double kUnknownPenalty = 10.0;  // an unknown character scores the lowest score minus this penalty
 
 class Unigram : public Model {
  public:

@@ -45,7 +45,7 @@ class Vocabulary {
   void grow();
   size_t slot_of(std::string_view text) const;
   std::string arena_;
-  std::vector<Place> places_;  // by token id: where the token's text is in the block of all texts
+  std::vector<Place> places_;  // for each token id, where the token's text is in the block of all texts
   std::vector<i32> slots_ = std::vector<i32>(16, kNoToken);
   i64 size_ = 0, longest_ = 0;
 };

@@ -36,7 +36,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kEntries = 1 << 15;  // the table takes 2 MiB
+  static constexpr size_t kEntries = 1 << 15;  // the number of words in the table, which then takes 2 MiB
   struct Entry {
     u8 length = 0, count = 0;
     std::array<char, kLongestWord> word{};

@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLookUpCost = 4;     // budget steps for a look-up of a text, to which one is added for each 8 bytes
-constexpr size_t kLongestAffix = 16;  // limit in bytes; common affixes are "##" and "</w>"
+constexpr size_t kLookUpCost = 4;     // the budget steps for a look-up of a text, to which one is added for each 8 bytes
+constexpr size_t kLongestAffix = 16;  // the limit in bytes; common affixes are "##" and "</w>"
 
 class WordModel : public Model {
  public:

@@ -12,8 +12,8 @@ namespace spillway::data {
 class WorkBudget {
  public:
   static constexpr size_t kStepsPerByte = 2048;
-  static constexpr size_t kCallCost = 32;       // cost of a call that allocates memory, however short the text
-  static constexpr size_t kStepsAtOnce = 4096;  // number of steps that inner loops charge at once
+  static constexpr size_t kCallCost = 32;       // the steps for a call that allocates memory, however short the text
+  static constexpr size_t kStepsAtOnce = 4096;  // the number of steps that inner loops charge at once
 
   /// Creates the budget of a text of `text_bytes` bytes. `file` is named in errors and must outlive the budget.
   WorkBudget(const std::string& file, size_t text_bytes) : file_(&file) { allow(text_bytes); }

@@ -9,12 +9,12 @@
 
 namespace spillway::data {
 
-bool is_white_space(char32_t code);  // property White_Space
-bool is_punctuation(char32_t code);  // ASCII punctuation and symbols, and categories P*
-bool is_number(char32_t code);       // categories N*
-bool is_mark(char32_t code);         // categories M*, in the Unicode version that StripAccents uses
-bool is_bert_accent(char32_t code);  // category Mn, in the Unicode version that BertNormalizer uses
-bool is_control(char32_t code);      // categories Cc, Cf and Co
+bool is_white_space(char32_t code);  // returns whether the property White_Space is set
+bool is_punctuation(char32_t code);  // returns whether the character is ASCII punctuation, an ASCII symbol or of a category P*
+bool is_number(char32_t code);       // returns whether the category is one of N*
+bool is_mark(char32_t code);         // returns whether the category is one of M*, in the Unicode version that StripAccents uses
+bool is_bert_accent(char32_t code);  // returns whether the category is Mn, in the Unicode version that BertNormalizer uses
+bool is_control(char32_t code);      // returns whether the category is Cc, Cf or Co
 /// Returns true for a word character as UTS 18 defines it: Alphabetic, M*, Nd, Pc and the joiners.
 bool is_word(char32_t code);
 

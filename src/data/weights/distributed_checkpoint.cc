@@ -90,7 +90,7 @@ class MetadataReader {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const PickleNode &key = tree_.at(entries[i]), &value = tree_.at(entries[i + 1]);
       const PickleNode* offset = tree_.attribute(&key, "offset");
-      if (offset == nullptr || offset->kind == Kind::none) continue;  // skip an entry for a value saved as bytes
+      if (offset == nullptr || offset->kind == Kind::none) continue;  // an entry for a value saved as bytes is skipped
       const std::string_view name = text(tree_.attribute(&key, "fqn"), "the name of each block's tensor");
       const std::string_view file = text(tree_.attribute(&value, "relative_path"), "the file that holds each block");
       if (file.empty() || file == "." || file == ".." || file.find_first_of(std::string_view("/\0", 2)) != file.npos)
@@ -187,7 +187,7 @@ class MetadataReader {
       if (block.offsets[axis] > whole.sizes[axis] || block.sizes[axis] > whole.sizes[axis] - block.offsets[axis])
         reject(name, "a block reaches beyond the tensor");
     }
-    block.elems = *element_count(block.sizes);  // at most as many elements as the whole tensor has
+    block.elems = *element_count(block.sizes);  // this has a value, since a block has at most as many elements as the whole tensor
     // A run spans the trailing axes that the block covers completely, and the one axis before them: elements along these axes are
     // consecutive in the whole tensor.
     for (size_t axis = axes; axis > 0 && block.elems > 0 && (axis == axes || block.sizes[axis] == whole.sizes[axis]);)
@@ -219,7 +219,7 @@ class MetadataReader {
   static void cut_block(const TorchTensor& whole, const Block& block, size_t tensor, Pieces& into) {
     const size_t axes = whole.sizes.size();
     Sizes index(block.offsets);
-    i64 inner = 1;  // number of elements that a run spans along the axes from `outer` on
+    i64 inner = 1;  // the number of elements that a run spans along the axes from `outer` on
     size_t outer = axes;
     while (outer > 0 && inner < block.run) inner *= block.sizes[--outer];
     for (i64 begin = 0; begin < block.elems; begin += block.run) {
@@ -255,7 +255,7 @@ class MetadataReader {
 
   const fs::path folder_;
   const PickleTree& tree_;
-  ReadBudget cut_;  // budget for the pieces of all tensors; the more bytes the data files have, the more pieces are allowed
+  ReadBudget cut_;  // the budget for the pieces of all tensors; it grows with the bytes of the data files
   std::map<Key, Place> places_;
   // The paths of the tensors in the saved dictionary, by the tensor's name in the
   // metadata. A path is the keys that lead to the tensor, the outermost first.

@@ -138,7 +138,7 @@ struct LlmCFile::State {
 
   File file;
   LlmCHeader header;
-  i64 next = 0;  // index of the element that follows the last tensor added
+  i64 next = 0;  // the index of the element that follows the last tensor added
   std::vector<TensorInfo> infos;
   std::vector<bool> transposed;
   std::map<std::string, size_t> by_name;

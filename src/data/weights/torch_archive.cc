@@ -30,7 +30,7 @@ void reject_torch(const std::filesystem::path& path, const std::string& why) {
 
 // Opens the zip archive. The archive is the given range of the file, or the whole file if no range is given.
 void TorchArchive::open(std::optional<Range> range) {
-  const i64 bytes = File::open(path_).size_bytes();  // throws with the reason if the file cannot be opened
+  const i64 bytes = File::open(path_).size_bytes();  // File::open throws with the reason if the file cannot be opened
   const Range all = range.value_or(Range{0, bytes});
   bytes_ = all.bytes;
   // libzip takes a length of 0 to mean up to the end of the file, so a range must not be empty.

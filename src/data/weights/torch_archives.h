@@ -15,7 +15,7 @@ class TorchArchives {
   std::shared_ptr<const TorchArchive> open(size_t file) const;
 
  private:
-  static constexpr size_t kMostOpen = 64;  // limit on open archives; it is low because a process can typically have only 1,024 files open
+  static constexpr size_t kMostOpen = 64;  // the limit on open archives: a process can typically have only 1,024 files open
   std::vector<std::pair<std::filesystem::path, std::optional<TorchArchive::Range>>> places_;
   mutable std::mutex mutex_;
   // The open archives with their indices, most recently used first.

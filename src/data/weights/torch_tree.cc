@@ -34,8 +34,8 @@ constexpr i64 kRepeats = 16;
 // The limit on the elements of a tensor that repeats a small storage: one
 // of at most kPieceBytes. Reading so many elements takes about a second.
 constexpr i64 kMostRepeated = i64{1} << 25;
-constexpr u64 kTensorSteps = 256;  // budget steps for looking up the tensor's storage in the archive
-constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
+constexpr u64 kTensorSteps = 256;  // the budget steps for looking up the tensor's storage in the archive
+constexpr u64 kTensorNames = 3;    // the number of copies of a tensor's name that its reader keeps
 
 }  // namespace
 

@@ -13,8 +13,8 @@ namespace spillway::data {
 struct TorchTensor {
   TorchArchive::Member storage;
   DType dtype = DType::f32;
-  std::string_view foreign;  // name of the dtype, such as "I8", if this program has no tensors of it; else empty
-  i64 offset = 0;            // index of the tensor's first element within the storage
+  std::string_view foreign;  // the name of the dtype, such as "I8", if this program has no tensors of it; otherwise empty
+  i64 offset = 0;            // the index of the tensor's first element within the storage
   std::vector<i64> sizes, strides;
   i64 elems = 0;
 

@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr const char* kIndexEnd = ".index.json";
 constexpr const char* kSafetensors = "model.safetensors";
 constexpr const char* kTorch = "pytorch_model.bin";
-constexpr i64 kIndexLimitBytes = 64 * kMiB;  // limit on an index file: seven times the size of the index of the largest published model
+constexpr i64 kIndexLimitBytes = 64 * kMiB;  // the limit on an index file: seven times the size of the index of the largest published model
 
 std::string text_of(const std::filesystem::path& path) {
   const File file = File::open(path);

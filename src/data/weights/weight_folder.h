@@ -44,7 +44,7 @@ class WeightFolder {
   using TensorFile = std::variant<SafetensorsReader, TorchFile, ZeroCheckpoint, DistributedCheckpoint, LlmCFile>;
   struct Place {
     size_t file;
-    const TensorInfo* info;  // points into the list of tensors that the open file holds; that list never moves
+    const TensorInfo* info;  // an element of the list of tensors that the open file holds; that list never moves
   };
   const Place& place_of(const std::string& name) const;
   void open_files();
@@ -54,7 +54,7 @@ class WeightFolder {
   const std::filesystem::path path_;
   FolderChecksums checksums_;
   std::vector<TensorFile> files_;
-  std::map<std::string, Place> places_;  // by tensor name, without the parts that wrappers insert
+  std::map<std::string, Place> places_;  // the places of tensors by name, without the parts that wrappers insert
 };
 
 /// Returns true if the folder contains weights in a format that WeightFolder reads.

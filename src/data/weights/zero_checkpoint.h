@@ -40,11 +40,11 @@ class ZeroCheckpoint {
   };
   struct Standing {
     i64 steps = 0;    // DeepSpeed's global_steps, which include skipped steps
-    i64 updates = 0;  // optimizer updates that were applied: Adam's t
-    i64 samples = 0;  // rows of training data that were consumed
+    i64 updates = 0;  // the number of optimizer updates that were applied: Adam's t
+    i64 samples = 0;  // the number of rows of training data that were consumed
     std::optional<Scale> loss_scale;
-    std::string version;  // DeepSpeed's version; empty if unknown
-    int stage = 0;        // ZeRO stage; 0 for a universal checkpoint
+    std::string version;  // DeepSpeed's version; empty if it is unknown
+    int stage = 0;        // the ZeRO stage; 0 for a universal checkpoint
     i64 ranks = 0;
   };
   const Standing& standing() const;

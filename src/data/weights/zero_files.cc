@@ -54,7 +54,7 @@ bool has_model_states(const fs::path& folder) {
 }
 
 std::string first_word(const fs::path& path) {
-  constexpr size_t kLongest = 4096;  // longest folder name that is read from the file `latest`, in bytes
+  constexpr size_t kLongest = 4096;  // the longest folder name, in bytes, that is read from the file `latest`
   std::istringstream text(beginning_of(path, kLongest));
   std::string word;
   return text >> word ? word : "";

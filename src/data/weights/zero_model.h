@@ -22,7 +22,7 @@ struct NamedTensor {
 
 struct ZeroModel {
   i64 steps = 0, skipped = 0, samples = 0;
-  std::string version;  // DeepSpeed's version; empty if unknown
+  std::string version;  // DeepSpeed's version; empty if it is unknown
   // The trained parameters of each optimizer group, in the order in which the optimizer stores them.
   std::vector<std::vector<NamedShape>> groups;
   std::vector<NamedShape> frozen;

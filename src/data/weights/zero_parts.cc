@@ -372,12 +372,12 @@ class PartsReader {
   const ZeroFiles files_;
   ZeroParts parts_;
   ReadBudget budget_;
-  std::map<std::string, size_t> numbers_by_name_;  // by the weight's name: its index in parts_.weights
-  ZeroModel model_;                                // model states of the first rank
+  std::map<std::string, size_t> numbers_by_name_;  // the index in parts_.weights of each weight, by its name
+  ZeroModel model_;                                // the model states of the first rank
   std::vector<Flat> frozen_;
   // The index of the file that is opened first, which holds the first rank's model states.
   static constexpr size_t kFirstModel = 0;
-  std::vector<std::vector<size_t>> numbers_;  // by rank: the indices in parts_.tensors of the rank's weights
+  std::vector<std::vector<size_t>> numbers_;  // for each rank, the indices in parts_.tensors of its weights
   // The indices in parts_.tensors of what a rank holds of an array of
   // optimizer state: by rank, then by the name of the array, such as exp_avg.
   std::vector<std::map<std::string, std::vector<size_t>>> rank_arrays_;

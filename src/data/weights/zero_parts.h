@@ -12,7 +12,7 @@ namespace spillway::data {
 struct ZeroWeight {
   TensorInfo info;
   Pieces values;
-  std::map<std::string, Pieces> arrays;  // by the name of the optimizer's array, such as "exp_avg"
+  std::map<std::string, Pieces> arrays;  // the pieces of each optimizer array, by the array's name, such as "exp_avg"
 };
 
 struct ZeroParts {

@@ -89,7 +89,7 @@ struct Tile {
   const Extents& extents;
   const AttentionMask& mask;
   i64 b, h, begin, rows;
-  const i32* positions;  // positions of the keys within their documents; may be null
+  const i32* positions;  // the positions of the keys within their documents; may be null
   // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns the largest such number among the rows of
   // the tile.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
@@ -215,7 +215,7 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: scores of a row after the soft cap
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // `capped` holds the scores of a row after the soft cap
   };
 
   // The matrix [keys, width] in which dk or dv of a head is summed. The sums are made

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
-  float lse[kM][2], delta[kM][2];  // lse is converted to base 2
+  float lse[kM][2], delta[kM][2];  // lse is stored converted to base 2
   SPILLWAY_UNROLL
   for (int i = 0; i < 2 * kM; ++i) {
     const i64 at = (b * e.heads + h) * e.queries + min(first_row + i * 8 + fragment_row(), queries - 1);

@@ -78,7 +78,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // the next word that this thread copies, in row row() of the rows to come
+  const H* from_;  // points to the next word that this thread copies
 };
 
 template <int kM, int kN>

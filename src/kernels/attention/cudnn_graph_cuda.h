@@ -22,7 +22,7 @@ struct Strides {
 /// An attention problem with as many keys as queries. attention.h explains the letters of the dimensions.
 struct Problem {
   i64 batch, length, heads, kv_heads, width;
-  DType dtype;  // bf16 or f16
+  DType dtype;  // the type of the views, bf16 or f16
   bool causal, backward;
   auto operator<=>(const Problem&) const = default;
 };
@@ -42,7 +42,7 @@ Layouts thirds(const Problem& problem);
 /// The GPU that a plan is made for. The GPU is given by a handle, or, where there
 /// is none, by a description: a cudnnBackendDescriptor of Kind::device_properties.
 struct Target {
-  int compute_capability = 0;  // times 10: 90 for Hopper
+  int compute_capability = 0;  // the compute capability times 10: 90 for Hopper
   Handle handle = nullptr;
   RawDescriptor description = nullptr;
 };
@@ -54,7 +54,7 @@ std::string why_not_on(int compute_capability, i64 version);
 /// An engine and its knobs, by cuDNN's numbers. These numbers may differ between versions of cuDNN.
 struct Engine {
   i64 index = 0;
-  std::vector<std::pair<i64, i64>> knobs;  // pairs of knob type and value
+  std::vector<std::pair<i64, i64>> knobs;  // the knobs as pairs of type and value
   bool operator==(const Engine&) const = default;
 };
 /// Both functions convert between an engine and a text such as "engine 6 k2=5 k13=1".
@@ -81,13 +81,13 @@ class Graph {
   struct Builder;
   const Problem problem_;
   const Target target_;
-  std::vector<Descriptor> parts_;  // in the order in which they were made, so a part precedes those made of it
+  std::vector<Descriptor> parts_;  // the graph's parts in the order in which they were made, so a part comes before those made of it
   Descriptor graph_;
 };
 
 /// Returns the workspace, in bytes, that the engine itself requests. The backward graph needs delta_bytes() in addition.
 i64 config_workspace_bytes(const Descriptor& config);
-i64 delta_bytes(const Problem& problem);  // size of delta for backward, a multiple of 256; else 0
+i64 delta_bytes(const Problem& problem);  // returns the size of delta for backward, a multiple of 256; 0 for forward
 
 /// Returns an upper bound of the workspace in bytes, including delta, that holds for every engine on every accepted GPU and
 /// version. Memory plans use this bound, because they are also made on machines without cuDNN. For the backward pass the bound

@@ -11,13 +11,13 @@
 
 namespace spillway::kernels {
 
-inline constexpr i64 kMaxKernel = 64;  // most rows, and most columns, of a kernel
+inline constexpr i64 kMaxKernel = 64;  // the most rows, and the most columns, of a kernel
 
 /// One axis (rows or columns) of a convolution. At grid position i, tap t reads source[i * step +
 /// offset[t]]. The list of `count` taps leaves out those that lie outside the source at every position.
 struct AxisTaps {
   i64 source = 1, positions = 1, step = 1, count = 1;
-  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t]: index within the kernel of tap t
+  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t] is the index within the kernel of tap t
 };
 
 /// Returns the taps of a forward convolution, whose grid is the positions of y and whose source is x.

@@ -170,7 +170,7 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     for (i64 row = 0; row < rows; ++row) copy_run(first + row * weights.row_stride + k_begin, to + row * to_stride, k_end - k_begin);
     return;
   }
-  std::array<i64, kMaxKernel * kMaxKernel> places;  // index of each tap within a kernel
+  std::array<i64, kMaxKernel * kMaxKernel> places;  // the index of each tap within a kernel
   for (i64 tap = 0; tap < taps; ++tap) {
     const auto h = static_cast<size_t>(tap / c.w.count), w = static_cast<size_t>(tap % c.w.count);
     places[static_cast<size_t>(tap)] = c.h.tap[h] * weights.kernel.w + c.w.tap[w];

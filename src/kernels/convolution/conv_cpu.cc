@@ -40,13 +40,13 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
 // Gathering a matrix column costs as much as multiplying the column by this many rows of weights (measured). Reading
 // columns from tiles saves the gathering, but then the unused positions between the rows of a tile are multiplied too.
 constexpr i64 kGatheringRows = 16;
-constexpr i64 kTasks = 8;  // fewest tasks if there is enough work, so that several threads are busy
+constexpr i64 kTasks = 8;  // the fewest tasks if there is enough work, so that several threads are busy
 
 // Returns how many grid rows a tile has, or 0 if columns should be gathered instead.
 // The choice depends on shape and dtype alone; tiles and gathering give equal bits.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
-  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // the two k of a bf16 pair are not adjacent in a tile
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // tiles cannot serve pairs of bf16: the two k of a pair are not adjacent in a tile
   constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
   const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
   if (row.elems() > most) return 0;
@@ -68,8 +68,8 @@ struct Product {
   const T* bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // rows: output channels of one group
-  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
+  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
   P* packed;                        // the workspace, which begins with the packed weights
 
   // Returns how many rows one task computes. The number is small enough that there are tasks for several
@@ -127,7 +127,7 @@ struct Product {
       gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
     }
-    const i64 lines = place.positions / place.columns;  // lines in the grid of one image
+    const i64 lines = place.positions / place.columns;  // the number of lines in the grid of one image
     for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
       store(group, row, m, line / lines, line % lines * place.columns + first, number, sums + at);
     });

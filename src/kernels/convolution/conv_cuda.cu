@@ -46,8 +46,8 @@ struct StripProduct {
   const T *source, *bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // rows: output channels of one group
-  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
+  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
 
   void run(const Tensor& workspace) const {
     constexpr DType dtype = DTypeOf<T>::value, wide = DTypeOf<Wide<T>>::value;

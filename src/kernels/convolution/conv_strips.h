@@ -10,12 +10,12 @@ namespace spillway::kernels {
 /// The layout of a convolution's workspace: three matrices and the workspace of matmul(), each at a
 /// multiple of 256 bytes. The rows of the matrices begin at multiples of 16 bytes, as tensor cores require.
 struct Strips {
-  i64 rows, k, j;      // extents of one group's matrices
-  i64 width = 0;       // columns of a strip, and distance of its rows in memory; the last strip may have fewer columns
-  i64 k_stride = 0;    // distance between the rows of the matrix at matrix_at, in elements
-  i64 matrix_at = 0;   // byte offset of a matrix [rows, K]: the weights, or the sums of their gradient
-  i64 columns_at = 0;  // byte offset of the gathered columns [K, width]
-  i64 beside_at = 0;   // byte offset of a matrix [rows, width]: the sums of a product, or the gradient of y
+  i64 rows, k, j;      // the extents of one group's matrices
+  i64 width = 0;       // the columns of a strip, and the distance of its rows in memory; the last strip may have fewer columns
+  i64 k_stride = 0;    // the distance between the rows of the matrix at matrix_at, in elements
+  i64 matrix_at = 0;   // the byte offset of a matrix [rows, K]: the weights, or the sums of their gradient
+  i64 columns_at = 0;  // the byte offset of the gathered columns [K, width]
+  i64 beside_at = 0;   // the byte offset of a matrix [rows, width]: the sums of a product, or the gradient of y
   i64 product_at = 0, bytes = 0;
 };
 

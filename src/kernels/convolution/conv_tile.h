@@ -10,12 +10,12 @@
 
 namespace spillway::kernels {
 
-inline constexpr i64 kTileBytes = 192 * kKiB;  // most bytes of a tile: it must fit the second-level cache beside a panel of weights
+inline constexpr i64 kTileBytes = 192 * kKiB;  // the most bytes of a tile, which must fit the second-level cache beside a panel of weights
 
 /// One axis (rows or columns) of a tile. At position i, tap t reads place i + shift[t] in the lines of phase[t]. Place p of a phase holds
 /// source[p * step + start[phase]].
 struct TileAxis {
-  i64 step, phases = 0, span = 0;  // span: the largest shift of a tap
+  i64 step, phases = 0, span = 0;  // `span` is the largest shift of a tap
   std::array<i64, kMaxKernel> phase{}, shift{}, start{};
   explicit TileAxis(const AxisTaps& taps);
 };

@@ -21,19 +21,19 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-constexpr i64 kBlock = 3 * kStrip;  // columns of dw that one task sums if it gathers; several strips, so that dy is packed less often
-constexpr i64 kTasks = 8;           // fewest tasks; if dw is small, the positions are divided into parts that are summed separately
-constexpr i64 kLeastLine = 4;       // fewest positions of a grid row for which reading tiles line by line is faster than gathering
-constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles, since it packs dy once for all their taps
-constexpr i64 kFewOutputs = 8;      // up to this many outputs, a vector holds neighbouring positions of a grid row, not outputs
-constexpr i64 kFewSums = 8192;      // most sums that are computed that way; their partial sums must stay in the second-level cache
+constexpr i64 kBlock = 3 * kStrip;  // the columns of dw that a gathering task sums: several strips, so that dy is packed less often
+constexpr i64 kTasks = 8;           // the fewest tasks; if dw is small, the positions are divided into parts that are summed separately
+constexpr i64 kLeastLine = 4;       // the fewest positions of a grid row for which reading tiles line by line is faster than gathering
+constexpr i64 kLeastChannels = 16;  // the fewest channels of a task that reads tiles, since it packs dy once for all their taps
+constexpr i64 kFewOutputs = 8;      // up to this many outputs, a vector holds neighbouring positions of a grid row instead of outputs
+constexpr i64 kFewSums = 8192;      // the most sums for such vectors of positions; their partial sums must stay in the second-level cache
 
 // Divides the positions over which dw is summed among tiles. A chunk of the sum is some whole grid rows
 // of one image, which are one tile, or several whole images with a tile each. The division depends on
 // shape and dtype alone. If `channels` is 0, there are no tiles and the columns are gathered.
 template <class P>
 struct Tiles {
-  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // in a task; grid rows in a tile; tiles in an image, in a chunk
+  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // channels in a task; rows in a tile; tiles of an image, images of a chunk
 
   explicit Tiles(const Columns& columns, i64 groups) {
     const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
@@ -57,7 +57,7 @@ struct Cut {
   Columns columns;
   Tiles<P> tiles;
   i64 groups, outputs, k, chunks, blocks, parts, output_stride, k_stride;
-  bool dots;  // every sum is kept as kDotParts adjacent partial sums
+  bool dots;  // whether every sum is kept as kDotParts adjacent partial sums
 
   explicit Cut(const ConvShape& s)
       : columns(forward_columns(s)), tiles(columns, s.groups), groups(s.groups), outputs(s.outputs_of_group()), k(columns.k()) {

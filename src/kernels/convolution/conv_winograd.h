@@ -30,11 +30,11 @@ struct WinogradProduct {
   Columns columns;
   Weights<float> weights;
   const float* source;
-  const float* bias;  // null: no bias
+  const float* bias;  // the bias; null if there is none
   float* out;
   i64 image_stride;                 // distance between images in `out`, in elements
-  i64 groups, rows;                 // rows: output channels of one group
-  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
+  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
   float* packed;                    // memory for the transformed weights: winograd_elems() for each group
 
   void run() const;
@@ -56,7 +56,7 @@ class WinogradGradient {
 
   ConvShape shape_;
   Columns columns_;
-  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_: of all images; row_: elements of sums for a channel, at least one per output
+  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_ counts the tiles of all images, row_ the elements of sums for a channel
 };
 
 }  // namespace spillway::kernels

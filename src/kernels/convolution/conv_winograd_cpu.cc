@@ -12,8 +12,8 @@ namespace spillway::kernels {
 namespace {
 
 constexpr i64 kStripTiles = gemm::kStrip;
-constexpr i64 kMostRows = 128;  // most rows of a task: its sums and the tiles of a strip fit a second-level cache of 1 MiB
-constexpr i64 kTasks = 8;       // fewest tasks if there is enough work, so that several threads are busy
+constexpr i64 kMostRows = 128;  // the most rows of a task: its sums and the tiles of a strip fit a second-level cache of 1 MiB
+constexpr i64 kTasks = 8;       // the fewest tasks if there is enough work, so that several threads are busy
 
 // Measured costs, in units of one multiply-add. kTransform: transforming a tile of pixels or of sums. kPackedTransform:
 // transforming and packing a tile of positions. kLineCut: splitting a line of pixels. kWeight: transforming a weight;
@@ -59,7 +59,7 @@ class Task {
     alignas(64) float taps[9 * kWinogradDepth], points[gemm::kStrip][kTilePoints * kWinogradDepth];
     const AxisTaps &h = p_.columns.h, &w = p_.columns.w;
     const i64 depth = std::min(kWinogradDepth, p_.columns.channels - at), used = std::min(gemm::kStrip, p_.rows - row);
-    std::array<i64, 9> places{};  // index of each tap within the kernel, in the order of the pixels they read
+    std::array<i64, 9> places{};  // the index of each tap within the kernel, in the order of the pixels they read
     for (size_t i = 0; i < 9; ++i) {
       const size_t x = i / 3, y = i % 3;
       places[static_cast<size_t>((h.offset[x] - first(h)) * 3 + w.offset[y] - first(w))] = h.tap[x] * p_.weights.kernel.w + w.tap[y];

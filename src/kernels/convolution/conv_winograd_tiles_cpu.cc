@@ -79,7 +79,7 @@ HWY_ATTR void pixels_to_points(const TileLines& lines, i64 n, float* to, i64 poi
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   for (i64 i = 0; i < n; i += lanes) {
-    V half[4][4];  // the first half of the transform, B^T d
+    V half[4][4];  // holds the first half of the transform, B^T d
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto pixel = [&](int row) HWY_ATTR { return hn::LoadU(d, lines.from[row & 1][j & 1] + row / 2 * lines.pitch + j / 2 + i); };
@@ -133,7 +133,7 @@ HWY_ATTR void sums_to_positions(const float* sums, i64 point_stride, i64 n, floa
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V added = hn::Set(d, bias);
   for (i64 i = 0; i < n; i += lanes) {
-    V half[2][4];  // the first half of the transform, A^T s, where s are the sums
+    V half[2][4];  // holds the first half of the transform, A^T s, where s are the sums
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto sum = [&](int row) HWY_ATTR { return hn::LoadU(d, sums + (4 * row + j) * point_stride + i); };
@@ -164,7 +164,7 @@ HWY_ATTR void taps_to_points(const float* taps, i64 tap_stride, i64 n, float* to
     out[3] = c;
   };
   for (i64 i = 0; i < n; i += lanes) {
-    V half[3][4];  // the first half of the transform, G g, for each column
+    V half[3][4];  // holds the first half of the transform, G g, for each column
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
       const auto tap = [&](int row) HWY_ATTR { return hn::LoadU(d, taps + (3 * row + j) * tap_stride + i); };
@@ -193,7 +193,7 @@ HWY_ATTR void sums_to_taps(const float* sums, i64 point_stride, i64 n, float* ta
     out[2] = hn::Add(inner, s3);
   };
   for (i64 i = 0; i < n; i += lanes) {
-    V half[4][3];  // the first half of the transform, G^T s, for each column
+    V half[4][3];  // holds the first half of the transform, G^T s, for each column
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto sum = [&](int row) HWY_ATTR { return hn::LoadU(d, sums + (4 * row + j) * point_stride + i); };

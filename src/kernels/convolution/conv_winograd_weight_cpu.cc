@@ -9,8 +9,8 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTasks = 8;     // fewest tasks; if dw is small, the tiles are divided into parts that are summed separately
-constexpr i64 kOutputs = 16;  // how many outputs' weights one task computes: whole cache lines of sums
+constexpr i64 kTasks = 8;     // the fewest tasks; if dw is small, the tiles are divided into parts that are summed separately
+constexpr i64 kOutputs = 16;  // the number of outputs whose weights one task computes: whole cache lines of sums
 
 TileGrid grid_of(const ConvShape& s) { return TileGrid(s.positions()); }
 

@@ -8,7 +8,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
+constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
 
 void check_sorting(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
   const Shape rows{experts.elems()};

@@ -15,9 +15,9 @@ void router(const Tensor& logits_NE, bool normalised, const Tensor& probabilitie
 /// The load-balancing loss of router_load.h over all layers of a micro-batch, in the form that its gradient
 /// needs. The load of all layers must have been added before the backward pass of any of these layers begins.
 struct RouterLoad {
-  Tensor load_2E;     // undefined: there is no load-balancing loss
+  Tensor load_2E;     // the load; undefined if there is no load-balancing loss
   Tensor targets_N;   // the targets that were passed to add_router_load()
-  double factor = 0;  // by which the loss is multiplied
+  double factor = 0;  // the factor by which the loss is multiplied
 };
 
 /// Computes dlogits, in the dtype of the logits, from the gradient of the weights, through the

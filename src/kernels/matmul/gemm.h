@@ -70,7 +70,7 @@ template <class P, class Out>
 struct Output {
   Out* data;
   i64 row_stride;
-  const Wide<P>* added = nullptr;  // sums of earlier chunks, or C's old values, which the product is added to; may be data
+  const Wide<P>* added = nullptr;  // the sums of earlier chunks, or C's old values, to which the product is added; may be `data`
   i64 added_stride = 0;
   const P* bias = nullptr;  // one element for each of the n columns, added last
 };

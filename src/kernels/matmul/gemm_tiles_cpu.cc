@@ -11,7 +11,7 @@
 namespace spillway::kernels::gemm::tiles {
 namespace {
 
-constexpr i64 kTileElems = kRows * kStep;  // elements of one tile, which takes 1 KiB
+constexpr i64 kTileElems = kRows * kStep;  // the number of elements of one tile, which takes 1 KiB
 constexpr i64 kTileBytesARow = 64;
 
 // Asks Linux for permission to use the tile unit. Linux saves the unit's registers only for processes that have asked
@@ -147,7 +147,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
 }
 
 void configure(const Configuration& c) {
-  asm volatile("" : : "m"(c));  // tells gcc 12 that all of c is read; its intrinsic names only the first eight bytes
+  asm volatile("" : : "m"(c));  // tells gcc 12 that the instruction reads all of c; its intrinsic names only the first eight bytes
   _tile_loadconfig(&c);
 }
 void release() { _tile_release(); }

@@ -17,9 +17,9 @@ namespace spillway::kernels {
 /// A matrix stored column by column, as BLAS sees it.
 struct BlasMatrix {
   i64 rows, columns;
-  i64 leading;      // elements from one column to the next
-  bool transposed;  // cuBLASLt multiplies with the transpose of the matrix
-  i64 alignment;    // of its address in bytes: the one that its extents imply, or the address's own if that is smaller
+  i64 leading;      // the distance in elements from one column to the next
+  bool transposed;  // whether cuBLASLt multiplies with the transpose of the matrix
+  i64 alignment;    // the alignment in bytes that the extents imply, or that of the address if it is smaller
   auto operator<=>(const BlasMatrix&) const = default;
 };
 
@@ -33,9 +33,9 @@ struct MatmulKey {
   int gpu;
   DType in, out;
   BlasMatrix a, b, d;
-  i64 bias_alignment;  // 0: no bias
+  i64 bias_alignment;  // the alignment of the bias in bytes; 0 if there is no bias
   i64 workspace_bytes;
-  bool tf32;  // TF32 may be used for f32 operands
+  bool tf32;  // whether TF32 may be used for f32 operands
   Epilogue epilogue = Epilogue::none;
   auto operator<=>(const MatmulKey&) const = default;
 };
@@ -43,8 +43,8 @@ struct MatmulKey {
 struct MatmulPlan {
   cublasLtHandle_t handle;
   BlasLtLayout a, b, d;
-  std::optional<cublasLtMatmulAlgo_t> algo;  // empty: cuBLASLt has no kernel for the product
-  bool adds_bias = false;                    // the kernel adds the bias
+  std::optional<cublasLtMatmulAlgo_t> algo;  // the algorithm; empty if cuBLASLt has no kernel for the product
+  bool adds_bias = false;                    // whether the kernel adds the bias
   i64 workspace_bytes = 0;
 };
 

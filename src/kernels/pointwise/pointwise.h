@@ -11,36 +11,36 @@ namespace spillway::kernels {
 
 /// The formula of an element. a, b and c are the elements of the operands; p and q are the members of Numbers.
 enum class Pointwise {
-  fill,              // p
-  absolute,          // |a|
-  power,             // a^p
-  leaky_relu,        // a if a > 0, else p a
-  elu,               // a if a > 0, else p (exp(a) - 1)
-  softplus,          // log(1 + exp(p a)) / p, or a if p a > q
-  hardswish,         // a clamp(a + 3, 0, 6) / 6
-  mish,              // a tanh(log(1 + exp(a)))
-  clamp,             // a limited to [p, q]
-  absolute_slope,    // b sign(a)
-  power_slope,       // b p a^(p - 1)
-  leaky_relu_slope,  // b times the derivative of leaky_relu at a; the next four ops likewise
+  fill,              // gives p
+  absolute,          // gives |a|
+  power,             // gives a^p
+  leaky_relu,        // gives a if a > 0, and p a otherwise
+  elu,               // gives a if a > 0, and p (exp(a) - 1) otherwise
+  softplus,          // gives log(1 + exp(p a)) / p, or a if p a > q
+  hardswish,         // gives a clamp(a + 3, 0, 6) / 6
+  mish,              // gives a tanh(log(1 + exp(a)))
+  clamp,             // gives a limited to [p, q]
+  absolute_slope,    // gives b sign(a)
+  power_slope,       // gives b p a^(p - 1)
+  leaky_relu_slope,  // gives b times the derivative of leaky_relu at a; elu_slope to mish_slope are of the same form
   elu_slope,
   softplus_slope,
   hardswish_slope,
   mish_slope,
-  clamp_slope,         // b if p < a < q, else 0
-  pow,                 // a^b
-  maximum,             // the larger of a and b, NaN if either is NaN
-  minimum,             // the smaller of a and b, NaN if either is NaN
-  squared_error,       // (a - b)^2
-  absolute_error,      // |a - b|
-  huber_error,         // with d = |a - b|: d^2 / 2 if d <= p, else p (d - p / 2)
-  logistic_error,      // -b log(s) - (1 - b) log(1 - s), s = sigmoid(a)
-  divergence,          // b (log(b) - a), or 0 if b is 0
-  divergence_of_logs,  // exp(b) (b - a)
+  clamp_slope,         // gives b if p < a < q, and 0 otherwise
+  pow,                 // gives a^b
+  maximum,             // gives the larger of a and b, or NaN if either is NaN
+  minimum,             // gives the smaller of a and b, or NaN if either is NaN
+  squared_error,       // gives (a - b)^2
+  absolute_error,      // gives |a - b|
+  huber_error,         // gives d^2 / 2 if d <= p, and p (d - p / 2) otherwise, with d = |a - b|
+  logistic_error,      // gives -b log(s) - (1 - b) log(1 - s), where s = sigmoid(a)
+  divergence,          // gives b (log(b) - a), or 0 if b is 0
+  divergence_of_logs,  // gives exp(b) (b - a)
   // The ops after this line compute c times the derivative of a formula above, by a if no other operand is named.
   pow_base_slope,
-  pow_exponent_slope,  // c times the derivative by b
-  larger_slope,        // c if a > b, half of c if they are equal, else 0
+  pow_exponent_slope,  // gives c times the derivative by b
+  larger_slope,        // gives c if a > b, half of c if they are equal, and 0 otherwise
   squared_error_slope,
   absolute_error_slope,
   huber_error_slope,

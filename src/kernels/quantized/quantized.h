@@ -13,7 +13,7 @@
 namespace spillway::kernels {
 
 enum class WeightFormat : u8 {
-  plain,  // not compressed: in the dtype in which they are multiplied
+  plain,  // not compressed: values have the dtype in which they are multiplied
   bf16,
   int8,
   nf4,

@@ -19,7 +19,7 @@ class PlainModel {
              const std::optional<std::filesystem::path>& averages = {});
 
   const ModelConfig& config() const { return config_; }
-  const nn::Sequential& model() const { return model_; }  // of type f32; its storages have no memory
+  const nn::Sequential& model() const { return model_; }  // returns the model, of type f32; its storages have no memory
   const WeightSource& weights() const { return *weights_; }
   /// Returns the element type that the parameter has in the folder of the weights.
   DType stored_dtype(const nn::Parameter& parameter) const { return stored_->stored_dtype(parameter); }

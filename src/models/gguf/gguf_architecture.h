@@ -15,8 +15,8 @@ namespace spillway::models {
 struct GgufPart {
   enum class Order { as_it_is, interleaved, transposed };
   std::string name;
-  std::vector<const nn::Parameter*> parts;  // all of the same shape; if there are several, as for experts, they are stacked
-  Order order = Order::as_it_is;            // interleaved: row i of a head's first half is followed by row i of its second half
+  std::vector<const nn::Parameter*> parts;  // the parameters, all of one shape; if there are several, as for experts, they are stacked
+  Order order = Order::as_it_is;            // with `interleaved`, row i of a head's first half is followed by row i of its second half
   double added = 0, factor = 1;             // each number x of the parameters is written as (x + added) * factor
   bool always_f32 = false;
 

@@ -42,7 +42,7 @@ class GgufMetadata {
 struct GgufTensor {
   std::string name;
   GgufType type = GgufType::f32;
-  std::vector<i64> extents;  // the fastest-varying first, as in ggml
+  std::vector<i64> extents;  // the extents with the fastest-varying first, as in ggml
   i64 elems() const;
   i64 bytes() const { return gguf_bytes(type, elems()); }
 };
@@ -59,14 +59,14 @@ class GgufWriter {
 
  private:
   struct Place {
-    i64 begin, bytes;  // offset in the file, and size
+    i64 begin, bytes;  // the tensor's offset in the file, and its size
   };
 
   data::File file_;
   data::WriteBehind behind_{file_};
-  std::vector<Place> places_;  // one for each tensor
+  std::vector<Place> places_;  // one entry for each tensor
   i64 file_bytes_ = 0;
-  std::atomic<i64> missing_bytes_ = 0;  // number of bytes of tensors that are still to be written
+  std::atomic<i64> missing_bytes_ = 0;  // the number of bytes of tensors that are still to be written
 };
 
 }  // namespace spillway::models

@@ -19,7 +19,7 @@ void add_gguf_config(const ModelConfig& config, const std::string& name, GgufTyp
 struct GgufTokenizer {
   std::optional<std::filesystem::path> folder;
   bool bytes = false;
-  std::vector<i64> more_ends = {};  // tokens that end a text, besides those of config.json
+  std::vector<i64> more_ends = {};  // further tokens that end a text, besides those of config.json
 };
 /// Adds the tokenizer. Appends to `notes` sentences about what llama.cpp will do differently.
 /// Throws Error(data) if files cannot be read or the tokenizer has more tokens than the model.

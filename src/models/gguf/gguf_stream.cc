@@ -16,8 +16,8 @@
 namespace spillway::models {
 namespace {
 
-constexpr i64 kPieceElems = 1 << 18;  // number of elements that a thread encodes at once; a multiple of the Q8_0 block
-constexpr i64 kHeldElems = 1 << 24;   // most elements that are held in memory at once, unless one piece is larger
+constexpr i64 kPieceElems = 1 << 18;  // the number of elements that a thread encodes at once; a multiple of the Q8_0 block
+constexpr i64 kHeldElems = 1 << 24;   // the most elements that are held in memory at once, unless one piece is larger
 
 // Some consecutive elements of a tensor. `bytes` are written to the file. `values` holds the
 // numbers before they are encoded; it is unused if the source delivers the encoded bytes.
@@ -113,7 +113,7 @@ class Encoder {
   const WeightSource& source_;
   GgufWriter& writer_;
   const size_t tensor_;
-  i64 done_elems_ = 0;  // number of elements of the parameters that are already written
+  i64 done_elems_ = 0;  // the number of elements of the parameters that are already written
 };
 
 void put_range(const nn::Parameter& p, Encoder& encoder) {

@@ -212,7 +212,7 @@ class TokenizerKeys {
     ends.insert(ends.end(), more_ends_.begin(), more_ends_.end());
     for (const i64 id : ends) {
       if (id == end || !known(id)) continue;
-      put("eot", id);  // llama.cpp takes one additional end token; it finds others by their names
+      put("eot", id);  // llama.cpp's metadata has one further end token; llama.cpp finds others by their names
       break;
     }
     put("unknown", unknown_token());

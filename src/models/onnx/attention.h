@@ -22,7 +22,7 @@ class Positions {
   std::pair<Value, Value> turns(Graph& graph, i64 layer);
 
  private:
-  Value positions_BT_, attended_BS_, length_, all_;  // length_ and all_ are T and S, each [1]
+  Value positions_BT_, attended_BS_, length_, all_;  // the values length_ and all_ are T and S, each of shape [1]
   std::map<i64, Value> masks_;
   std::map<std::vector<double>, std::pair<Value, Value>> turns_;
 };

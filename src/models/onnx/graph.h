@@ -21,7 +21,7 @@ using Dimension = std::variant<i64, std::string>;
 using Attribute = std::variant<i64, double, std::string, std::vector<i64>>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
-enum class ElementType { f32 = 1, int64 = 7, boolean = 9, f16 = 10 };  // numbers of onnx.TensorProto.DataType
+enum class ElementType { f32 = 1, int64 = 7, boolean = 9, f16 = 10 };  // the values are those of onnx.TensorProto.DataType
 
 class Graph {
  public:
@@ -64,8 +64,8 @@ class Graph {
   DType type_;
   std::map<std::string, const nn::Parameter*> parameters_;
   std::set<std::string> used_;
-  std::map<std::string, Value> constants_;               // key: type, shape and bytes
-  std::string inputs_, outputs_, nodes_, initializers_;  // encoded fields of GraphProto
+  std::map<std::string, Value> constants_;               // the constants, by type, shape and bytes
+  std::string inputs_, outputs_, nodes_, initializers_;  // encoded fields of the message GraphProto
   i64 numbered_ = 0;
 };
 

@@ -11,9 +11,9 @@ using autograd::Variable;
 
 struct ClassLossOptions {
   Reduction reduction = Reduction::mean;
-  Tensor weights_V;            // weight of each class, in wide_dtype of the input; undefined: all 1
+  Tensor weights_V;            // the weight of each class, in wide_dtype of the input; undefined means all 1
   i32 ignored = -100;          // targets of this value are ignored, and so are all negative targets
-  double label_smoothing = 0;  // in [0, 1]: the fraction of each target spread over all classes (Szegedy et al., arXiv:1512.00567)
+  double label_smoothing = 0;  // the fraction of each target spread over all classes, in [0, 1] (Szegedy et al., arXiv:1512.00567)
 };
 
 /// Returns the cross entropy of logits[..., V] against int32 targets[...]. Losses that are not reduced are in wide_dtype;

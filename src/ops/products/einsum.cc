@@ -19,7 +19,7 @@ bool is_letter(char c) { return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
 constexpr char kOthers = '.';
 
 struct Equation {
-  std::string a, b, out;  // letters of the two inputs and of the result, with kOthers for "..."
+  std::string a, b, out;  // the letters of the two inputs and of the result, with kOthers for "..."
 
   explicit Equation(const std::string& whole) : text_(whole) {
     a = letters("a");

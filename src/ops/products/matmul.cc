@@ -29,8 +29,8 @@ Shape with_matrix(const Shape& batch, i64 rows, i64 columns) {
 // A contiguous operand [..., R, C] whose batch of matrices is broadcast to the batch of the product.
 struct Matrices {
   Tensor all;
-  Shape batch, step;  // batch: the product's batch extents; step: distance in matrices between neighbours along each of these axes
-  bool flipped;       // each matrix is used transposed
+  Shape batch, step;  // batch: the product's batch extents; step: the distance in matrices between neighbours along each of these axes
+  bool flipped;       // whether each matrix is used transposed
 
   Matrices(const Tensor& x, bool flip, const Shape& stretched)
       : all(x.reshape({x.elems() / (x.size(-2) * x.size(-1)), x.size(-2), x.size(-1)})),
@@ -61,7 +61,7 @@ void multiply_each(const Tensor& a, bool flip_a, const Tensor& b, bool flip_b, c
 // Describes the operands as batches of matrices. A vector becomes a matrix of one row or one column. If b is a single matrix, all rows of a
 // form one matrix.
 struct Product {
-  Shape a, b, whole;  // shapes of both operands and of the result, of rank 2 at least
+  Shape a, b, whole;  // the shapes of both operands and of the result, of rank 2 at least
   Shape result;       // the result's shape without the axes of vectors
 
   Product(const Shape& left, const Shape& right) {
