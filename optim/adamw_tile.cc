@@ -68,7 +68,7 @@ void encode(const BlockMoments& moments, const BlockCodes<u8>& codes, const Roun
   if (isa == Isa::scalar && !streaming) encode_block_scalar(moments, codes, noise);
 }
 
-/// Returns the columns of one block of kMomentBlockElems elements; their m and v point to scratch memory.
+/// Returns the columns of one block of kMomentBlockElems elements. The columns' m and v point to scratch memory.
 Columns block_columns(const StateFormat& f, Columns c, i64 begin, BlockMoments& moments) {
   const i64 weight = begin * size_of(f.weight), master = begin * f.average_begin_bytes() / kTileElems;
   c.gradient += begin * size_of(f.gradient);

@@ -44,7 +44,7 @@ void raise(PyObject* kind, const std::string& words) {
 void raise(ErrorCode code, const std::string& words) { raise(error_kinds[static_cast<size_t>(code) % std::size(error_kinds)], words); }
 
 void translate(const std::exception_ptr& exception, void*) {
-  // A null pointer means a foreign exception: Python is ending this thread, because the interpreter ends.
+  // A null `exception` means a foreign exception: Python is ending this thread, because the interpreter ends.
   if (!exception) stop_for_ever();
   try {
     std::rethrow_exception(exception);

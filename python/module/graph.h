@@ -33,7 +33,7 @@ struct Weights {
   std::vector<std::weak_ptr<Leaf>> leaves;  // only for a model: for each parameter id, the leaf of the Tensor that was requested
 };
 
-/// A tensor that requires a gradient.
+/// The state of a leaf: a tensor that requires a gradient and was not computed from others.
 struct Leaf {
   Tensor gradient;                   // the gradient of a leaf that belongs to no Weights
   std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some

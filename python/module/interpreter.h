@@ -12,7 +12,7 @@ namespace spillway::python {
 
 namespace nb = nanobind;
 
-/// Stops this thread until the process ends. It must not hold the GIL.
+/// Stops this thread until the process ends. The thread must not hold the GIL.
 [[noreturn]] void stop_for_ever() noexcept;
 
 /// Runs call(), which may run Python code. If Python ends the thread during the call, the thread stops for ever.

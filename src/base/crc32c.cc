@@ -32,7 +32,8 @@ constexpr u32 product(u32 a, u32 b) {
   return sum;
 }
 
-// Element k is x^(8 * 2^k) modulo the CRC's polynomial. Multiplying a CRC by it gives the CRC of the same data followed by 2^k zero bytes.
+// Element k of kZeroBytes is x^(8 * 2^k) modulo the CRC's polynomial.
+// Multiplying a CRC by it gives the CRC of the data followed by 2^k zero bytes.
 constexpr auto kZeroBytes = [] {
   std::array<u32, 63> powers{};
   powers[0] = kOne >> 8;

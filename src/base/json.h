@@ -1,7 +1,7 @@
-// The only entry point for parsing JSON text, whether it comes from a file, a row of data, a flag or another rank. The library behind it
-// (nlohmann::json) copies, prints and compares trees by recursion, throws several kinds of exceptions, and needs up to forty bytes of
-// memory for each byte of text. Text that would overflow the stack or need disproportionate memory is therefore refused before it is
-// parsed. Pure functions; thread-safe.
+// These functions are the only entry point for parsing JSON text, whether it comes from a file, a row of data, a
+// flag or another rank. The JSON library (nlohmann::json) copies, prints and compares trees by recursion, throws
+// several kinds of exceptions, and needs up to forty bytes of memory for each byte of text. Text that would overflow
+// the stack or need disproportionate memory is therefore refused before it is parsed. Pure functions; thread-safe.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -27,12 +27,12 @@ struct JsonFault {
 /// standard leaves this open; most libraries silently keep one of the values.
 enum class RepeatedKeys { keep_last, refuse };
 
-/// Returns the parsed text. If the text is refused, it returns a value whose is_discarded() is true and describes the reason in `fault`, if
-/// given. A text is refused when it is not JSON, holds a number beyond 1.8e308, nests lists and objects deeper than kMostJsonDepth, or
+/// Returns the parsed text. For a text that is refused, returns a value whose is_discarded() is true, and describes the reason in `fault`,
+/// if given. A text is refused when it is not JSON, holds a number beyond 1.8e308, nests lists and objects deeper than kMostJsonDepth, or
 /// needs a tree of more than 512 MiB plus eight times the text's size; with RepeatedKeys::refuse also when an object repeats a key.
 nlohmann::json parse_json(std::string_view text, JsonFault* fault = nullptr, RepeatedKeys repeated = RepeatedKeys::keep_last);
-/// Parses like parse_json, but keeps an object's keys in the order of the text. It also refuses an object of more than 10,000 keys, because
-/// each key is then found by a linear search.
+/// Parses as parse_json does, but keeps an object's keys in the order of the text. Also refuses
+/// an object of more than 10,000 keys, because each key is then found by a linear search.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonFault* fault = nullptr,
                                           RepeatedKeys repeated = RepeatedKeys::keep_last);
 

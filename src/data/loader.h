@@ -61,10 +61,10 @@ class Loader {
   bool is_mixture() const { return mixture_.has_value(); }
   /// Returns the number of steps in an epoch. Do not call it for a mixture, which has no epochs of its own.
   i64 steps_per_epoch() const;
-  /// Returns the number of steps in `epochs` epochs. `epochs` is taken as the shortest decimal number that prints as this double, and the
-  /// product is computed exactly and rounded up, so that a step which a fraction of an epoch only begins counts. For a mixture an epoch is
-  /// windows() rows, and the number of rows is converted to steps (with drop_last rounded down, to at least 1). Throws Error(usage) if the
-  /// result is 2^62 steps or more.
+  /// Returns the number of steps in `epochs` epochs. `epochs` is taken as the shortest decimal number that prints
+  /// as this double, and the product is computed exactly and rounded up: a fraction of an epoch that only begins
+  /// a step counts as that step. For a mixture an epoch is windows() rows, and the number of rows is converted to
+  /// steps (with drop_last rounded down, to at least 1). Throws Error(usage) if the result is 2^62 steps or more.
   i64 steps_of_epochs(double epochs) const;
   /// Returns, for a mixture, the row of the run from which its weights apply, and how many rows of each source come before that row. The
   /// row is 0 unless set_mixture_start() was called. That call is allowed only before the first step and while no other thread reads.

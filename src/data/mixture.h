@@ -31,8 +31,8 @@ class Mixture {
   u64 sum_ = 0;
 };
 
-/// The row of the run from which a mixture's weights apply, and how many rows of each source come before that row. Checkpoints store this,
-/// so that changing the weights during a run neither skips nor repeats rows of a source.
+/// The row of the run from which a mixture's weights apply, and how many rows of each source come before that row.
+/// Checkpoints store a MixtureStart, so that changing the weights during a run neither skips nor repeats rows of a source.
 struct MixtureStart {
   i64 at = 0;  // the row of the run from which the weights apply
   // The vectors from here on have one entry for each source.

@@ -16,7 +16,7 @@ class TokenSource {
   virtual ~TokenSource() = default;
   virtual const std::string& name() const = 0;
   virtual i64 tokens() const = 0;
-  /// Copies the ids of tokens [begin, begin + out.size()).
+  /// Copies the ids of tokens [begin, begin + out.size()) to `out`.
   virtual void read(i64 begin, std::span<i32> out) const = 0;
 };
 

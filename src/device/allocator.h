@@ -10,7 +10,7 @@ namespace spillway {
 
 class Allocator;
 
-/// Every piece of memory is aligned to this many bytes, as SIMD loads, sub-ranges of registered I/O buffers and CUDA copies require.
+/// The alignment in bytes of every piece of memory, as SIMD loads, sub-ranges of registered I/O buffers and CUDA copies require it.
 constexpr i64 kAllocationAlignment = 256;
 
 /// Owns one piece of memory and returns it to its allocator on destruction. `data` is null for zero bytes and on the meta device.

@@ -24,7 +24,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-/// Returns "cpu", "cuda:1" or "meta".
+/// Returns the name of the device: "cpu", "cuda:1" or "meta".
 std::string to_string(Device device);
 
 }  // namespace spillway

@@ -24,9 +24,9 @@ struct Stream {
   Tf32 tf32;
 
   bool is_meta() const { return device.is_meta(); }
-  /// Works like ThreadPool::run; without a pool it runs the tasks serially.
+  /// Runs tasks as ThreadPool::run does. Without a pool the tasks run serially.
   void run(i64 count, const std::function<void(i64 task, int thread)>& task) const;
-  /// Works like ThreadPool::for_ranges; without a pool it runs serially.
+  /// Calls `body` as ThreadPool::for_ranges does. Without a pool the calls are serial.
   void for_ranges(i64 n, i64 grain, const std::function<void(i64 begin, i64 end)>& body) const;
   int thread_count() const { return threads ? threads->threads() : 1; }
 

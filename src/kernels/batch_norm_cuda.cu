@@ -89,7 +89,7 @@ struct Forward {
   bool aligned;
 };
 
-// Thread block (x, y) computes channels x, x + gridDim.x, and so on; y selects its share of the images.
+// Thread block (x, y) computes channels x, x + gridDim.x, and so on; y selects the block's share of the images.
 template <class S>
 __global__ void normalise(Forward<S> r) {
   using T = Wide<S>;

@@ -83,8 +83,8 @@ __device__ void store_shared(u32 at, T x) {
 #endif
 }
 
-/// Loads four matrices of 8 x 8 elements of 16 bits. Lane l passes the address of row l % 8 of matrix l / 8. From each matrix it gets
-/// elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
+/// Loads four matrices of 8 x 8 elements of 16 bits. Lane l passes the address of row l % 8 of
+/// matrix l / 8. From each matrix, lane l gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
 __device__ inline void load_matrices(u32 at, u32 (&to)[4]) {
 #ifdef __CUDA_EMULATED__
   emulated_cuda::ldmatrix_x4(at, false, to);

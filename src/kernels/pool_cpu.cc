@@ -50,8 +50,8 @@ inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 f
   }
 }
 
-// Computes n adjacent windows of 2 x 2 elements with stride 2. The first window begins at element `from` of the plane, whose rows have
-// `extent` elements. Elements are compared as in take_tap(), in the same order.
+// Computes n adjacent windows of 2 x 2 elements with stride 2. The first window begins at element `from`
+// of the plane, whose rows have `extent` elements. Elements are compared as in take_tap(), in its order.
 template <class T>
 inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64 from, i64 extent, i64 n, T* __restrict y,
                                                       i32* __restrict index) {

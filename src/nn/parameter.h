@@ -29,7 +29,7 @@ struct Parameter {
   double positions = 1;
   std::shared_ptr<Storage> storage;  // the storage, without memory at first; it holds the whole parameter, contiguously
 
-  /// Returns a view of the whole parameter. For a quantized parameter it shows the stored units as words of `dtype`.
+  /// Returns a view of the whole parameter. For a quantized parameter the view shows the stored units as words of `dtype`.
   Tensor value() const { return Tensor(storage, 0, is_plain() ? shape : Shape{stored_elems()}, dtype); }
   i64 elems() const { return shape.elems(); }
   /// Returns the number of elements of type `dtype` that the storage of the parameter takes.

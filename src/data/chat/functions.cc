@@ -12,7 +12,7 @@
 namespace spillway::data::chat {
 namespace {
 
-constexpr i64 kLongestRange = 100'000;  // the most items of a range, as in Jinja's sandbox
+constexpr i64 kLongestRange = 100'000;  // limit on the number of items of a range; Jinja's sandbox has the same
 
 Value range(Run& run, const Bound& a) {
   Range made;

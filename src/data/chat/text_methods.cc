@@ -79,7 +79,7 @@ Value strip_method(Run& run, const Bound& a) {
   return strip_text(run, *a.at(0).text(), a.has(1) ? &a.text(run, 1) : nullptr, sides);
 }
 
-// Splits a text at white space, at most `most` times. It begins at the left end, or if `from_right` is true, at the right end.
+// Splits a text at white space, at most `most` times. Splitting begins at the left end, or, if `from_right` is true, at the right end.
 List<std::string_view> split_at_spaces(Run& run, std::string_view text, i64 most, bool from_right) {
   run.spend_letters(text.size());
   List<std::string_view> parts;

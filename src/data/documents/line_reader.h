@@ -9,8 +9,8 @@
 
 namespace spillway::data {
 
-/// Limits on the bytes of a line of plain text and of a row of JSON Lines. A larger row would take gigabytes of memory while it is
-/// tokenized.
+/// The limits on the bytes of a line of plain text and of a row of JSON
+/// Lines. A larger row would take gigabytes of memory while it is tokenized.
 constexpr i64 kMostLineBytes = 256 * kMiB, kMostRowBytes = 64 * kMiB;
 
 class LineReader {

@@ -26,7 +26,7 @@ class NumberSet {
       x /= 64;
     }
   }
-  // Returns the smallest element that is at least x, or -1 if there is none.
+  // Returns the smallest element of the set that is at least x, or -1 if there is none.
   i64 least_from(i64 x) const {
     for (size_t l = 0; l < levels_.size(); ++l) {
       const auto& level = levels_[l];

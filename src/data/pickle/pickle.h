@@ -1,8 +1,8 @@
-// Pickle parses a Python pickle (protocols 2 to 5; https://docs.python.org/3/library/pickletools.html lists the opcodes) into a tree
-// without running it. A call becomes a node that names what would be called; nothing is imported, created or executed. The input is
-// untrusted: every count is checked against the bytes that are left, the code does not recurse, and memory is charged to the pickle's
-// ReadBudget. A value may occur in several places and may even contain itself. So code that walks the tree must limit its walk and charge
-// it to the same budget.
+// Pickle parses a Python pickle (protocols 2 to 5; https://docs.python.org/3/library/pickletools.html lists the
+// opcodes) into a tree without running it. A call becomes a node that names what would be called; nothing is
+// imported, created or executed. The input is untrusted: every count is checked against the bytes that are left, the
+// code does not recurse, and memory is charged to the pickle's ReadBudget. A value may occur in several places and
+// may even contain itself. So code that walks the tree must limit its walk and charge it to the pickle's budget.
 #pragma once
 #include <bit>
 #include <deque>

@@ -130,8 +130,9 @@ struct Strip : Stage {
   i64 start, stop, stripped = 0, held = 0;  // `held` counts the occurrences of `content` that are held back
 };
 
-/// Replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence are held back. If the next byte does not continue
-/// the occurrence, the pattern's borders (Knuth, Morris, Pratt 1977) tell how many of these bytes may still be the beginning of one.
+/// A stage that replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence
+/// are held back. If the next byte does not continue the occurrence, the pattern's borders (Knuth,
+/// Morris, Pratt 1977) tell how many of these bytes may still be the beginning of one.
 struct ReplaceText : Stage {
   ReplaceText(DecodeStage& stage_behind, std::shared_ptr<const Pattern> what, std::string by)
       : Stage(stage_behind), pattern(std::move(what)), text_of_pattern(*pattern->literal()), content(std::move(by)) {}

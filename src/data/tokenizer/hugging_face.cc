@@ -32,7 +32,7 @@ class HuggingFaceTokenizer::Borrowed {
     scratch_->budget = &budget;
   }
   ~Borrowed() {
-    // A Scratch whose memory grew for a large text is freed instead of put back.
+    // A Scratch (working memory) that grew for a large text is freed instead of put back.
     if (scratch_->symbols.capacity() + scratch_->heap.capacity() + scratch_->best.capacity() > kMostKept) return;
     const std::lock_guard guard(owner_.lock_);
     owner_.idle_.push_back(std::move(scratch_));

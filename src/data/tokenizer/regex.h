@@ -27,7 +27,7 @@ class Regex {
   Regex& operator=(Regex&&) noexcept;
   ~Regex();
 
-  /// Returns the pattern as it was given.
+  /// Returns the pattern in Oniguruma's syntax, as the constructor got it.
   const std::string& pattern() const { return pattern_; }
 
   /// Iterates over the matches in a valid UTF-8 text, from left to right and without overlaps. An empty match directly after another match

@@ -10,7 +10,7 @@ namespace spillway::data {
 
 struct ZeroFiles {
   std::filesystem::path folder;  // the checkpoint's folder, such as "…/global_step500"
-  /// The model states: one file, or with ZeRO-3 one file per rank.
+  /// The files of the model states: one file, or with ZeRO-3 one file per rank.
   std::vector<std::filesystem::path> model_states;
   /// The optimizer states of each data-parallel rank. The list is empty if `parameters` holds the states.
   std::vector<std::filesystem::path> optimizer_states;

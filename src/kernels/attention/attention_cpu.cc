@@ -32,8 +32,8 @@ struct Extents {
   // matrices: query rows by keys, keys by query rows, or query rows by width.
   i64 left_elems() const { return std::max({packed(kQueryTile, keys), packed(keys, kQueryTile), packed(kQueryTile, width)}); }
   i64 forward_elems() const { return packed(keys, width) + packed(width, keys) + scores_elems() + left_elems(); }
-  // The elements of a buffer for dk or dv, which are sums over tiles. If their dtype is as wide as the sums, they are summed in place and
-  // the buffer is empty.
+  // Returns the number of elements of a buffer for dk or dv, which are sums over tiles. If
+  // their dtype is as wide as the sums, they are summed in place and the buffer is empty.
   i64 sums_elems(DType dtype) const { return dtype == wide_dtype(dtype) ? 0 : round_up(keys * width, 16); }
   i64 backward_elems(DType dtype) const {
     return 2 * packed(keys, width) + packed(width, keys) + 2 * scores_elems() + left_elems() + packed(width, kQueryTile) +
@@ -122,8 +122,8 @@ struct Tile {
 
 const i32* positions_of(const AttentionMask& mask) { return mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr; }
 
-// Returns the factor by which scores must still be multiplied before the softmax. It is 1 if there is a soft cap, because the cap already
-// applies the scale.
+// Returns the factor by which scores must still be multiplied before the softmax.
+// The factor is 1 if there is a soft cap, because the cap already applies the scale.
 template <class T>
 T scale_of_scores(const AttentionMask& mask) {
   return mask.softcap > 0 ? T(1) : static_cast<T>(mask.scale);
@@ -139,7 +139,8 @@ void multiply_add(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, T* c, i64 strid
   gemm::multiply<T, T>(m, n, k, a, b, {c, stride, c, stride});
 }
 
-// S is the dtype of the views. T is the type of the arithmetic, and of scores, probabilities and packed operands.
+// Computes the forward pass. S is the dtype of the views. T is the type
+// of the arithmetic, and of scores, probabilities and packed operands.
 template <class S>
 struct Forward {
   using T = Wide<S>;

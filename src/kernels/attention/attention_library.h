@@ -26,10 +26,10 @@ std::string attention_shape_problem(const AttentionShape& shape);
 /// Returns an upper bound, in bytes, of the workspace that cuDNN's backward pass needs. Memory plans reserve this many bytes.
 i64 attention_library_bytes(const AttentionShape& shape);
 
-/// Prepares cuDNN's plans for forward and backward on the GPU of the current stream. Returns a description of the plans for the run's
-/// record: cuDNN's version, the GPU, and the engine and knobs of each direction. `chosen` may be such a description from an earlier run. If
-/// it names the same version and GPU, its engines are used; otherwise cuDNN chooses. Throws Error(refused) if cuDNN needs more workspace
-/// than memory plans count, and Error(io) with cuDNN's message if it fails otherwise.
+/// Prepares cuDNN's plans for forward and backward on the GPU of the current stream. Returns a description of the plans for
+/// the run's record: cuDNN's version, the GPU, and the engine and knobs of each direction. `chosen` may be such a description
+/// from an earlier run. If it names this version and GPU, its engines are used; otherwise cuDNN chooses. Throws Error(refused)
+/// if cuDNN needs more workspace than memory plans count, and Error(io) with cuDNN's message on any other failure.
 std::string prepare_attention(const AttentionShape& shape, const std::string& chosen = "");
 
 }  // namespace spillway::kernels

@@ -134,9 +134,9 @@ class Drops {
   }
   /// Returns x, which is element i of fragment (m, n), after dropout: 0 or scaled.
   __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
-  /// Marks a dropped element by its sign: returns -x if the element is dropped, else x. x must be at least 0.
+  /// Marks a dropped element by its sign: returns -x if the element is dropped, and x otherwise. x must be at least 0.
   __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
-  /// Returns x after dropout: 0 or scaled. `mark` is what marked() returned for the same element.
+  /// Returns x after dropout: 0 or scaled. `mark` is what marked() returned for this element.
   __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }
 
  private:

@@ -22,8 +22,8 @@ struct ClassRows {
     const W value = widen(x[row * columns + c]);
     return statistics ? statistics[2 * row + 1] - (value - statistics[2 * row]) : -value;
   }
-  /// Returns the gradient of x[row, c]. g is the gradient of the row's loss, and `all` is the factor by which the softmax is multiplied in
-  /// it.
+  /// Returns the gradient of x[row, c]. g is the gradient of the row's
+  /// loss, and `all` is the factor of the softmax in the result.
   constexpr W gradient(i64 row, i64 c, W g, W all) const {
     W slope = -spread * weight(c);
     if (c == targets[row]) slope -= own * weight(c);

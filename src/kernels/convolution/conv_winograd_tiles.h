@@ -1,7 +1,7 @@
-// The tiles of Winograd's F(2 x 2, 3 x 3) in f32: how an image is divided into tiles, and how tiles are transformed. A tile has 4 x 4
-// pixels, which overlap with those of its neighbours, and 2 x 2 output positions. A transformed tile has 16 points. Used only by
-// conv_winograd*.cc; allocates nothing; thread-safe. Results are written in whole vectors, so every destination needs room for kTileSlack
-// elements more.
+// The tiles of Winograd's F(2 x 2, 3 x 3) in f32: how an image is divided into tiles, and how tiles are
+// transformed. A tile has 4 x 4 pixels, which overlap with those of its neighbours, and 2 x 2 output positions.
+// A transformed tile has 16 points. Only conv_winograd*.cc include this header. Allocates nothing; thread-safe.
+// Results are written in whole vectors, so every destination needs room for kTileSlack elements more.
 #pragma once
 #include "kernels/convolution/conv_columns.h"
 

@@ -34,8 +34,8 @@ struct Operand {
 
 enum class Side { a, b };
 
-/// The element type of panels that are packed from an operand of type T. bf16 may also be packed into panels of float; if pairs_in_use() is
-/// `widened`, these give the same sums.
+/// The element type of panels that are packed from an operand of type T. bf16 may also
+/// be packed into panels of float, which give equal sums if pairs_in_use() is `widened`.
 template <class T>
 using PanelOf = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 

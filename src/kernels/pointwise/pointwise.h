@@ -61,12 +61,13 @@ struct Numbers {
 void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out);
 
 enum class Compare { eq, ne, lt, le, gt, ge };
-/// Writes out (uint8) = 1 where the comparison `a op b` holds, else 0. If `b` is undefined, a is compared with `number`.
+/// Writes out (uint8) = 1 where the comparison `a op b` holds, and 0 elsewhere. If `b` is undefined, a is compared with `number`.
 void compare(Compare op, const Tensor& a, const Tensor& b, double number, const Tensor& out);
 
-/// Writes out = a where the element of `mask` (uint8 or bool) is not 0, else b.
+/// Writes out = a where the element of `mask` (uint8 or bool) is not 0, and out = b elsewhere.
 void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& out);
-/// Writes out = `value` where the element of `mask` is not 0, else x. If `set` is false, writes `value` where the element is 0.
+/// Writes out = `value` where the element of `mask` is not 0, and out = x
+/// elsewhere. If `set` is false, writes `value` where the element is 0.
 void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, const Tensor& out);
 
 namespace cuda {

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// The numbers of llama.cpp's token types.
+// llama.cpp's token types.
 constexpr i32 kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
 constexpr std::string_view kMetaspace = "\u2581";
 
@@ -58,7 +58,7 @@ std::string pattern_of(const json& step) {
   return found != step.end() ? text(*found, "Regex") : "";
 }
 
-// Returns llama.cpp's name of a pre-tokenization rule; empty if llama.cpp has no name for the rule.
+// Returns llama.cpp's name of a pre-tokenization rule; empty if it has none.
 std::string rule_of(const std::vector<json>& steps, bool ignore_merges) {
   const json& last = steps.back();
   if (flag(last, "use_regex", true)) {
@@ -108,8 +108,8 @@ class TokenizerKeys {
   }
 
  private:
-  // Adds the default chat template, and named templates under their names. llama.cpp's
-  // converter allows only letters and digits in names, so other characters are replaced.
+  // Adds the default chat template, and others with their names. llama.cpp's converter allows only letters and digits in names, so other
+  // characters are replaced.
   void add_chat_templates() {
     std::vector<std::string> names;
     for (const std::string& name : data::chat_template_names(folder_)) {
@@ -149,7 +149,7 @@ class TokenizerKeys {
     metadata_.add("tokenizer.ggml.model", "llama");
     metadata_.add("tokenizer.ggml.pre", "default");
     add_tokens();
-    // llama.cpp merges by scores, so an earlier merge gets a higher score. Tokens that no merge produces get a lower score than all others.
+    // An earlier merge gets a higher score. Tokens that no merge produces get a lower score than all others.
     std::vector<float> scores(static_cast<size_t>(config_.vocabulary), 0.0f);
     std::vector<bool> scored(scores.size());
     float next = 0;
@@ -212,7 +212,7 @@ class TokenizerKeys {
     ends.insert(ends.end(), more_ends_.begin(), more_ends_.end());
     for (const i64 id : ends) {
       if (id == end || !known(id)) continue;
-      put("eot", id);  // llama.cpp's metadata has one further end token; llama.cpp finds others by their names
+      put("eot", id);  // llama.cpp takes one additional end token; it finds others by their names
       break;
     }
     put("unknown", unknown_token());
@@ -225,7 +225,7 @@ class TokenizerKeys {
 
   bool is_byte_level() const { return !steps_.empty() && text(steps_.back(), "type") == "ByteLevel"; }
 
-  // Returns the unknown token. Byte-level BPE has none, even if the file names one.
+  // Returns the unknown token. Byte-level BPE has none, whatever the file says.
   std::optional<i64> unknown_token() const {
     const auto id = is_byte_level() ? std::nullopt : tokenizer_->id_of(text(file_["model"], "unk_token"));
     return id ? std::optional<i64>(*id) : std::nullopt;

@@ -16,7 +16,7 @@ namespace spillway::models::onnx {
 
 /// The name of a tensor within a graph.
 using Value = std::string;
-/// A dimension: its size, or the name of a size that may differ between calls.
+/// A dimension of a tensor: its size, or the name of a size that may differ between calls.
 using Dimension = std::variant<i64, std::string>;
 using Attribute = std::variant<i64, double, std::string, std::vector<i64>>;
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
