@@ -20,7 +20,7 @@ void check_parts(std::span<const TilePart> parts, i64 elems, const RoundingNoise
 /// Tells what the weight column holds and where the master weight is stored. own_master: the weight is its own master. fp32_master,
 /// fp32_master_of_f16: an fp32 master lies in the state. split_master: the state holds the lower half of the master's bits.
 enum class Weights { own_master, fp32_master, fp32_master_of_f16, split_master };
-/// Returns true if an fp32 master lies in the state.
+/// Returns true if an fp32 master lies in the state (and not only half of it, as with split_master).
 constexpr bool has_whole_master(Weights w) { return w == Weights::fp32_master || w == Weights::fp32_master_of_f16; }
 
 /// One pointer for each array of a tile, or of a block of kMomentBlockElems elements of it; null if the format has no such array.

@@ -74,7 +74,7 @@ class AtomicFile {
   AtomicFile(const std::filesystem::path& final_path, Existing existing);
   File& file() { return file_; }
   const std::filesystem::path& final_path() const { return beside_.final_path(); }
-  /// Fsyncs and closes the file and moves it to its final path.
+  /// Fsyncs and closes the new file and moves it to its final path.
   void commit();
 
  private:

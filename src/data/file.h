@@ -81,8 +81,8 @@ void replace_text(const std::filesystem::path& path, std::string_view text);
 /// is no such file or it cannot be read. The function never blocks, not even on a named pipe.
 std::string beginning_of(const std::filesystem::path& path, size_t count);
 
-/// Prepares text from an untrusted file for a message: puts it in quotes, escapes control and non-ASCII characters, and cuts it at about
-/// 100 characters.
+/// Prepares text from an untrusted file for an error message: puts it in quotes,
+/// escapes control and non-ASCII characters, and cuts it at about 100 characters.
 std::string in_quotes(std::string_view text);
 
 }  // namespace spillway::data

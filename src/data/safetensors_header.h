@@ -1,5 +1,5 @@
-// Parses and writes the header of a safetensors file: converts JSON text to verified TensorInfos, and TensorInfos to JSON text. Only the
-// safetensors reader and writer use it. Pure functions.
+// Parses and writes the header of a safetensors file: converts JSON text to verified TensorInfos, and
+// TensorInfos to JSON text. Only readers and writers of safetensors files include this header. Pure functions.
 #pragma once
 #include <filesystem>
 #include <map>

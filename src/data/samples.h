@@ -46,7 +46,7 @@ class TextRows {
  public:
   virtual ~TextRows() = default;
   virtual i64 rows() const = 0;
-  /// Returns the number of tokens in the whole text, for messages.
+  /// Returns the number of tokens in the whole text, for error messages.
   virtual i64 tokens() const = 0;
   /// Returns true if a row may hold several documents, in which case the positions restart within the row.
   virtual bool packed() const = 0;

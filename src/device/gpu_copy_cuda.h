@@ -1,7 +1,7 @@
-// Copies between a GPU and host memory that is page-locked (pinned) in pieces. The driver refuses a copy whose host memory crosses from one
-// locked piece into another or into unlocked memory: such memory "must be either entirely registered … or not registered at all" (CUDA
-// runtime API, cudaMemcpyAsync). Pieces therefore end at fixed addresses (multiples of the piece size), and copies are cut there. Only
-// *cuda.cc files include this header.
+// Copies between a GPU and host memory that is page-locked (pinned) in pieces. The driver refuses a copy whose host
+// memory crosses from one locked piece into another or into unlocked memory: such memory "must be either entirely
+// registered … or not registered at all" (CUDA runtime API, cudaMemcpyAsync). Pieces therefore end at fixed addresses
+// (multiples of the piece size), and copies are cut at these addresses. Only files named *_cuda* include this header.
 #pragma once
 #include <cstdint>
 

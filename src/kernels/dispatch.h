@@ -1,4 +1,4 @@
-// Turns a dtype that is known only at run time into a template argument.
+// Turns a dtype that is known only at run time into a template argument of the kernels.
 #pragma once
 #include <string>
 

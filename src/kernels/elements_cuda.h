@@ -1,5 +1,5 @@
 // Element-wise kernels on a GPU. If all operands are aligned well enough, a thread processes several elements at a time, which
-// take 16 bytes in the widest operand. Otherwise a thread processes single elements. Only kernels/*_cuda.cu include this header.
+// take 16 bytes in the widest operand. Otherwise a thread processes single elements. Only kernels/*_cuda.* include this header.
 #pragma once
 #include <bit>
 

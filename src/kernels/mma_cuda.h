@@ -1,7 +1,7 @@
 // Tensor core instructions for GPUs from compute capability 8.0 on: matrix products of a warp's fragments
 // in bf16 or f16, loads of fragments from shared memory, and asynchronous copies to shared memory (PTX ISA
 // 9.0: "mma.m16n8k16", "ldmatrix", "cp.async"). Shared memory is addressed by a 32-bit address within the
-// shared window, so that an address takes only one register. Only kernels/*_cuda.cu include this header.
+// shared window, so that an address takes only one register. Only kernels/*_cuda.* and a test include this header.
 #pragma once
 #include <cuda_runtime.h>
 

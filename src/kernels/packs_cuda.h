@@ -1,6 +1,6 @@
 // Loads and stores of several adjacent elements of a matrix row on a GPU. They take one access if the
 // alignment allows that, and one access per element otherwise. The alignment does not change which elements a
-// thread gets, so no sum depends on where a tensor lies in memory. Only *_cuda.cu files include this header.
+// thread gets, so no sum depends on where a tensor lies in memory. Only *_cuda.* files include this header.
 #pragma once
 #include "kernels/elements_cuda.h"
 

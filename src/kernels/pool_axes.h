@@ -1,5 +1,5 @@
-// One axis (rows or columns) of a pooling: which elements a window covers, and
-// which windows cover an element. The types are value types, used on CPU and GPU.
+// Defines one axis (rows or columns) of a pooling: which elements a window covers,
+// and which windows cover an element. The types are value types, used on CPU and GPU.
 #pragma once
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Sums and maxima over the GPU threads that share a row. They are computed by shuffles within a warp, and then
 // over the warps of a thread block. Both steps form a tree whose shape depends only on the number of threads.
-// All threads must take part, and every thread gets the result. Only *_cuda.cu files include this header.
+// All threads must take part, and every thread gets the result. Only *_cuda.* files include this header.
 #pragma once
 #include "device/launch_cuda.h"
 

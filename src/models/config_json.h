@@ -1,5 +1,5 @@
 // Reads one JSON object of an untrusted configuration, key by key. Every error names the file, the
-// key, what was expected and what was found. Only config*.cc and lora_config.cc use this header.
+// key, what was expected and what was found. Only config* and lora_config.cc use this header.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,7 +17,7 @@ nlohmann::json parse_object(std::string_view text, const std::string& file, cons
 class ConfigObject {
  public:
   /// Creates a reader of `object`, which must outlive the reader. `prefix`
-  /// is put before key names in messages, for example "rope_scaling.".
+  /// is put before key names in error messages, for example "rope_scaling.".
   ConfigObject(const nlohmann::json& object, std::string file, std::string prefix = "")
       : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
 

@@ -1,5 +1,5 @@
 // The parts of a decoder's transformer block: attention, MLP or experts, and the
-// ways in which a family differs from Llama. Only decoder*.cc use this header.
+// ways in which a family differs from Llama. decoder*.cc and onnx/language.cc use this header.
 #pragma once
 #include <optional>
 
@@ -9,7 +9,7 @@
 
 namespace spillway::models {
 
-/// The ways in which a family differs from Llama.
+/// The ways in which a family of decoders differs from Llama.
 struct DecoderStyle {
   enum class QkNorm { none, head, whole };  // the norm of queries and keys: of each head, or of the whole before the split into heads
   QkNorm qk_norm = QkNorm::none;

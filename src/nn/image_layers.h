@@ -59,7 +59,7 @@ struct AdaptiveAvgPool2d {
   Variable operator()(const Variable& x, const Context&) const { return ops::adaptive_avg_pool2d(x, size); }
 };
 
-/// Reshapes [N, C, H, W] to [N, C H W].
+/// Reshapes images [N, C, H, W] to rows [N, C H W].
 Variable flatten(const Variable& x);
 
 }  // namespace spillway::nn

@@ -24,9 +24,9 @@ class ChatTemplate {
  public:
   using Json = nlohmann::ordered_json;  // the ordered kind: an object keeps the order of its keys, which a template can see
 
-  /// Parses a template. `name` is the name of the template's file, for messages. Throws Error(data) "[chat template] FILE, line N: expected
-  /// …, got …" if the source is not a valid template or exceeds one of these limits: 1 MiB, expressions and blocks nested 200 deep, names
-  /// of 256 bytes, 1000 parameters of a macro, and 1000 keyword arguments of a call.
+  /// Parses a template. Error messages call its file `name`. Throws Error(data) "[chat template] FILE, line N:
+  /// expected …, got …" if the source is not a valid template or exceeds one of these limits: 1 MiB, expressions and
+  /// blocks nested 200 deep, names of 256 bytes, 1000 parameters of a macro, and 1000 keyword arguments of a call.
   ChatTemplate(std::string source, std::string name);
 
   struct Rendered {

@@ -1,4 +1,4 @@
-// The functions that transformers provides to every chat template.
+// Implements the functions that transformers provides to every chat template.
 #include <fmt/format.h>
 
 #include <algorithm>

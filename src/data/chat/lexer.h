@@ -17,7 +17,7 @@ struct Token {
   std::string text;  // the token's text: of a string without its quotes and escapes, of a number without its underscores
   bool is_sign(std::string_view wanted) const { return kind == TokenKind::sign && text == wanted; }
   bool is_name(std::string_view wanted) const { return kind == TokenKind::name && text == wanted; }
-  /// Describes the token for messages, for example "'endfor'" or "end of print statement".
+  /// Describes the token for error messages, for example "'endfor'" or "end of print statement".
   std::string shown() const;
 };
 

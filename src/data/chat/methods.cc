@@ -1,4 +1,4 @@
-// Methods of dicts, lists and tuples, and the table look-up that finds these methods and those of texts.
+// Implements the methods of dicts, lists and tuples, and the table look-up that finds these methods and those of texts.
 #include <fmt/format.h>
 
 #include <algorithm>

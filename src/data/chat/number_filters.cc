@@ -1,4 +1,4 @@
-// Filters on numbers, and filters that convert text to numbers as Python's int() and float() do.
+// Implements the filters on numbers, and filters that convert text to numbers as Python's int() and float() do.
 #include <fmt/format.h>
 
 #include <array>

@@ -196,7 +196,7 @@ bool truth(const Value& value);
 /// Returns true if the whole part of `d` fits into a signed integer of 64 bits.
 inline bool fits_64_bits(double d) { return d >= -0x1p63 && d < 0x1p63; }
 
-/// Returns the name that Python gives to the value's type, for messages.
+/// Returns the name that Python gives to the value's type, for error messages.
 std::string type_name(const Value& value);
 
 /// Converts a JSON value. Its bytes are counted as input (Run::count_read), and objects keep the order of their keys. Fails for whole

@@ -47,7 +47,7 @@ class PreparedWriter {
   void add_text(std::span<const i32> ids);
   void end_text();
   PreparedCounts& counts() { return counts_; }
-  /// Moves the file to its final path, on stable storage.
+  /// Moves the finished file to its final path, on stable storage.
   void finish();
 
  private:

@@ -37,7 +37,7 @@ class JsonLine {
   static const Json* find(const Json& object, const char* key);
   /// Returns the value of a key, or null if the key is missing or its value is JSON's null.
   const Json* given(const char* key) const;
-  /// Names the kind of a value for messages, for example "a list" or "a text".
+  /// Names the kind of a value for error messages, for example "a list" or "a text".
   static std::string shown(const Json& value);
 
   /// These functions return a text or a list that must be present. They throw if it is missing

@@ -21,7 +21,7 @@ enum class RowLayout : u8 { text, completion, messages, alpaca, sharegpt, tokens
 /// Returns the layout of that name, or nothing for an unknown name.
 std::optional<RowLayout> row_layout(std::string_view name);
 
-/// A prompt and the answer that follows it.
+/// An exchange in a conversation: a prompt and the answer that follows it.
 struct Exchange {
   std::string prompt, completion;
 };

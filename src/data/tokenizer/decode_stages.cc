@@ -18,7 +18,7 @@ struct Stage : DecodeStage {
   DecodeStage& next;
 };
 
-/// A stage that holds text back until it has a whole token.
+/// A stage that holds text back until it has received a whole token.
 struct WholeTokenStage : Stage {
   using Stage::Stage;
   virtual void token(std::string text) = 0;

@@ -16,7 +16,7 @@ namespace spillway::data {
 
 class HuggingFaceTokenizer : public Tokenizer {
  public:
-  /// Builds the tokenizer from the parsed file; `place` names the file in messages. Throws Error(data) if the file is invalid.
+  /// Builds the tokenizer from the parsed file; `place` names the file in error messages. Throws Error(data) if the file is invalid.
   HuggingFaceTokenizer(const nlohmann::json& file, const JsonPlace& place);
 
   void set_named(const NamedTokens& named) { named_ = named; }

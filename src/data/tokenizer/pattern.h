@@ -72,8 +72,8 @@ void Pattern::walk(std::string_view text, WorkBudget& budget, const Part& part) 
 /// Selects what becomes of the matches when a text is split at them. The names are those of Hugging Face's tokenizers.
 enum class Behaviour { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behaviour read_behaviour(const std::string& name, const JsonPlace& place);
-/// Changes the parts as the behaviour says. The parts that remain are in order, and none is empty. Their `match` flags have no meaning
-/// afterwards.
+/// Removes, isolates or merges the segments of a text as `behaviour` says. The segments that
+/// remain are in order, and none is empty. Their `match` flags have no meaning afterwards.
 void apply(Behaviour behaviour, Segments& segments);
 
 }  // namespace spillway::data

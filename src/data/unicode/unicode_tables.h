@@ -27,16 +27,16 @@ struct StandIn {
 
 namespace unicode_tables {
 
-std::span<const CodeRange> marks();         // the characters that StripAccents drops
-std::span<const CodeRange> bert_accents();  // the characters that BertNormalizer drops as accents
-std::span<const CodeRange> controls();      // the characters that BertNormalizer drops as control characters
-std::span<const CodeRange> punctuation();   // the characters that Punctuation and BertPreTokenizer split off
-std::span<const CodeRange> numbers();       // the characters that Digits splits off
-std::span<const CodeRange> words();         // the characters that Whitespace treats as part of a word
-std::span<const CodeRange> normalized();    // the characters that some normal form decomposes, composes or reorders
-std::span<const CodeRange> joining();       // the characters that belong to the grapheme cluster of the character before
-std::span<const LowerCase> lower_case();    // the letters whose lower-case form is newer than Unicode 14
-std::span<const StandIn> stand_ins();       // the characters whose category is newer than Unicode 14
+std::span<const CodeRange> marks();         // returns the characters that StripAccents drops
+std::span<const CodeRange> bert_accents();  // returns the characters that BertNormalizer drops as accents
+std::span<const CodeRange> controls();      // returns the characters that BertNormalizer drops as control characters
+std::span<const CodeRange> punctuation();   // returns the characters that Punctuation and BertPreTokenizer split off
+std::span<const CodeRange> numbers();       // returns the characters that the pre-tokenizer Digits splits off
+std::span<const CodeRange> words();         // returns the characters that the pre-tokenizer Whitespace treats as part of a word
+std::span<const CodeRange> normalized();    // returns the characters that some normal form decomposes, composes or reorders
+std::span<const CodeRange> joining();       // returns the characters that belong to the grapheme cluster of the character before
+std::span<const LowerCase> lower_case();    // returns the letters whose lower-case form is newer than Unicode 14
+std::span<const StandIn> stand_ins();       // returns the characters whose category is newer than Unicode 14
 
 }  // namespace unicode_tables
 }  // namespace spillway::data

@@ -25,7 +25,7 @@ class WeightFolder {
   /// and llm_c_file.h do. Also throws Error(data) if no file with weights is found, or if two tensors have one name. The
   /// two may be in different shards, or their names may be equal only after the wrappers' parts are removed.
   explicit WeightFolder(const std::filesystem::path& folder_or_file);
-  /// Returns the names of all tensors in all files, sorted, without the parts that wrappers insert.
+  /// Returns the names of all tensors in all files, sorted, without the parts that PyTorch's wrappers insert.
   std::vector<std::string> names() const;
   /// Returns one sentence that says which tensor names had parts of PyTorch wrappers, or "" if there were no such names.
   std::string wrappers_note() const;

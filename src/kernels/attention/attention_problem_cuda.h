@@ -1,4 +1,4 @@
-// The arguments of attention as GPU kernels receive them. Only kernels/*_cuda.cu include this header.
+// The arguments of attention as GPU kernels receive them. Only kernels/*_cuda.* include this header.
 #pragma once
 #include <cmath>
 #include <type_traits>

@@ -2,7 +2,7 @@
 // have the form that cudnn-frontend gives its SDPA nodes, because cuDNN recognises attention by this form.
 // The backward graph computes dq as one product, so that its sums are added in one order in every run. For
 // such a graph Hopper's engines keep all score gradients in the workspace (2 bytes each). On Blackwell we
-// request an engine that adds in the order of its tiles. Only kernels/*_cuda.* include this header.
+// request an engine that adds in the order of its tiles. Only files named *_cuda* include this header.
 #pragma once
 #include <array>
 #include <compare>

@@ -1,7 +1,7 @@
 // The matrices that a convolution multiplies: how pieces of them are gathered from images and weights, and where the results are
 // stored. Legend: the taps are the elements of a kernel. The grid is the set of positions to which the kernel is moved. The inner
 // index is k = (channel, tap row, tap column). A column of the matrix has the index j = (image, grid row, grid column). The last
-// component of each index varies fastest. Only conv*.cc and conv*_cuda.* include this header. Allocates nothing; thread-safe.
+// component of each index varies fastest. Only files named conv* include this header. Allocates nothing; thread-safe.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // Cuts a convolution on a GPU into strips. A strip is a range of columns of the matrix [K, J] (conv_columns.h).
 // Group after group, one strip at a time is gathered into the workspace and multiplied there by matmul.h. The cut
 // depends on the matrix and the dtype alone, so memory plans can be made without a GPU. The current stream must
-// belong to a GPU, or to a meta device that imitates one. Only conv*.cc and conv*_cuda.cu include this header.
+// belong to a GPU, or to a meta device that imitates one. Only files named conv* include this header.
 #pragma once
 #include "kernels/convolution/conv_columns.h"
 

@@ -39,8 +39,8 @@ void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
 
 }  // namespace
 
-// Returns the maximum over all numbers of rows that the expert may have,
-// because with fewer rows the packed operand may be deeper and so larger.
+// Returns the largest workspace over all numbers of rows that the expert may
+// have, because with fewer rows the packed operand may be deeper and so larger.
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return 0;
   i64 most = matmul_workspace_bytes(rows, n, k, dtype);

@@ -1,5 +1,5 @@
 // Declares cuBLASLt, NVIDIA's matrix product library, which is opened at run time. Building needs <cublasLt.h>; the library
-// itself is needed only on machines where a GPU multiplies matrices. Only kernels/*_cuda.* include this header. Thread-safe.
+// itself is needed only on machines where a GPU multiplies matrices. Only files named *_cuda* include this header. Thread-safe.
 #pragma once
 #include <cublasLt.h>
 

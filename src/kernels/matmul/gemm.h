@@ -1,6 +1,6 @@
 // The single-threaded core of every CPU matrix product: packed panels and a register-tiled micro-kernel,
 // which is compiled once per instruction set and chosen at run time (Goto and van de Geijn, ACM TOMS
-// 34(3), 2008). Allocates nothing; thread-safe. matmul_cpu.cc and attention_cpu.cc call it. We do not use
+// 34(3), 2008). Allocates nothing; thread-safe. matmul_cpu.cc, attention_cpu.cc and expert_products_cpu.cc call it. We do not use
 // oneDNN: for f32 its 2.6 series has only the `gemm:jit` path, which takes its packing buffers (1-3 MB)
 // from malloc at every call and splits K by thread count for some shapes. Invariant: an element of C is
 // ((sum of chunk 0) + sum of chunk 1) + ... (+ bias), where a chunk is kDepth successive k. The sum of a

@@ -72,7 +72,7 @@ void transpose_words(__m512i (&r)[16]) {
     r[g + 2] = _mm512_unpacklo_epi64(t[g + 1], t[g + 3]);
     r[g + 3] = _mm512_unpackhi_epi64(t[g + 1], t[g + 3]);
   }
-  // r[4 g + c] now holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c.
+  // At this point r[4 g + c] holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c of the words.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512i low = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44), low2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x44);

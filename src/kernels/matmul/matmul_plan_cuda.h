@@ -4,7 +4,7 @@
 // kernel. Nothing is chosen by measuring. So the choice, and with it the order of every sum, depends only on MatmulKey,
 // the GPU and cuBLASLt's version. The key contains no address. A chosen kernel gives equal bits in every run on GPUs of
 // one architecture with equally many SMs. That holds even on several streams at once, because the workspace is the
-// caller's (cuBLAS library 13.0, "Results Reproducibility"). Only kernels/*_cuda.* include this header. Thread-safe.
+// caller's (cuBLAS library 13.0, "Results Reproducibility"). Only files named *_cuda* include this header. Thread-safe.
 #pragma once
 #include <compare>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace spillway::kernels {
 
-/// A matrix stored column by column, as BLAS sees it.
+/// Describes a matrix stored column by column, as BLAS sees it.
 struct BlasMatrix {
   i64 rows, columns;
   i64 leading;      // the distance in elements from one column to the next

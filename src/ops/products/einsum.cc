@@ -77,7 +77,7 @@ struct Equation {
   size_t at_ = 0;
 };
 
-// A tensor and the letters of its axes.
+// A tensor of the product, with the letters of its axes.
 struct Named {
   Variable x;
   std::string letters;
