@@ -6,14 +6,15 @@
 
 namespace spillway::optim {
 
-/// Pointers to one tile of each operand. The state format, which must have an average, determines the sizes of the tiles.
+/// Pointers to one tile (16,384 elements) of each operand. The state format,
+/// which must have an average, determines the sizes of the tiles in bytes.
 struct AverageOperands {
   const std::byte *weight, *state;  // weight and state after the step, from which the master is read
   const std::byte* old_state;       // the state before the step, from which the average is read
   std::byte* new_state;             // the same memory as `state`, to which the average is written
 };
 
-/// Updates the average of one tile. Pure function, thread-safe. Throws Error(bug) if the format has no average.
+/// Updates the average of one tile (16,384 elements). Pure function, thread-safe. Throws Error(bug) if the format has no average.
 void average_tile(const StateFormat& format, const AverageOperands& tile, double decay);
 
 /// Updates the average of `tiles` tiles in a GPU's memory, where the tiles of each operand lie one after the other. The work is queued on

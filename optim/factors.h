@@ -20,7 +20,8 @@ Matrices matrices_of(const Shape& shape);
 /// place of the parameter's last dimension, the column means a 1 in place of the last but one.
 Shape row_factors_shape(const Shape& shape);
 Shape column_factors_shape(const Shape& shape);
-/// Returns how many factors each tile of the parameter holds. The factors of the rows come first, then those of the columns.
+/// Returns how many factors each tile (16,384 elements) of the parameter
+/// holds. The factors of the rows come first, then those of the columns.
 i64 factors_a_tile(const Matrices& m, i64 elems);
 
 }  // namespace spillway::optim

@@ -1,6 +1,6 @@
-// Defines PartTable, a table of the parts of many tiles that is passed to a GPU kernel as an argument. In
-// the table each thread finds the scalars of its elements. If the parts do not fit into one table, the work
-// is split into several launches. A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64,
+// Defines PartTable, a table of the parts of many tiles (of 16,384 elements) that is passed to a GPU kernel as an
+// argument. In the table each thread finds the scalars of its elements. If the parts do not fit into one table,
+// the work is split into several launches. A thread updates elements e, e + 16, e + 32 and e + 48 of a row of 64,
 // which share a Philox counter; a thread block updates 16 rows. Only *_cuda.cu files include this header.
 #pragma once
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Converts the bytes of a tile to plain float or double numbers and back, whatever the format, for initial
-// weights and checkpoints. Reading numbers and writing them again gives back the tile's bytes in every
-// format, including 8-bit codes and scales; when written in another format, values are rounded to nearest.
+// Converts the bytes of a tile (16,384 elements) to plain float or double numbers and back, whatever the format,
+// for initial weights and checkpoints. Reading numbers and writing them again gives back the tile's bytes in
+// every format, including 8-bit codes and scales; when written in another format, values are rounded to nearest.
 // NaN has one bit pattern in the master of bf16 weights and in bf16 moments. Pure functions, thread-safe.
 #pragma once
 #include <span>

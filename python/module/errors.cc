@@ -35,7 +35,7 @@ void set_errors(const nb::dict& by_status, const nb::object& of_types, const nb:
 }
 
 void raise(PyObject* kind, const std::string& words) {
-  // A message may contain a path, whose bytes need not be UTF-8.
+  // A message may contain a path whose bytes are not UTF-8; such bytes are replaced.
   PyObject* text = PyUnicode_DecodeUTF8(words.data(), static_cast<Py_ssize_t>(words.size()), "replace");
   PyErr_SetObject(kind != nullptr ? kind : PyExc_RuntimeError, text);
   Py_XDECREF(text);

@@ -66,7 +66,7 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Reduces over the axes one after the other, the last one first.
+// Reduces x over the axes one after the other, the last axis first.
 Variable each_axis(const Variable& x, std::vector<int> list, bool keep, Variable (*one)(const Variable&, int, bool),
                    Variable (*all)(const Variable&)) {
   if (list.empty()) return all(x);

@@ -129,7 +129,7 @@ class Interrupts {
   static bool came() { return came_; }
 
  private:
-  static inline int users_ = 0;  // must be accessed under the GIL
+  static inline int users_ = 0;  // the number of Interrupts objects alive; accessed under the GIL
   static inline bool installed_ = false;
   static inline std::atomic<bool> came_ = false;
   static inline struct sigaction pythons_ = {};
@@ -170,7 +170,7 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
 struct Trained {
   explicit Trained(const std::vector<std::string>& words) : training(words) {}
   app::Training training;
-  bool trains = false;  // must be accessed under the GIL
+  bool trains = false;  // whether a training is running; accessed under the GIL
 };
 
 app::TrainingResult train(Trained& trained, const Hearers& hearers) {

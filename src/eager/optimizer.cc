@@ -51,7 +51,7 @@ Tensor on_host(const Tensor& t) { return t.device().is_cuda() ? to_host(t) : t; 
 // Returns a CPU stream with the threads of the current stream.
 Stream on_cpu() { return {Device::cpu(), Stream::current().threads, &MemoryPool::heap()}; }
 
-// Returns one tile of `numbers`: those from element `begin` on, and zeros beyond the end of `numbers`.
+// Returns one tile (16,384 elements) of `numbers`: those from element `begin` on, and zeros beyond the end of `numbers`.
 std::array<double, kTileElems> tile_of(const std::vector<double>& numbers, i64 begin) {
   std::array<double, kTileElems> tile{};
   const i64 count = std::min(kTileElems, std::ssize(numbers) - begin);

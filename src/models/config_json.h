@@ -29,7 +29,7 @@ class ConfigObject {
 
   /// Returns a whole number in [low, high]. A missing key without a fallback is an error.
   i64 whole(const char* key, i64 low, i64 high, std::optional<i64> fallback = {}) const;
-  /// Returns a finite number x with low <= x <= high; if `above` is set, with low < x.
+  /// Returns a finite number x with low <= x <= high. If `above` is set, x must be above low.
   double real(const char* key, double low, double high, std::optional<double> fallback = {}, bool above = false) const;
   /// Returns a fraction in [0, 1).
   double share(const char* key, double fallback) const;

@@ -11,7 +11,7 @@ namespace spillway::models {
 
 struct FolderModel {
   ModelConfig config;
-  /// Sentences that tell the user what was corrected, renamed or left out; usually there are none.
+  /// Sentences that tell the user what was corrected, renamed or left out. Usually the list is empty.
   std::vector<std::string> notes;
 };
 

@@ -56,7 +56,7 @@ struct Lines {
 // Tokenizes JSON Lines. The lines are read in batches, and each batch is divided among the threads. The documents are written in the order
 // of the lines.
 void prepare_rows(const fs::path& path, const DocumentMaker& maker, const PreparationOptions& options, PreparedWriter& writer) {
-  // The limit on the bytes of lines that are held in memory at once. While a row is tokenized, it takes six times its bytes.
+  // The limit on the bytes of lines that are held in memory at once. A row takes six times its bytes while it is tokenized.
   constexpr size_t kMostBytesInHand = 32 * kMiB;
   LineReader reader(path, kMostRowBytes);
   ThreadPool pool(options.threads);

@@ -16,7 +16,7 @@ size_t code_point_count(std::string_view text);
 /// Returns the byte at which the code point with index `nth` (from 0) begins, or the text's size if the text has too few code points.
 size_t code_point_offset(std::string_view text, size_t nth);
 
-/// Returns the byte at which the code point before byte `end` begins. `end` must not be 0.
+/// Returns the byte at which the code point before byte `end` begins. `end` must be above 0.
 size_t code_point_before(std::string_view text, size_t end);
 
 /// Writes the UTF-8 of a code point to `bytes` and returns the number of bytes.

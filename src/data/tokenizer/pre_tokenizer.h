@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-/// A part of a text: an added token (id at least 0), or a piece for the model (id -1). Never empty.
+/// A part of a text: an added token (id at least 0), or a piece for the model (id -1). A Span is never empty.
 struct Span {
   size_t begin, end;
   i32 id = -1;
