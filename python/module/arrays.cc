@@ -69,7 +69,7 @@ nb::object to_numpy(const Array& self) {
 
 nb::object to_dlpack(const Array& self, const nb::kwargs& how) {
   const nb::object array = exported<nb::array_api>(self.value());
-  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // the consumer may use any queue
+  if (self.value().device().is_cuda()) wait_for_gpu(self.value().device());  // the consumer may use any queue of the GPU
   return array.attr("__dlpack__")(**how);
 }
 
@@ -135,7 +135,7 @@ std::vector<i64> extents_of(const Array& self) {
   return {extents.begin(), extents.end()};
 }
 
-// Throws in the cases in which PyTorch would record the copy for backward(), because copy_() here is not recorded.
+// Throws in the cases in which PyTorch would record the copy for backward(), because copy_() of this module is never recorded.
 void check_unrecorded(const Array& self, const nb::object& from) {
   if (!recording()) return;
   if (nb::isinstance<Array>(from) && nb::cast<const Array&>(from).needs_gradient())
@@ -156,7 +156,7 @@ void copy_into(const Array& self, const nb::object& from) {
     throw WrongValue("copy_: expected shape " + to_string(to.shape()) + ", got " + to_string(values.shape()));
   if (!to.is_contiguous()) throw WrongValue("copy_: expected a contiguous tensor to write into, got one with other strides");
   const bool long_enough = to.bytes() >= kLongBytes;
-  // `from` is copied first, since the two may overlap.
+  // `from` is copied first, since `from` and the destination may overlap.
   const Tensor same = [&] {
     const Running running(values.device(), long_enough);
     return converted(values, to.dtype(), Keep::whole);
@@ -185,7 +185,7 @@ Array to_device(const Array& self, Device device) {
   return constant(moved(self.value(), device));
 }
 
-// Converts to a dtype, or copies to a device.
+// Converts a tensor to a dtype, or copies it to a device.
 Array to(const Array& self, const nb::object& what) {
   const std::string name = words_of(what);
   if (name.starts_with("cpu") || name.starts_with("cuda")) return to_device(self, device_of(what));
@@ -353,7 +353,7 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
 
 namespace {
 
-// Makes a tensor by calling make(shape, dtype).
+// Makes a tensor of the given extents and type by calling make(shape, dtype).
 template <class Make>
 Array fresh(const Wholes& extents, const Word& type, const nb::object& device, const Make& make) {
   const Shape shape = shape_of(extents.all());

@@ -19,7 +19,8 @@ namespace {
 using Any = nb::ndarray<nb::ro>;
 using Code = nb::dlpack::dtype_code;
 
-// Another program's array, which a tensor's storage keeps alive. The storage may be released on any thread, also in a turn (turn.h).
+// An array of another program, which a tensor's storage keeps alive. The storage
+// may be released on any thread, also while that thread has the turn (turn.h).
 class Held {
  public:
   Held(Any array, Device device) : array_(new Any(std::move(array))), device_(device) {}
@@ -35,7 +36,7 @@ class Held {
   const Device device_;
 };
 
-// Imports the array through DLPack. The array is asked only once, because a DLPack capsule can be read only once.
+// Imports the array through DLPack, with a single request, because a DLPack capsule can be read only once.
 Any import(const nb::object& array, const char* argument) {
   Any found;
   if (nb::try_cast(array, found)) return found;
@@ -189,7 +190,7 @@ struct Nested {
   bool bools = true;
 };
 
-// Must be called under the GIL; a number's own Python code may run and change the lists.
+// Reads one number of a nested list. Must be called under the GIL; the number's own Python code may run and change the lists.
 void read_number(const nb::handle& value, Nested& found) {
   const bool is_bool = nb::isinstance<nb::bool_>(value), is_float = PyFloat_Check(value.ptr());
   const bool all_whole = found.whole.size() == found.all.size();
@@ -265,11 +266,11 @@ Tensor borrow(const nb::object& array, const char* argument) {
         std::string(argument) +
         ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
   if (device.is_cuda()) {
-    const Running running(device);  // throws if this process has no such GPU
-    wait_for_gpu(device);           // the array may have been computed on any of its queues
+    const Running running(device);  // throws if this process cannot use the array's GPU
+    wait_for_gpu(device);           // the array may have been computed on any queue of the GPU
   }
   const Tensor view = view_of(found, device, argument);
-  // One owner keeps both the storage and the array whose memory it uses.
+  // The tensor's owner keeps two things: the storage, and the other program's array whose memory the storage uses.
   auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
                                                                            std::forward_as_tuple(std::move(found), device));
   return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), dtype);

@@ -23,7 +23,7 @@ Tensor contiguous(const Tensor& t) {
   return to;
 }
 
-// Converts a tensor on a GPU. The GPU does it if it has a kernel for it; otherwise the tensor is copied to the host and converted there.
+// Converts a tensor on a GPU. If the GPU has no kernel for the conversion, the tensor is copied to the host and converted there.
 Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   const Tensor same = contiguous(from);
   const Tensor to = empty(from.shape(), dtype, "copy");
@@ -40,8 +40,8 @@ Tensor converted_there(const Tensor& from, DType dtype, Keep keep) {
   return to;
 }
 
-// Converts one number to another type. Throws WrongValue if a whole-number type cannot hold it and, unless `keep` is Keep::nearest, if a
-// whole number would be rounded or a fraction dropped.
+// Converts one number to another type. Throws WrongValue if a whole-number type cannot hold it. Unless
+// `keep` is Keep::nearest, also throws if a whole number would be rounded or a fraction dropped.
 template <class From, class To>
 To number_as(From from, Keep keep) {
   const auto refused = [&](const char* what) {
@@ -71,7 +71,7 @@ To number_as(From from, Keep keep) {
   }
 }
 
-// Converts all elements. Bools are read as bytes, because another program's bools may have any nonzero value.
+// Converts all elements of `from`. Bools are read as bytes, because another program's bools may have any nonzero value.
 template <class From, class To>
 void convert(const Tensor& from, const Tensor& to, Keep keep) {
   using Read = std::conditional_t<std::is_same_v<From, bool>, u8, From>;
@@ -86,7 +86,7 @@ void convert(const Tensor& from, const Tensor& to, Keep keep) {
   }
 }
 
-// Calls call(T()) with the C++ type of the elements.
+// Calls call(T()), where T is the C++ type of the dtype's elements.
 template <class Call>
 void with_type(DType dtype, const Call& call) {
   switch (dtype) {

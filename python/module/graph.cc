@@ -12,7 +12,7 @@
 namespace spillway::python {
 namespace {
 
-constexpr u32 kOthers = u32{1} << 30;  // above all parameter ids of models
+constexpr u32 kOthers = u32{1} << 30;  // the first id of parameters that are not a model's; above all ids of models' parameters
 
 thread_local std::weak_ptr<Graph> newest;
 thread_local int silences = 0;
@@ -50,7 +50,7 @@ class NoGrad {
     std::unique_ptr<autograd::NoGrad> silence;
     std::thread::id thread;
   };
-  // Drops the most recent entry. If another thread made that entry and has not left it, no_grad stays in force on that thread.
+  // Drops the most recent entry into no_grad. If another thread made that entry and has not left it, no_grad stays in force on that thread.
   void drop() {
     if (held_.back().thread == std::this_thread::get_id()) {
       --silences;
@@ -88,7 +88,7 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
 }
 
 Variable Graph::lift(const std::shared_ptr<Leaf>& leaf, const Tensor& value) {
-  // The model's blocks may run later on this graph; they must then get the same leaf.
+  // The model's blocks may run later on this graph; they must then get the leaf that is lifted now.
   if (!model_ && leaf->weights && !leaf->weights->model.blocks.empty()) model_ = leaf->weights;
   auto& [kept, place] = leaves_[leaf.get()];
   if (!kept) {

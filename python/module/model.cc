@@ -32,14 +32,14 @@ void check_rank(const char* argument, const Tensor& t, int rank, const char* mea
   throw WrongValue(std::string(argument) + ": expected " + meaning + ", got " + to_string(t.shape()));
 }
 
-// Sets each target to the next token; the last position gets none.
+// Sets each target to the next token. The last position gets no target.
 void shift(const Tensor& tokens_BT, const Tensor& targets_BT) {
   const i64 positions = tokens_BT.size(1);
   const auto from = tokens_BT.span<i32>(), to = targets_BT.span<i32>();
   for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<i64>(i) % positions + 1 < positions ? from[i + 1] : kIgnoredTarget;
 }
 
-// Copies the batch to the device of the current stream, if it is not there.
+// Copies the batch to the device of the current stream, unless it is on that device.
 void bring_here(MicroBatch& batch) {
   for (Tensor* t : batch.tensors()) {
     if (t->defined()) *t = brought_here(*t);

@@ -31,7 +31,7 @@ namespace spillway::python {
 namespace {
 
 using Axes = std::optional<Wholes>;
-using Numbers = nb::object;  // whole numbers from any array
+using Numbers = nb::object;  // an argument with whole numbers, from any kind of array
 
 struct Home {
   nb::module_& module;
@@ -49,7 +49,7 @@ void unary(const Home& home, const char* name, Variable (*op)(const Variable&), 
       name, [op](const Given& x) { return apply(op, x); }, what);
 }
 
-// Returns the axes counted from the front; each may occur once. An empty list stands for all axes.
+// Returns the axes counted from the front; each axis may occur once. An empty list stands for all axes.
 std::vector<int> list_of(const Axes& axes, const Array& x) {
   std::vector<int> list = axes ? axes->small() : std::vector<int>();
   for (int& axis : list) axis = axis < 0 ? axis + x.value().rank() : axis;
@@ -66,7 +66,7 @@ ops::Reduction reduction_of(const std::string& name) {
   throw WrongValue("reduction: expected mean, sum or none, got " + name);
 }
 
-// Reduces one axis after the other, the last one first.
+// Reduces x over the axes one after the other, the last axis first.
 Variable each_axis(const Variable& x, std::vector<int> list, bool keep, Variable (*one)(const Variable&, int, bool),
                    Variable (*all)(const Variable&)) {
   if (list.empty()) return all(x);

@@ -27,7 +27,8 @@ struct Threads {
   std::unique_ptr<ThreadPool> pool;
   int wanted = 0;
 };
-// Used in a turn. The object is never destroyed: a thread may still compute while the interpreter ends.
+// Returns the module's compute threads, for the thread that has the turn (turn.h). The
+// object is never destroyed: a thread may still compute while the interpreter ends.
 Threads& threads() {
   static Threads* const one = new Threads();
   return *one;
@@ -52,8 +53,8 @@ ThreadPool* pool() {
   return all.pool.get();
 }
 
-// Returns the memory of the machine, including swap, or the limit of the process's cgroup if that is lower. Linux would promise more and
-// kill the process when it is used.
+// Returns the memory of the machine, including swap, or the limit of the process's cgroup
+// if that is lower. Linux would promise more, and kill the process when it uses more.
 i64 host_memory_bytes() {
   struct sysinfo machine = {};
   if (::sysinfo(&machine) != 0) return kUnlimited;
@@ -66,7 +67,8 @@ MemoryPool* host_memory() {
   return pool;
 }
 
-// Used in a turn. The pools are never destroyed, for the same reason as the threads.
+// Returns the memory pool of a GPU, for the thread that has the turn (turn.h). The pools
+// are never destroyed, because a thread may still compute while the interpreter ends.
 MemoryPool* memory_of(Device gpu) {
   static auto* const all = new std::map<int, std::unique_ptr<MemoryPool>>();
   std::unique_ptr<MemoryPool>& memory = (*all)[gpu.index];
@@ -103,7 +105,7 @@ void settle(Device device) noexcept {
   if (!device.is_cuda()) return;
   try {
     wait_for_gpu(device);
-  } catch (const Error&) {  // the thread that computes there gets the error
+  } catch (const Error&) {  // the thread that computes on the GPU gets the error
   }
 }
 

@@ -12,9 +12,9 @@
 
 namespace spillway::python {
 
-/// A computation on `device`: takes the turn for this thread and makes the device's stream current. Set `long_enough` for work of more than
-/// microseconds, to release the GIL. Python's objects must not be touched meanwhile (turn.h). Throws Error(usage) in a child of a process
-/// that computed before it forked, and if there is no such GPU.
+/// A computation on `device`: takes the turn, the right to compute (turn.h), for this thread and makes the device's stream
+/// current. Set `long_enough` for work of more than microseconds, to release the GIL. Python's objects must not be touched
+/// meanwhile. Throws Error(usage) in a child of a process that computed before it forked, and if there is no such GPU.
 class Running {
  public:
   explicit Running(Device device = Device::cpu(), bool long_enough = false);
@@ -29,13 +29,13 @@ class Running {
 /// Waits until no queue of the GPU can still use memory that is about to be released. Does nothing for the CPU or for a GPU that is lost.
 void settle(Device device) noexcept;
 
-/// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on others.
+/// Parses "cpu", "cuda" and "cuda:1", and PyTorch's devices of these names (torch.device). Throws WrongValue on any other name.
 Device device_of(const nb::handle& name);
 
-/// Throws as Running does in a forked child; for calls that start threads of their own.
+/// Throws Error(usage) in a child of a process that computed before it forked. Calls that start threads of their own call it.
 void check_process();
 
-/// Number of bytes from which a call releases the GIL: half a millisecond of work and more.
+/// The number of bytes from which a call releases the GIL: half a millisecond of work and more.
 constexpr i64 kLongBytes = 1 << 20;
 
 void bind_runtime(nb::module_& module);

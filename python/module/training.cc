@@ -20,10 +20,10 @@
 namespace spillway::python {
 namespace {
 
-// Keeps the first exception that a Python callback raised, to raise it again at the end.
+// Keeps the first exception that a Python callback raised, to raise it again at the end of the training.
 class Raised {
  public:
-  /// Runs call() under the GIL. If it raises an exception, keeps it and throws Error(usage), unless it is KeyboardInterrupt.
+  /// Runs call() under the GIL. If call() raises an exception, keeps the exception and throws Error(usage), except after KeyboardInterrupt.
   template <class Call>
   void guard(const char* where, const Call& call) {
     const Locked locked;
@@ -31,7 +31,7 @@ class Raised {
     try {
       call_python(call);
     } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as with Ctrl-C outside of a callback, the run saves and stops
+      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // on Ctrl-C the run saves and stops, also inside a callback
       first_.emplace(std::move(e));
       if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
     }
@@ -40,7 +40,7 @@ class Raised {
   void keep(nb::python_error error) {
     if (!first_) first_.emplace(std::move(error));
   }
-  /// Must be called under the GIL.
+  /// Raises the exception that was kept, if there is one. The caller must hold the GIL.
   void rethrow() {
     if (!first_) return;
     nb::python_error error = std::move(*first_);
@@ -70,7 +70,8 @@ class Lines final : public std::streambuf {
   }
 
  private:
-  // Passes the line on. An exception is only kept, since code that writes to a stream does not expect one; the run stops at its next step.
+  // Passes the line to the Python function. An exception from it is only kept, since
+  // code that writes to a stream does not expect one; the run stops at its next step.
   void say() {
     line_.pop_back();
     if (!hear_.is_none()) {
@@ -102,8 +103,8 @@ nb::object path_object(const std::filesystem::path& path) {
   return nb::module_::import_("pathlib").attr("Path")(text);
 }
 
-// Makes a SIGINT that Python handles known to every thread for its lifetime. Python itself tells only the main thread, which here may wait
-// for ranks that are threads.
+// Makes a SIGINT that Python handles known to every thread for the lifetime of the object.
+// Python itself tells only the main thread, which may be waiting for ranks that are threads.
 class Interrupts {
  public:
   Interrupts() {
@@ -128,7 +129,7 @@ class Interrupts {
   static bool came() { return came_; }
 
  private:
-  static inline int users_ = 0;  // accessed under the GIL
+  static inline int users_ = 0;  // the number of Interrupts objects alive; accessed under the GIL
   static inline bool installed_ = false;
   static inline std::atomic<bool> came_ = false;
   static inline struct sigaction pythons_ = {};
@@ -151,8 +152,8 @@ trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   hear(callbacks.on_save, hearers.on_save, "on_save");
   callbacks.patience = hearers.patience;
   callbacks.keep_best = hearers.keep_best;
-  // Python's own signal handlers run here: Ctrl-C raises KeyboardInterrupt, on which the run saves and stops, as the program does on
-  // Ctrl-C.
+  // Python's own signal handlers run in this callback: Ctrl-C raises KeyboardInterrupt,
+  // on which the run saves and stops, as the program does on Ctrl-C.
   callbacks.wants_stop = [&raised, caller = std::this_thread::get_id()] {
     const bool elsewhere = std::this_thread::get_id() != caller;
     const Locked locked;
@@ -165,11 +166,11 @@ trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   return callbacks;
 }
 
-// The Python class Training. It can run only one training at a time.
+// The Python class Training. One object can run only one training at a time.
 struct Trained {
   explicit Trained(const std::vector<std::string>& words) : training(words) {}
   app::Training training;
-  bool trains = false;  // accessed under the GIL
+  bool trains = false;  // whether a training is running; accessed under the GIL
 };
 
 trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
@@ -193,7 +194,7 @@ trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
     const Unlocked unlocked;
     try {
       result = trained.training.run(to_results, to_log);
-    } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
+    } catch (...) {  // the foreign exception by which Python ends a thread is not lost: call_python() keeps it back
       failure = std::current_exception();
     }
     trained.training.callbacks = {};

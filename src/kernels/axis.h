@@ -1,5 +1,5 @@
-// One axis of a contiguous tensor, which is seen as [outer, n, inner]. A lane consists of the n elements that share one (outer, inner). A
-// result with one number per lane has the shape [outer, inner].
+// Defines Axis, one axis of a contiguous tensor, which is seen as [outer, n, inner]. A lane consists of the
+// n elements that share one (outer, inner). A result with one number per lane has the shape [outer, inner].
 #pragma once
 #include "base/error.h"
 #include "tensor/tensor.h"
@@ -19,7 +19,7 @@ inline Axis axis_of(const Shape& shape, int at) {
   return axis;
 }
 
-/// Returns the index of a lane's first element; its elements are `inner` apart.
+/// Returns the index of a lane's first element. Successive elements of the lane are `inner` apart.
 constexpr i64 first_of_lane(const Axis& axis, i64 lane) { return lane / axis.inner * axis.n * axis.inner + lane % axis.inner; }
 
 inline void require_axis(const Axis& axis, const Tensor& x) {

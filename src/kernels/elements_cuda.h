@@ -28,7 +28,7 @@ using Word = std::conditional_t<
     kBytes == 16, uint4,
     std::conditional_t<kBytes == 8, u64, std::conditional_t<kBytes == 4, u32, std::conditional_t<kBytes == 2, u16, u8>>>>;
 
-/// Load and store a pack. The address must be a multiple of the pack's size.
+/// load_pack() and store_pack() load and store a pack. The address must be a multiple of the pack's size.
 template <int kCount, class T>
 __device__ Pack<T, kCount> load_pack(const T* from) {
   return std::bit_cast<Pack<T, kCount>>(*reinterpret_cast<const Word<sizeof(T) * kCount>*>(from));

@@ -7,10 +7,10 @@
 
 namespace spillway::kernels {
 
-/// Calls f(lane, index of its first element) for every lane.
+/// Calls f(lane, index of the lane's first element) for every lane.
 template <class F>
 void for_lanes(const Axis& axis, F f) {
-  constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
+  constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
   Stream::current().for_ranges(axis.lanes(), std::max<i64>(1, kGrain / std::max<i64>(1, axis.n)), [=](i64 begin, i64 end) {
     for (i64 lane = begin; lane < end; ++lane) f(lane, first_of_lane(axis, lane));
   });

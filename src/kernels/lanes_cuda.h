@@ -7,8 +7,8 @@
 
 namespace spillway::kernels {
 
-constexpr i64 kWarpLane = 1024;    // longest lane, in elements, that one warp computes
-constexpr int kLaneThreads = 256;  // threads of the thread blocks that compute longer lanes
+constexpr i64 kWarpLane = 1024;    // the longest lane, in elements, that one warp computes
+constexpr int kLaneThreads = 256;  // the number of threads of the thread blocks that compute longer lanes
 
 /// Calls f.lane<Rows>(axis, lane, index of the lane's first element) for every lane. All threads of a warp or of a thread block, whichever
 /// Rows stands for, make the call together.

@@ -1,5 +1,5 @@
-// Chooses the instruction sets for which files that use Highway are compiled: the x86-64-v2 baseline, AVX2 and AVX-512. One is chosen at
-// run time. Every such file includes this header before hwy/foreach_target.h.
+// Selects the instruction sets for which files that use Highway are compiled: the x86-64-v2 baseline, AVX2 and AVX-512.
+// One of them is chosen at run time. Every file that uses Highway includes this header before hwy/foreach_target.h.
 #pragma once
 // Highway's SSE4 target requires AES instructions, which the baseline lacks. SSSE3 is Highway's target for the baseline.
 #define HWY_DISABLED_TARGETS HWY_SSE4

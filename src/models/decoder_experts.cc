@@ -25,7 +25,7 @@ nn::Linear product(const ModelConfig& c, const std::string& name, i64 in, i64 ou
   return {name, in, out, dtype, options};
 }
 
-// Adds the weight of an expert's layer to `parameters` and records how often the weight is expected to be used per token.
+// Adds the weight of an expert's layer to `parameters` and records how often a token is expected to use the weight.
 void list_expert(const nn::Linear& layer, double share, nn::ParameterList& parameters) {
   layer.list(parameters);
   parameters.back().parameter->positions = share;

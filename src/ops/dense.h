@@ -7,7 +7,7 @@
 
 namespace spillway::ops {
 
-/// Returns x if it is contiguous or undefined, else a contiguous copy.
+/// Returns x if it is contiguous or undefined, and a contiguous copy of x otherwise.
 inline Tensor dense(const Tensor& x) {
   if (!x.defined() || x.is_contiguous()) return x;
   const Tensor copy = empty(x.shape(), x.dtype(), "contiguous copy");
@@ -17,7 +17,7 @@ inline Tensor dense(const Tensor& x) {
 inline autograd::Variable dense(autograd::Variable x) {
   if (!x.value.defined() || x.value.is_contiguous()) return x;
   x.value = dense(x.value);
-  x.weight = false;  // the copy does not lie in the parameter's storage
+  x.weight = false;  // the copy is not the parameter's own storage, so saving it takes memory
   return x;
 }
 

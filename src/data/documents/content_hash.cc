@@ -12,7 +12,7 @@
 namespace spillway::data {
 namespace {
 
-// Bytes of a piece that is hashed by itself; if this number changed, the hash of every file would change.
+// The bytes of a piece that is hashed by itself. If this number changed, the hash of every file would change.
 constexpr i64 kHashedBytes = 4 * kMiB;
 constexpr size_t kHashBytes = 32;
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".partial-";
 
-// Normalises the path so that "runs/x/" and "runs/x" are the same.
+// Normalises the path, so that "runs/x/" and "runs/x" become equal.
 fs::path without_trailing_slash(const fs::path& path) {
   const fs::path normal = path.lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
@@ -31,7 +31,7 @@ void make_durable_folders(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return;
   if (path != parent_of(path)) make_durable_folders(parent_of(path));
-  fs::create_directory(path, error);  // no error if another rank created it first
+  fs::create_directory(path, error);  // an existing folder is no error: another rank may have created it first
   if (error) throw_io("create the folder", path, error.value());
   sync_path(parent_of(path));
 }
@@ -47,8 +47,8 @@ std::string final_name_of(const std::string& name) {
 
 int open_for_lock(const fs::path& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }
 
-// Returns true if the process that created `path` is dead. A live process holds the flock of its partial file, so a file that nobody has
-// locked is a leftover. On a filesystem without flock the answer is false.
+// Returns true if the process that created `path` is dead. A live process holds the flock of its partial file, so
+// a partial file without a lock was left by a dead process. On a filesystem without flock the answer is false.
 bool is_left(const fs::path& path) {
   const int descriptor = open_for_lock(path);
   if (descriptor < 0) return false;
@@ -73,7 +73,7 @@ std::vector<fs::path> partial_in(const fs::path& parent) {
 
 void remove_left_of(const fs::path& final_path) {
   for (const fs::path& path : partial_in(parent_of(final_path))) {
-    std::error_code ignored;  // the leftover may belong to another user
+    std::error_code ignored;  // errors are ignored: the file may belong to another user
     if (final_name_of(path.filename().string()) == final_path.filename() && is_left(path)) fs::remove_all(path, ignored);
   }
 }
@@ -101,21 +101,21 @@ Beside::Beside(const fs::path& final_path, Kind kind, Existing existing)
   make();
 }
 
-// Creates the partial file or folder and locks it. Between the creation and the lock, another process may mistake the new file for a
-// leftover and remove it. In that case make() creates the file again.
+// Creates the partial file or folder and locks it. Between the creation and the lock, another process may
+// take the new file for one of a dead process and remove it. In that case make() creates the file again.
 void Beside::make() {
   const std::string name = final_.string() + std::string(kMark) + std::to_string(::getpid());
   for (int attempt = 0;; ++attempt) {
     beside_ = attempt == 0 ? name : fmt::format("{}-{}", name, attempt);
     const int made = kind_ == Kind::folder ? ::mkdir(beside_.c_str(), 0777)
                                            : ::open(beside_.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    // The name is taken by another thread, or by a process with the same pid on another machine: try the next name.
+    // The partial name is taken by another thread, or by a process with the same pid on another machine, so the next name is tried.
     if (made < 0 && errno == EEXIST && attempt < 1000) continue;
     if (made < 0) throw_io("create", beside_, errno);
     lock_ = kind_ == Kind::folder ? open_for_lock(beside_) : made;
     if (lock_ < 0 && errno == ENOENT) continue;
     if (lock_ < 0) throw_io("open", beside_, errno);
-    // Without flock on this filesystem, other processes do not remove the file as a leftover.
+    // On a filesystem without flock, other processes do not remove partial files, so the missing lock does no harm.
     const bool locked = ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     struct stat ours {};
     if (locked && ::fstat(lock_, &ours) == 0 && identity_of(beside_) == Identity{ours.st_dev, ours.st_ino}) return;
@@ -129,7 +129,7 @@ Beside::~Beside() {
   ::close(lock_);
 }
 
-// Moves the finished file or folder to the final path. Returns false if something already exists there.
+// Moves the finished file or folder to the final path. Returns false if something already exists at that path.
 bool Beside::take_free_place() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno == EEXIST) return false;
@@ -145,8 +145,8 @@ bool Beside::take_free_place() {
   throw_io("rename the finished file or folder to", final_, errno);
 }
 
-// Replaces the old file or folder at the final path. It is removed only if it is the same one that was there when this object was created.
-// If another program has put something else there, that stays there.
+// Replaces the old file or folder at the final path. It is removed only if it is the one that was at
+// the path when this object was created. What another program has put at the path since then stays.
 void Beside::exchange() {
   if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
     if (errno == ENOENT && take_free_place()) return;  // the old file or folder was removed in the meantime
@@ -155,15 +155,15 @@ void Beside::exchange() {
     if (::rename(beside_.c_str(), final_.c_str()) != 0) throw_io("rename the finished file or folder to", final_, errno);
     return;
   }
-  // After the exchange, the partial name holds the old file or another program's. So if something fails from here on, the destructor must
-  // not remove what has the partial name.
+  // After the exchange, the partial name refers to the old file or another program's. So if
+  // something fails from here on, the destructor must not remove what has the partial name.
   done_ = true;
   if (identity_of(beside_) != before_) {
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) throw_io("restore", final_, errno);
     keep_for_the_user();
   }
   sync_path(parent_of(final_));
-  // The partial name now holds the old file or folder. If it cannot be removed now, the next writer to this path removes it.
+  // The partial name now refers to the old file or folder. If it cannot be removed now, the next writer to this path removes it.
   std::error_code ignored;
   fs::remove_all(beside_, ignored);
 }

@@ -1,8 +1,8 @@
 // Beside creates a file or folder atomically: it is written next to its final path as `<final>.partial-<pid>` and renamed when it is
 // complete. A crash before the rename leaves what was at the final path. If another program creates a file at the final path in the
 // meantime, that file stays, and our finished file is kept under a name that the error message gives. The writer holds a lock (flock) on
-// the partial file while it works. The lock tells leftovers of a dead process from the work of a live one. A new writer removes leftovers
-// of the same final path. An object is used by one thread. Errors: Error(io) with path and errno; Error(usage) where noted.
+// the partial file while it works. The lock tells the work of a live process from files that a dead process left. A new writer removes
+// the latter for its own final path. An object is used by one thread. Throws Error(io) with path and errno, and Error(usage) where noted.
 #pragma once
 #include <sys/types.h>
 
@@ -14,12 +14,12 @@
 
 namespace spillway::data {
 
-/// Says what may already exist at the final path.
+/// Selects what may already exist at the final path, and what happens to it.
 enum class Existing {
-  refuse,   // nothing may exist there; otherwise Error(usage)
-  replace,  // what existed at the start is replaced
-  // Whatever exists there is replaced. If several processes write one file at once, the last one wins. This value is meant for files that
-  // only this program writes; it is not allowed for folders.
+  refuse,   // nothing may exist at the final path; otherwise Error(usage)
+  replace,  // what existed at the final path at the start is replaced
+  // Whatever exists at the final path is replaced. If several processes write one file at once, the last
+  // one wins. This value is meant for files that only this program writes; it is not allowed for folders.
   overwrite,
 };
 
@@ -41,12 +41,13 @@ class Beside {
   /// Throws Error(io) if another program created or replaced something at the final path after this object was constructed.
   void put_in_place();
 
-  /// Removes all partial files and folders that dead processes left in `parent`, and returns their paths. It ignores the flocks and so
-  /// would remove a live process's files too. Call it only while the run folder's lock is held, because then nobody else writes there.
+  /// Removes all partial files and folders that dead processes left in `parent`, and returns their
+  /// paths. The function ignores the flocks and so would remove a live process's files too. Call it only
+  /// while this process holds the run folder's lock, because then no other process writes in the folder.
   static std::vector<std::filesystem::path> remove_left(const std::filesystem::path& parent);
 
  private:
-  /// Identifies a file or folder by device and inode number. Its contents do not matter.
+  /// Identifies a file or folder by device and inode number, whatever its contents.
   struct Identity {
     dev_t device;
     ino_t number;
@@ -73,7 +74,7 @@ class AtomicFile {
   AtomicFile(const std::filesystem::path& final_path, Existing existing);
   File& file() { return file_; }
   const std::filesystem::path& final_path() const { return beside_.final_path(); }
-  /// Fsyncs and closes the file and moves it to its final path.
+  /// Fsyncs and closes the new file and moves it to its final path.
   void commit();
 
  private:

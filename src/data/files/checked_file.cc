@@ -12,7 +12,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr size_t kKeptBlocks = 8;  // blocks in the cache: enough for several tensors of a file to be read at the same time
+constexpr size_t kKeptBlocks = 8;  // the number of blocks in the cache: enough to read several tensors of a file at one time
 
 i64 block_end(i64 block, i64 file_bytes) { return std::min((block + 1) * kChecksumBlockBytes, file_bytes); }
 
@@ -104,8 +104,8 @@ i64 CheckedFile::size_bytes() const { return state_->file.size_bytes(); }
 void CheckedFile::read(i64 offset, std::span<std::byte> into) const {
   const i64 end = offset + static_cast<i64>(into.size());
   if (!state_->checksums || end > state_->checksums->bytes) return state_->file.read(offset, into);
-  // Whole blocks are read straight into the caller's buffer, without the lock. A block of which only a part is wanted is read through the
-  // cache, under the lock.
+  // Whole blocks are read straight into the caller's buffer, without the lock. If only
+  // a part of a block is wanted, the block is read through the cache, under the lock.
   while (!into.empty()) {
     const i64 number = offset / kChecksumBlockBytes, whole = block_end(number, state_->checksums->bytes) - offset;
     if (offset % kChecksumBlockBytes == 0 && std::ssize(into) >= whole) {

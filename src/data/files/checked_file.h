@@ -1,6 +1,6 @@
-// Files that are verified against checksums. Each block of 256 KiB has one CRC32C. Writers accumulate the checksums of what they write.
-// They may write the file in pieces of any size and order, and several processes may write parts of it. A reader never receives a byte of a
-// block whose checksum does not match.
+// Reads and writes files that are verified against checksums. Each block of 256 KiB has one CRC32C. Writers
+// accumulate the checksums of what they write. They may write the file in pieces of any size and order, and several
+// processes may write parts of it. A reader never receives a byte of a block whose checksum does not match.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -15,7 +15,7 @@ namespace spillway::data {
 
 constexpr i64 kChecksumBlockBytes = 256 * kKiB;
 
-/// The checksums of a file of `bytes` bytes: one for each block, of which the last may be shorter.
+/// The checksums of a file of `bytes` bytes, one for each block. The last block may be shorter than the others.
 struct FileChecksums {
   i64 bytes = 0;
   std::vector<u32> blocks;
@@ -40,7 +40,7 @@ class ChecksumSums {
   std::vector<std::atomic<u32>> sums_;
 };
 
-/// The error that a file does not contain what was written to it. It is an Error(data).
+/// The error that a file does not contain what was written to it. Damaged is an Error(data).
 class Damaged : public Error {
  public:
   /// Reports bytes [begin, end) of a file as damaged. `within` names what these bytes hold, for example a tensor.
@@ -57,19 +57,19 @@ class Damaged : public Error {
   i64 begin_ = 0, end_ = 0;
 };
 
-/// A file whose bytes are verified against checksums when they are read. Without checksums it is read unverified. It caches a few blocks.
-/// Thread-safe.
+/// A file whose bytes are verified against checksums when they are read. A CheckedFile
+/// without checksums is read unverified. A few blocks are cached. Thread-safe.
 class CheckedFile {
  public:
-  /// Throws Error(data) if the file cannot be opened, and Damaged if its size differs from the one in `checksums`.
+  /// Opens the file. Throws Error(data) if the file cannot be opened, and Damaged if its size differs from the size in `checksums`.
   explicit CheckedFile(const std::filesystem::path& path, std::optional<FileChecksums> checksums = {});
   CheckedFile(CheckedFile&&) noexcept;
   ~CheckedFile();
 
   const std::filesystem::path& path() const;
   i64 size_bytes() const;
-  /// Fills `into` with the file's bytes from `offset` on. If the checksum of a block does not match, it throws Damaged with the byte range
-  /// of that block.
+  /// Fills `into` with the file's bytes from `offset` on. If the checksum of a
+  /// block does not match, throws a Damaged with the byte range of that block.
   void read(i64 offset, std::span<std::byte> into) const;
 
  private:

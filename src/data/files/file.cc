@@ -24,14 +24,15 @@ std::string in_words(int error) { return fmt::format("{} (errno {})", std::strer
 // pieces.
 constexpr size_t kPieceBytes = size_t{1} << 30;
 
-// Calls sync_file_range. Some filesystems do not support the call. That is no error, because File::sync() writes everything anyway.
+// Calls sync_file_range. A filesystem that does not support the call is no error, because File::sync() writes everything anyway.
 void send_range(const File& file, int fd, i64 offset, i64 bytes, unsigned how) {
   if (::sync_file_range(fd, offset, bytes, how) == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP)
     return;
   throw_io(fmt::format("start writing back {} bytes at offset {} of", bytes, offset), file.path(), errno);
 }
 
-// Throws if the file is a Git LFS pointer: a small text that stands for a file that was not downloaded. No caller wants to read that text.
+// Throws if the file is a Git LFS pointer: a small text that stands for a
+// file that was not downloaded. No caller wants to read the pointer's text.
 void refuse_pointer(const File& file) {
   if (file.size_bytes() >= kLfsPointerLimitBytes) return;
   refuse_lfs_pointer(file.path().string(), file.text());

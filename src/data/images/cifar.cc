@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 struct CifarKind {
   const char* name;
-  i64 classes, class_at;  // class_at: index of the class byte within a record
+  i64 classes, class_at;  // class_at is the index of the class byte within a record
   const char* names;      // name of the file that holds the names of the classes
   i64 record_bytes() const { return class_at + 1 + i64{3} * 32 * 32; }
 };
 constexpr CifarKind kCifar10{"CIFAR-10", 10, 0, "batches.meta.txt"}, kCifar100{"CIFAR-100", 100, 1, "fine_label_names.txt"};
 
-// Reads class names, one per line. Returns them only if the file has a valid name for every class; otherwise returns an empty list.
+// Reads class names, one per line. If the file does not have a valid name for every class, returns an empty list.
 std::vector<std::string> names_in(const fs::path& file, i64 classes) {
   std::vector<std::string> names;
   constexpr i64 kMostBytes = 64 * kKiB;

@@ -15,9 +15,9 @@ struct Augmentation {
   RandomKey key;
 };
 
-/// Does what torchvision's RandomCrop(size, padding=border) and RandomHorizontalFlip() do. First the image gets a black border of `border`
-/// pixels. Then a window of the image's own size is cut out at one of (2 border + 1)^2 positions, and half of these windows are mirrored.
-/// The first three words of `random` decide the vertical offset, the horizontal offset and the flip.
+/// Crops and flips an image as torchvision's RandomCrop(size, padding=border) and RandomHorizontalFlip() do. First the image gets a
+/// black border of `border` pixels. Then a window of the image's own size is cut out at one of (2 border + 1)^2 positions, and half
+/// of these windows are mirrored. The first three words of `random` decide the vertical offset, the horizontal offset and the flip.
 void crop_and_flip(std::span<const u8> pixels_CHW, const Shape& shape_CHW, i64 border, const std::array<u32, 4>& random,
                    std::span<u8> changed_CHW);
 

@@ -27,7 +27,7 @@ class ImageSource {
   virtual i32 read(i64 image, std::span<u8> pixels_CHW) const = 0;
 };
 
-/// The part of a dataset: training data or held-out data, that is, validation data.
+/// The part of a dataset: training data, or data held out for validation.
 enum class Split { training, held_out };
 
 }  // namespace spillway::data

@@ -50,17 +50,17 @@ void check_weights(const std::vector<double>& weights, size_t sources) {
 i64 product(double decimal, i64 times, i64 over, bool up) {
   __extension__ typedef unsigned __int128 u128;
   constexpr u128 kMost = u128{1} << 62, kBeyond = u128{1} << 120;
-  std::array<char, 40> text{};  // filled with zeros, so that atoi stops at the end of the exponent
+  std::array<char, 40> text{};  // the text is filled with zeros, so that atoi stops at the end of the exponent
   char* end = std::to_chars(text.data(), text.data() + text.size(), decimal, std::chars_format::scientific).ptr;
   const char* exponent = std::find(text.data(), end, 'e');
-  u128 digits = 0;  // at most 17 digits
+  u128 digits = 0;  // the digits of `decimal` as a number, at most 17 of them
   int tens = std::atoi(exponent + 1);
   for (const char* at = text.data(); at < exponent; ++at) {
     if (*at == '.') continue;
     digits = digits * 10 + static_cast<u128>(*at - '0');
     tens -= at > text.data();
   }
-  // Numerator of the quotient: it is less than 10^17 · 2^63 < 2^120, so it fits.
+  // The numerator of the quotient. It is less than 10^17 · 2^63 < 2^120, so it fits into 128 bits.
   u128 above = digits * static_cast<u128>(times), below = static_cast<u128>(over);
   for (; tens > 0 && above / below < kMost; --tens) above *= 10;
   for (; tens < 0 && below < kBeyond; ++tens) below *= 10;  // once the denominator exceeds kBeyond, the quotient is below 1
@@ -164,8 +164,8 @@ Loader::Window Loader::numbered(const std::vector<Range>& ranges, i64 window) {
   return {range->source, range->first_window + window};
 }
 
-// Returns the index of the window that is read at position `at` of a sequence of epochs. Each epoch reads all `windows` windows once. If
-// the data is shuffled, each epoch has its own permutation.
+// Returns the index of the window that is read at position `at` of a sequence of epochs. Each epoch
+// reads all `windows` windows once. If the data is shuffled, each epoch has its own permutation.
 i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
   const i64 epoch = at / windows, place = at % windows;
   if (!options_.shuffled) return place;
@@ -173,7 +173,7 @@ i64 Loader::in_order(RandomKey key, i64 windows, i64 at) const {
   return static_cast<i64>(permute(key, static_cast<u64>(windows), static_cast<u64>(place)));
 }
 
-// Returns the window that row `at` of the run reads.
+// Returns the window of training data that row `at` of the run reads.
 Loader::Window Loader::window_at(i64 at) const {
   const RandomKey key{options_.seed};
   if (!mixture_) return numbered(training_, in_order(key, windows(), at));
@@ -216,7 +216,7 @@ std::string Loader::fingerprint() const {
     const i64 read = std::min(kRead, counts[source]);
     const auto place = [&](i64 i) { return read > 1 ? i * (counts[source] - 1) / (read - 1) : 0; };
     u32 sum = 0;
-    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {  // a program's own samples may be large: one is held at a time
+    if (MicroBatch one = samples_->batch(1); !one.inputs.empty()) {  // a program's own samples may be large, so one is held at a time
       for (i64 i = 0; i < read; ++i) {
         samples_->read(source, place(i), one, 0);
         for (const Tensor& t : one.inputs) sum = sum * 31 + crc32c({t.raw(), static_cast<size_t>(t.bytes())});
@@ -226,8 +226,8 @@ std::string Loader::fingerprint() const {
     }
     MicroBatch batch = samples_->batch(std::max<i64>(read, 1));
     for (i64 i = 0; i < read; ++i) samples_->read(source, place(i), batch, i);
-    // Older versions wrote kIgnoredTarget where kPaddingTarget stands now. Writing kIgnoredTarget here keeps the fingerprint of unchanged
-    // data the same as in runs of those versions.
+    // Older versions wrote kIgnoredTarget in place of kPaddingTarget. Writing kIgnoredTarget into
+    // this copy keeps the fingerprint of unchanged data equal to that in runs of those versions.
     std::ranges::replace(batch.targets_BT.span<i32>(), kPaddingTarget, kIgnoredTarget);
     for (const Tensor* t : {&batch.tokens_BT, &batch.targets_BT, &batch.positions_BT}) {
       if (t->defined() && read > 0) sum = sum * 31 + crc32c(std::as_bytes(std::span(t->data<i32>(), static_cast<size_t>(t->elems()))));

@@ -30,14 +30,14 @@ Mixture::Mixture(const std::vector<double>& weights) {
   }
 }
 
-// Returns the position in the mixture of row `row` of `source`: the number of rows of all sources that fall due earlier. The result is at
-// most kBeyond.
+// Returns the position in the mixture of row `row` of `source`: the number of rows
+// of all sources that fall due earlier (mixture.h). The result is at most kBeyond.
 i64 Mixture::place_of(size_t source, i64 row) const {
   u128 before = 0;
   for (size_t other = 0; other < weights_.size(); ++other) {
-    // Count the rows j of `other` that fall due before row `row` of `source`: (2j + 1) / weight(other) < (2 row + 1) / weight(source).
-    // Below, both sides are multiplied by both weights. If they are equal, row j counts if `other` comes before `source` in the order of
-    // sources.
+    // `before` counts the rows j of `other` that fall due before row `row` of `source`: (2j + 1) /
+    // weight(other) < (2 row + 1) / weight(source). Below, both sides are multiplied by both weights.
+    // If the sides are equal, row j counts if `other` comes before `source` in the order of sources.
     const u128 due = (2 * static_cast<u128>(row) + 1) * weights_[other], each = weights_[source];
     const u128 limit = due + (other < source ? 1 : 0);  // row j counts if (2j + 1) · each < limit
     if (limit > each) before += (limit - each - 1) / (2 * each) + 1;

@@ -1,5 +1,5 @@
-// Samples that a program supplies itself, for models that name their inputs (nn::Sequential::inputs). Each sample has one tensor for each
-// input.
+// Defines the samples that a program supplies itself, for models that name their
+// inputs (nn::Sequential::inputs). Each sample has one tensor for each input.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,10 +12,10 @@ namespace spillway::data {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  /// Returns the number of samples. It must not change while a run reads them.
+  /// Returns the number of samples. The number must not change while a run reads the samples.
   virtual i64 samples() const = 0;
-  /// Writes the sample with index `index`, counted from 0, into `out`: out[k] is a contiguous host tensor of the shape and type of input k,
-  /// filled with zeros. The same index must always give the same values; otherwise the run cannot be repeated.
+  /// Writes the sample with index `index`, counted from 0, into `out`: out[k] is a contiguous host tensor of the shape and
+  /// type of input k, filled with zeros. Every call for an index must give equal values; otherwise the run cannot be repeated.
   virtual void read(i64 index, std::span<const Tensor> out) const = 0;
 };
 

@@ -7,13 +7,13 @@
 
 namespace spillway::data {
 
-/// Upper limit on the number of elements of a tensor in a file. With this limit, the byte counts of tensors of any dtype, and sums of a few
-/// such counts, fit into 64 bits with much room. They also stay within Shape's own limit.
+/// The upper limit on the number of elements of a tensor in a file. With this limit, the byte counts of tensors of any
+/// dtype, and sums of a few such counts, fit into 64 bits with much room. They also stay within Shape's own limit.
 constexpr i64 kMostElements = i64{1} << 56;
 
-/// Returns the product of the extents. Returns nothing if an extent is negative or if the product of all nonzero extents exceeds
-/// kMostElements. The comparison leaves out zeros because the strides of an empty tensor are products of its other extents, and they must
-/// not overflow either.
+/// Returns the product of the extents. Returns nothing if an extent is negative or if the product of
+/// all nonzero extents exceeds kMostElements. Zeros are left out of that product because the strides
+/// of an empty tensor are products of its other extents, and the strides must not overflow either.
 inline std::optional<i64> element_count(std::span<const i64> extents) {
   i64 product = 1;
   bool empty = false;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char *kOwnKey = "manifest_crc32c", *kKey = "checksums", *kZeros = "00000000";
-constexpr i64 kManifestLimitBytes = i64{1} << 30;  // limit on the manifest's size: enough for a checkpoint of 32 TiB
+constexpr i64 kManifestLimitBytes = i64{1} << 30;  // the limit on the manifest's size: enough for a checkpoint of 32 TiB
 constexpr size_t kDigits = 8;
 
 [[noreturn]] void reject(const fs::path& manifest, const std::string& why) {
@@ -44,7 +44,7 @@ std::string whole_text(const fs::path& path, i64 limit_bytes, std::optional<File
   return text;
 }
 
-// Returns where in the manifest's text the eight hex digits of its own checksum begin, or npos if it has none.
+// Returns where in the manifest's text the eight hex digits of its own checksum begin, or npos if the manifest has no such checksum.
 size_t own_place(const std::string& text) {
   const std::string before = fmt::format("\"{}\": \"", kOwnKey);
   const size_t at = text.find(before);
@@ -75,8 +75,8 @@ FileChecksums parse_file(const fs::path& manifest, const std::string& name, cons
   return checksums;
 }
 
-// Names the tensors to which bytes [begin, end) of a safetensors file belong. Returns an empty string for other files, and if the header
-// cannot be read.
+// Names the tensors to which bytes [begin, end) of a safetensors file belong. Returns
+// an empty string for other kinds of files, and if the header cannot be read.
 std::string tensors_in(const fs::path& path, i64 begin, i64 end) {
   try {
     return path.extension() == ".safetensors" ? SafetensorsReader(path).describe(begin, end) : "";
@@ -128,7 +128,7 @@ FolderChecksums FolderChecksums::of(const fs::path& folder) {
   const size_t place = own_place(text);
   if (place == text.npos) {
     const bool ours = text.find(fmt::format("\"{}\"", kKey)) != text.npos && text.find("\"block_bytes\"") != text.npos;
-    if (!ours) return {};  // not a checkpoint of ours, or one from a version without checksums
+    if (!ours) return {};  // the manifest is not this program's, or it is from a version without checksums
     throw Damaged(manifest, 0, static_cast<i64>(text.size()));
   }
   if (number(std::string_view(text).substr(place, kDigits)) != own_checksum(text, place))

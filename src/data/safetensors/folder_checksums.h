@@ -13,8 +13,8 @@ namespace spillway::data {
 
 class FolderChecksums {
  public:
-  /// Reads the checksums from the manifest in `folder`. The result is empty if there is no manifest or if it holds no checksums. Throws
-  /// Damaged if the manifest does not match its own checksum, and Error(data) if it cannot be read.
+  /// Reads the checksums from the manifest in `folder`. The result is empty if there is no manifest or if the manifest holds
+  /// no checksums. Throws Damaged if the manifest does not match its own checksum, and Error(data) if it cannot be read.
   static FolderChecksums of(const std::filesystem::path& folder);
 
   bool any() const { return !files_.empty(); }
@@ -24,7 +24,8 @@ class FolderChecksums {
   const std::map<std::string, FileChecksums>& files() const { return files_; }
 
   void add(const std::string& file, FileChecksums checksums) { files_.insert_or_assign(file, std::move(checksums)); }
-  /// Returns the text for manifest.json: the members of the JSON object `object`, plus these checksums and the manifest's own checksum.
+  /// Returns the text for manifest.json: the members of the JSON object
+  /// `object`, the checksums of this object, and the manifest's own checksum.
   std::string seal(const std::string& object) const;
 
  private:
@@ -33,11 +34,11 @@ class FolderChecksums {
 
 constexpr const char* kManifestName = "manifest.json";
 
-/// Reads a small file of the folder, 16 MiB at most, and verifies it. Throws Damaged or Error(data).
+/// Reads a small file of the folder, 16 MiB at most, and verifies it against its checksum. Throws Damaged or Error(data).
 std::string read_checked_text(const FolderChecksums& checksums, const std::filesystem::path& path);
 
-/// Verifies every file for which the folder's manifest has checksums. Returns one sentence for each damaged byte range or missing file; the
-/// list is empty if all files are as they were saved. Throws Damaged or Error(data) if the manifest itself is bad.
+/// Verifies every file for which the folder's manifest has checksums. Returns one sentence for each damaged byte range or missing
+/// file; the list is empty if all files match their checksums. Throws Damaged or Error(data) if the manifest itself is bad.
 std::vector<std::string> damage_of(const std::filesystem::path& folder);
 
 }  // namespace spillway::data

@@ -110,7 +110,7 @@ struct SafetensorsWriter::State {
   i64 data_begin = 0;
   std::vector<TensorInfo> tensors;
   std::atomic<i64> written_bytes{0};
-  bool finished;  // true when the file is complete, or when another process created it: then the destructor must not remove it
+  bool finished;  // true if the destructor must not remove the file: it is complete, or another process created it
   ChecksumSums checksums;
   WriteBehind behind{file};
 

@@ -1,8 +1,8 @@
-// Reader and writer of safetensors files (https://github.com/huggingface/safetensors, "Format"). The input is untrusted. Opening a file
-// checks the header length, the JSON, every dtype, every shape product (overflow), every offset pair, duplicate keys, and that the byte
-// ranges tile the data section without gap or overlap. A number from the file is compared with the file's size before anything is allocated
-// by it. Reader and writer both stream: they never hold a whole tensor. Errors: Error(data) "[safetensors] file, tensor, expected, got";
-// Damaged if checksums are known; Error(io) with errno.
+// Reader and writer of safetensors files (https://github.com/huggingface/safetensors, "Format"). The input is untrusted.
+// Opening a file checks the header length, the JSON, every dtype, every shape product (overflow), every offset pair,
+// duplicate keys, and that the byte ranges tile the data section without gap or overlap. A number from the file is compared
+// with the file's size before anything is allocated by it. Reader and writer both stream: they never hold a whole tensor.
+// Throws Error(data) "[safetensors] file, tensor, expected, got"; Damaged if checksums are known; Error(io) with errno.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -24,8 +24,8 @@ class SafetensorsReader : public TensorReader {
   ~SafetensorsReader() override;
   const std::filesystem::path& path() const;
   const std::map<std::string, std::string>& metadata() const;
-  /// Describes what bytes [begin, end) of the file hold. The answer is text such as "header", "tensor a", "tensors a to b" or "header and
-  /// tensor a".
+  /// Describes what bytes [begin, end) of the file hold, with a text such
+  /// as "header", "tensor a", "tensors a to b" or "header and tensor a".
   std::string describe(i64 begin, i64 end) const;
   /// Copies bytes [offset, offset + into.size()) of the tensor's data. Thread-safe.
   void read(const TensorInfo& tensor, i64 offset, std::span<std::byte> into) const;
@@ -39,12 +39,12 @@ class SafetensorsReader : public TensorReader {
 
 class SafetensorsWriter {
  public:
-  /// `created`: the writer creates the file. `joined`: it opens a file that another process has created with the same tensors and metadata;
-  /// each process writes its part.
+  /// Selects how the writer opens its file. `created`: the writer creates the file. `joined`: the writer opens
+  /// a file that another process has created with equal tensors and metadata; each process writes its part.
   enum class Mode { created, joined };
-  /// Creates `path` with a header for `tensors`. The caller sets their names, dtypes and shapes; `begin` and `end` are filled in here, in
-  /// the order of `tensors`. The header lists the tensors in that order and is padded with spaces to a multiple of 8 bytes, so equal input
-  /// gives equal bytes.
+  /// Creates `path` with a header for `tensors`. The caller sets their names, dtypes and shapes; the
+  /// constructor fills in `begin` and `end`, in the order of `tensors`. The header lists the tensors in
+  /// that order and is padded with spaces to a multiple of 8 bytes, so equal input gives equal bytes.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                     const std::map<std::string, std::string>& metadata = {}, Mode mode = Mode::created);
   ~SafetensorsWriter();
@@ -62,8 +62,8 @@ class SafetensorsWriter {
   i64 finish_part();
   i64 data_bytes() const;
   i64 file_bytes() const;
-  /// Returns the partial checksums (ChecksumSums::sums) of what this process wrote. The header counts as written by the process that
-  /// created the file.
+  /// Returns the partial checksums (ChecksumSums::sums) of what this process
+  /// wrote. The process that created the file counts as the writer of the header.
   std::vector<u32> checksum_sums() const;
 
  private:

@@ -22,8 +22,8 @@ using nlohmann::json;
 
 struct DTypeName {
   std::string_view name;
-  std::optional<DType> dtype;  // no value if the format has this dtype but this program does not
-  i64 bits = 0;                // bits per element; used if `dtype` has no value
+  std::optional<DType> dtype;  // the dtype; no value if this program does not have it
+  i64 bits = 0;                // the bits per element, which are used if `dtype` has no value
 };
 
 // All dtypes of version 0.8 of the safetensors library.
@@ -37,8 +37,8 @@ constexpr std::array kDTypes = {
 
 std::string_view safetensors_name(DType dtype) { return std::ranges::find(kDTypes, std::optional(dtype), &DTypeName::dtype)->name; }
 
-/// Parses the header's JSON from SAX events (one call per JSON token). The grammar is fixed, so the parser is always in one of a few
-/// states. An event that its state does not allow throws.
+/// Parses the header's JSON from SAX events (one call per JSON token). The grammar is fixed, so the
+/// parser is always in one of a few states. An event that the current state does not allow throws.
 class HeaderWalk final : public nlohmann::json_sax<json> {
  public:
   HeaderWalk(const std::string& file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -139,7 +139,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   }
 
   bool extent(u64 value) {
-    constexpr size_t kMostExtents = 64;  // limit on the axes of a tensor, also of one that this program can only list
+    constexpr size_t kMostExtents = 64;  // the limit on the axes of a tensor, also of one that this program can list but not read
     if (shape_.size() == kMostExtents) fail(fmt::format("expected at most {} extents, got more", kMostExtents));
     if (value > static_cast<u64>(std::numeric_limits<i64>::max())) fail(fmt::format("the extent {} is too large", value));
     shape_.push_back(static_cast<i64>(value));
@@ -190,7 +190,7 @@ class HeaderWalk final : public nlohmann::json_sax<json> {
   std::vector<i64> shape_, offsets_;
 };
 
-// Checks that the byte ranges tile the data section: no gap, no overlap, nothing left over.
+// Checks that the byte ranges tile the data section: there is no gap, no overlap and no byte behind the last range.
 void check_tiling(const SafetensorsHeader& header, i64 data_bytes, const std::string& file) {
   i64 at = 0;
   for (const TensorInfo& t : header.tensors) {

@@ -1,5 +1,5 @@
-// TensorIndex holds the descriptions of the tensors of a file or folder. They can be listed in the order in which they were added, and
-// found by name. Thread-safe once all tensors are added.
+// TensorIndex holds the descriptions of the tensors of a file or folder. It lists them in the order
+// in which they were added, and finds one by its name. Thread-safe once all tensors are added.
 #pragma once
 #include <map>
 #include <string>
@@ -29,7 +29,7 @@ class TensorIndex {
   /// Adds a tensor. Throws Error(data) if another tensor has the same name, or if the total bytes of all tensors overflow 64 bits.
   void add(TensorInfo info);
   const std::vector<TensorInfo>& all() const { return infos_; }
-  /// Returns the tensor of that name, or null if there is none.
+  /// Returns the tensor of that name, or null if there is no such tensor.
   const TensorInfo* find(const std::string& name) const;
   /// Returns the index in all() of the tensor with this name. A tensor of that name must have been added.
   size_t number(const std::string& name) const { return by_name_.at(name); }

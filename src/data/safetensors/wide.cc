@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Calls `each` with a value of the C++ type of `dtype`. The value itself means nothing; `each` uses only its type.
+// Calls `each` with a value of the C++ type of `dtype`. Only the type of the value matters to `each`.
 template <class Each>
 void as_type(DType dtype, const Each& each) {
   switch (dtype) {

@@ -16,9 +16,9 @@ void widen_stored(std::span<const std::byte> stored, DType dtype, std::span<doub
 /// `stored` has room for values.size() elements and need not be aligned.
 void narrow_stored(std::span<const double> values, DType dtype, std::span<std::byte> stored);
 
-/// Does the same as narrow_stored() for values that come in pieces: read(begin, out) is called in order with a few thousand elements at a
-/// time, and `begin` counts elements from 0. It allocates no heap memory, because a training run may read weights when all of its memory is
-/// already assigned by the plan.
+/// Rounds values as narrow_stored() does, for values that come in pieces: read(begin, out) is called in order
+/// with a few thousand elements at a time, and `begin` counts elements from 0. No heap memory is allocated,
+/// because a training run may read weights when all of its memory is already assigned by the plan.
 void read_narrowed(const std::function<void(i64 begin, std::span<double> out)>& read, DType dtype, std::span<std::byte> stored);
 
 }  // namespace spillway::data

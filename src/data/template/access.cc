@@ -17,8 +17,8 @@ namespace {
 
 __extension__ typedef __int128 i128;
 
-// Attributes that Python's types have but this program does not support. A template that uses one gets an error that names it. Without this
-// list, the attribute would silently be undefined.
+// Returns the attributes that Python's types have but this program does not support. A template that uses
+// one gets an error that names it. Without this list, such an attribute would silently be undefined.
 const std::set<std::string_view>& unknown_attributes(const Value& owner, std::string_view name) {
   static const std::set<std::string_view> of_text = {"casefold",    "encode",  "expandtabs", "format_map", "isascii",  "isidentifier",
                                                      "isprintable", "istitle", "maketrans",  "swapcase",   "translate"},
@@ -101,7 +101,7 @@ std::optional<Value> range_attribute(const Range& range, std::string_view name) 
   return {};
 }
 
-// Returns the method or attribute that Python's type has under this name, or nothing if it has none.
+// Returns the method or attribute that Python's type has under this name, or nothing if the type has none.
 std::optional<Value> own_attribute(Run& run, const Value& owner, std::string_view name) {
   if (is_internal(name)) return hidden(owner, name);
   if (changes(owner, name)) return hidden(owner, name);
@@ -192,7 +192,7 @@ Value get_item(Run& run, const Value& owner, const Value& key) {
 
 namespace {
 
-// Does what Python's slice.indices() does: turns the arguments of a slice into a range of indices for a sequence of `count` items.
+// Turns the arguments of a slice into a range of indices for a sequence of `count` items, as Python's slice.indices() does.
 Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, const Value& step) {
   const auto given = [&](const Value& v, i64 otherwise) {
     if (v.is_none()) return otherwise;
@@ -210,7 +210,8 @@ Range slice_range(Run& run, i64 count, const Value& start, const Value& stop, co
   return range;
 }
 
-// Returns origin + index · range.step, an item of a sliced range or its end. An end may exceed 64 bits, which fails.
+// Returns origin + index · range.step, which is an item of a sliced range
+// or the range's end. Fails if the result exceeds 64 bits, as an end may.
 i64 place_in(Run& run, const Range& range, i64 index, i64 origin) {
   const auto place = static_cast<i128>(origin) + static_cast<i128>(index) * range.step;
   if (place != static_cast<i64>(place)) run.fail("expected whole numbers that fit in 64 bits, got a larger one from a slice of a range");

@@ -15,8 +15,8 @@ namespace {
 using chat::DictBuilder, chat::None, chat::Run, chat::Value, chat::Values;
 using Json = ChatTemplate::Json;
 
-// Converts a message and leaves out its null keys. Its reasoning may be under one of several names. It is passed to the template under the
-// two names that templates read.
+// Converts a message and leaves out its null keys. A message may hold the assistant's reasoning
+// under one of several keys. The template gets it under the two keys that templates read.
 Value prepared(Run& run, const Json& message) {
   constexpr std::array<const char*, 3> kReasoning = {"reasoning_content", "thinking", "reasoning"};
   const Json* reasoning = nullptr;

@@ -9,7 +9,7 @@
 namespace spillway::data::chat {
 namespace {
 
-// Increments a counter, and decrements it again when the object is destroyed.
+// Increments a counter for the lifetime of the object.
 class Counted {
  public:
   explicit Counted(int& count) : count_(count) { ++count_; }
@@ -188,7 +188,7 @@ Value Interpreter::filter(const Node& node, const ScopePtr& scope, const Value* 
     if (filtered) all.plain.insert(all.plain.begin(), *filtered);
     return apply_filter(run_, node.name, std::move(all));
   }
-  // A filter block may have a chain of filters. Then the block's text is the input of the first filter of the chain.
+  // A filter block may have a chain of filters. The block's text is then the input of the first filter of the chain.
   Arguments all;
   all.plain.push_back(filter(*node.kids[0], scope, filtered));
   for (size_t i = 1; i < node.kids.size(); ++i) all.plain.push_back(evaluate(*node.kids[i], scope));
@@ -246,8 +246,8 @@ Value Interpreter::call_macro(const Macro& macro, Arguments all) {
   const size_t count = code.parameters.size();
   List<std::optional<Value>> given(count);
   for (size_t i = 0; i < count; ++i) given[i] = i < all.plain.size() ? std::optional(all.plain[i]) : take_named(code.parameters[i]);
-  // The default value of a parameter can read the parameters before it. A parameter after it is undefined there, even if a variable outside
-  // of the macro has the same name.
+  // The default value of a macro's parameter can read the parameters before it. A parameter that comes
+  // later is undefined in the default value, even if a variable outside of the macro has its name.
   for (size_t i = 0; i < count; ++i) {
     assign_name(*own, code.parameters[i],
                 given[i] ? *given[i] : Value::undefined("parameter '" + code.parameters[i] + "' was not provided"));

@@ -54,8 +54,8 @@ Value map(Run& run, Arguments arguments) {
   return make_sequence(run, Form::generator, std::move(out));
 }
 
-// Selects the items for which a test holds, or with `wanted` false those for which it does not hold. Without a test, the item's truth
-// decides. If `of_attribute` is true, one of the item's attributes is tested instead of the item.
+// Selects the items for which a test holds. With `wanted` false, selects the items for which the test fails. Without a
+// test, the item's truth decides. If `of_attribute` is true, one of the item's attributes is tested instead of the item.
 template <bool wanted, bool of_attribute>
 Value select(Run& run, Arguments arguments) {
   const Value from = take_first(run, arguments, "a value to select from");

@@ -9,15 +9,15 @@
 
 namespace spillway::data {
 
-/// Returns the chat template called `name` from a Hugging Face folder, or nothing if there is none. Without a name it returns the template
-/// "default"; if there is a template "tool_use" too, that one renders conversations with tools. The templates are searched as AutoTokenizer
-/// in transformers does. First come chat_template.jinja (the default) and additional_chat_templates/NAME.jinja. If neither exists,
-/// `chat_template` in tokenizer_config.json is used: a text, an object of texts by name, or a list of {name, template}. A processor's
-/// chat_template.json is used only if the folder has nothing else. Throws Error(data) for files that cannot be read and for invalid
-/// templates.
+/// Returns the chat template called `name` from a Hugging Face folder, or nothing if there is none. Without a name,
+/// returns the template "default"; if there is a template "tool_use" too, that one renders conversations with tools.
+/// The templates are searched as AutoTokenizer in transformers does. First come chat_template.jinja (the default)
+/// and additional_chat_templates/NAME.jinja. If neither exists, `chat_template` in tokenizer_config.json is used: a
+/// text, an object of texts by name, or a list of {name, template}. A processor's chat_template.json is used only if
+/// the folder has nothing else. Throws Error(data) for files that cannot be read and for invalid templates.
 std::optional<ChatTemplate> find_chat_template(const std::filesystem::path& folder, const std::string& name = "");
 
-/// Returns the names of the folder's templates, sorted. The error message lists them if find_chat_template() finds nothing.
+/// Returns the names of the folder's templates, sorted, for the error message after a find_chat_template() that found nothing.
 std::vector<std::string> chat_template_names(const std::filesystem::path& folder);
 
 /// Returns the variables that transformers gives to every template: bos_token, eos_token and the other tokens whose names end in _token,

@@ -1,4 +1,4 @@
-// The functions that transformers provides to every chat template.
+// Implements the functions that transformers provides to every chat template.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ Value range(Run& run, const Bound& a) {
 
 Value raise_exception(Run& run, const Bound& a) { run.fail(std::string(to_text(run, a.at(0)))); }
 
-// Translates Python's date format for C's strftime. The flags and widths that glibc allows are kept. %z and %Z are removed: for a time
-// without a time zone Python prints nothing for them.
+// Translates Python's date format for C's strftime. The flags and widths that glibc allows are
+// kept. %z and %Z are removed, because Python prints nothing for them when a time has no time zone.
 std::string c_format(Run& run, std::string_view format) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;
@@ -65,7 +65,7 @@ Value strftime_now(Run& run, const Bound& a) {
 }
 
 Value turns(Run& run, bool is_cycler, Values given) {
-  const Value items = make_list(run, std::move(given));  // make_list() fails if the values are nested too deeply
+  const Value items = make_list(run, std::move(given));  // fails if the values are nested too deeply
   return std::shared_ptr<const Turns>(make_metered<Turns>(Turns{is_cycler, items.sequence()->items, items.depth()}));
 }
 
@@ -84,8 +84,8 @@ const Builtin kFunctions[] = {
     {"strftime_now", {"format"}, 1, strftime_now},
 };
 
-// Returns the key-value pairs for dict(…) and namespace(…). First come those of the first argument, which is a dict or a list of pairs;
-// then come the keyword arguments.
+// Returns the key-value pairs for dict(…) and namespace(…): first the pairs of the
+// first argument, which is a dict or a list of pairs, then the keyword arguments.
 List<std::pair<Value, Value>> pairs_of(Run& run, const std::string& name, const Arguments& arguments) {
   if (arguments.plain.size() > 1) run.fail(fmt::format("{} expected at most 1 argument, got {}", name, arguments.plain.size()));
   List<std::pair<Value, Value>> pairs;

@@ -14,7 +14,7 @@ Interpreter::Interpreter(Run& run, std::shared_ptr<const Dict> variables, const 
 }
 
 Interpreter::~Interpreter() {
-  // The scope of a macro may hold the macro itself. Such a reference cycle would never be freed, so it is broken here.
+  // The scope of a macro may hold the macro itself. Such a reference cycle would never be freed, so this loop empties the scopes.
   for (auto& macro : macros_) {
     for (Scope* scope = macro->scope.get(); scope; scope = scope->around.get()) scope->variables.clear();
   }
@@ -74,7 +74,8 @@ Interpreter::Flow Interpreter::execute(const Node& node, const ScopePtr& scope, 
       return branch(node, scope, out);
     case NodeKind::loop: {
       const Value iterated = evaluate(*node.kids[1], scope);
-      // Jinja compiles a recursive loop into a function, and outputs the function's whole text at the end.
+      // A recursive loop's text goes to `text` first: Jinja compiles such a
+      // loop into a function and outputs the function's whole text at the end.
       String text;
       loop(node, scope, iterated, 1, node.recursive ? text : out);
       out += text;
@@ -129,8 +130,8 @@ bool Interpreter::passes(const Node& node, const ScopePtr& scope, const Value& i
 void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& iterated, i64 depth, String& out) {
   auto items = items_of(run_, iterated);
   const bool has_condition = node.kids[2] != nullptr;
-  // If the body reads `loop`, all items are tested before the first iteration, because `loop` counts the items that pass. Otherwise each
-  // item is tested when its turn comes, because the body may change what the condition reads.
+  // If the body reads `loop`, all items are tested before the first iteration, because `loop` counts the items that pass.
+  // Without `loop` each item is tested just before its iteration, because the body may change what the condition reads.
   if (has_condition && node.uses_loop) {
     Values chosen;
     for (const Value& item : items->items) {
@@ -147,8 +148,8 @@ void Interpreter::loop(const Node& node, const ScopePtr& scope, const Value& ite
     if (flow == Flow::leave) break;
     any_whole = any_whole || flow == Flow::on;
   }
-  // A loop runs its else part if it had no iteration that reached the end of the body. Jinja's compiled code does the same, although `else`
-  // is meant for loops without items.
+  // A loop runs its else part if no iteration reached the end of the body. Jinja's
+  // compiled code does so too, although `else` is meant for loops without items.
   if (!any_whole && node.parts.size() > 1) execute(node.parts[1], inner(node.parts[1], scope), out);
 }
 

@@ -1,4 +1,4 @@
-// Interpreter executes the syntax tree of a template once. An Interpreter is used by one thread; several may share a tree.
+// Interpreter executes the syntax tree of a template once. One thread uses an Interpreter; several Interpreters may share a tree.
 #pragma once
 #include <map>
 #include <memory>
@@ -25,8 +25,8 @@ struct Macro {
 
 class Interpreter {
  public:
-  /// `variables` are the values that the template can read. `messages` are the conversation's messages: while a loop visits one of them,
-  /// error messages give its number.
+  /// Creates an interpreter. `variables` are the values that the template can read. `messages` are
+  /// the conversation's messages: while a loop visits one of them, error messages give its number.
   Interpreter(Run& run, std::shared_ptr<const Dict> variables, const Values& messages);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
@@ -34,10 +34,10 @@ class Interpreter {
 
   /// Renders the template and returns the text.
   std::string run(const Block& root);
-  /// Returns the byte ranges of the rendered text that count as output of {% generation %} blocks, in order and without overlaps. They are
-  /// computed as in transformers. A range begins where the main text ended when the block was rendered, and it has as many characters as
-  /// the block's text. For a block inside a macro, or inside a block that is set or filtered, this is not necessarily where the block's
-  /// text is in the result.
+  /// Returns the byte ranges of the rendered text that count as output of {% generation %} blocks, in order and
+  /// without overlaps. They are computed as in transformers. A range begins where the main text ended when the
+  /// block was rendered, and has as many characters as the block's text. For a block inside a macro, or inside
+  /// a block that is set or filtered, the range is not necessarily where the block's text is in the result.
   const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
 
  private:
@@ -88,9 +88,10 @@ class Interpreter {
   std::shared_ptr<const Dict> variables_;
   std::map<const Dict*, i64> message_numbers_;
   List<std::shared_ptr<Macro>> macros_;
-  // While the template runs: for each {% generation %} block, its start and its number of code points. Afterwards: byte ranges.
+  // While the template runs, `generated_` holds the start and the number of code
+  // points of each {% generation %} block. Afterwards it holds byte ranges.
   std::vector<std::pair<size_t, size_t>> generated_;
-  const String* whole_ = nullptr;  // the main text rendered so far
+  const String* whole_ = nullptr;  // the main text that has been rendered so far
   int calls_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Filters on lists and dicts.
+// Implements the filters of chat templates whose input is a list or a dict.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Methods of dicts, lists and tuples, and the table look-up that also finds those of texts.
+// Implements the methods of dicts, lists and tuples, and the table look-up that finds these methods and those of texts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Value view(Run& run, const Bound& a) {
   return make_sequence(run, form, std::move(items));
 }
 
-// Values are immutable here, so a copy is the value itself.
+// Implements copy(). Template values are immutable, so a copy is the value itself.
 Value copy(Run&, const Bound& a) { return a.at(0); }
 
 const Builtin kOfDicts[] = {
@@ -82,7 +82,8 @@ Value cycle(Run& run, const Loop& loop, Arguments arguments) {
   return arguments.plain[loop.index % arguments.plain.size()];
 }
 
-// Implements loop.changed(). Returns true if the values differ from those of the previous call in the same loop, or if there was none.
+// Implements loop.changed(). Returns true if the values differ from those
+// of the previous call in the same loop, or if there was no previous call.
 Value changed(Run& run, const Loop& loop, Arguments arguments) {
   if (!arguments.named.empty())
     run.fail(fmt::format("loop.changed() got an unexpected keyword argument '{}'", arguments.named.front().first));
@@ -102,7 +103,7 @@ std::span<const Builtin> methods_of(const Value& self) {
   if (self.dict()) return kOfDicts;
   if (self.turns() && self.turns()->is_cycler) return kOfCyclers;
   if (self.sequence() && self.sequence()->is_list()) return kOfLists;
-  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // leaves out copy(), which tuples do not have
+  if (self.sequence() && self.sequence()->is_tuple()) return std::span(kOfLists).subspan(1);  // tuples lack the first method, copy()
   return {};
 }
 

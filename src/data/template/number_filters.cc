@@ -1,4 +1,4 @@
-// Filters on numbers, and those that convert text to numbers as Python's int() and float() do.
+// Implements the filters on numbers, and filters that convert text to numbers as Python's int() and float() do.
 #include <fmt/format.h>
 
 #include <array>
@@ -60,7 +60,7 @@ std::optional<double> real_of(Run& run, std::string_view text) {
   run.spend_letters(text.size());
   const auto plain = plain_digits(text);
   if (!plain || plain->empty()) return {};
-  constexpr size_t kLongestWord = 9;  // length of "-infinity"
+  constexpr size_t kLongestWord = 9;  // the length of "-infinity", the longest word that Python's float() accepts
   const std::string word = lower(std::string_view(*plain).substr(0, kLongestWord + 1));
   const std::string_view unsigned_word = std::string_view(word).substr(word[0] == '-' || word[0] == '+' ? 1 : 0);
   const bool named = unsigned_word == "inf" || unsigned_word == "infinity" || unsigned_word == "nan";
@@ -105,7 +105,7 @@ Value absolute(Run& run, const Bound& a) {
   return *value.whole() < 0 ? negate(run, value) : Value(*value.whole());
 }
 
-// Rounds as Python's round() does: from the exact value, and a tie goes to the even digit.
+// Rounds as Python's round() does: from the exact value, with ties to the even digit.
 Value round_common(Run& run, const Value& value, i64 digits) {
   if (value.whole()) {
     if (digits < 0) run.fail("expected a precision of at least 0 for whole numbers, got " + std::to_string(digits));

@@ -1,4 +1,4 @@
-// Jinja's tests, which follow `is` in an expression.
+// Implements Jinja's tests, which follow `is` in an expression.
 #include <fmt/format.h>
 
 #include <algorithm>

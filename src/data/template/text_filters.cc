@@ -1,4 +1,4 @@
-// Filters that return a text. Their input may be any value, which is converted to text.
+// Implements the filters that return a text. Their input may be any value, which is converted to text.
 #include <fmt/format.h>
 
 #include <algorithm>

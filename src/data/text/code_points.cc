@@ -105,7 +105,7 @@ bool is_alpha(char32_t c) {
 bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
 
 bool is_digit(char32_t c) {
-  // Besides decimal digits, Python counts superscript, subscript and circled digits as digits.
+  // Python counts superscript, subscript and circled digits as digits, in addition to decimal digits.
   return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
          (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) || (c >= 0x2488 && c <= 0x2490);
 }

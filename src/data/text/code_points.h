@@ -1,5 +1,5 @@
-// Python's string functions on UTF-8 text: like Python, they treat a text as a sequence of code points. All are pure functions and expect
-// valid UTF-8.
+// Implements Python's string functions on UTF-8 text: like Python, they treat a
+// text as a sequence of code points. All are pure functions and expect valid UTF-8.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -16,7 +16,7 @@ size_t code_point_count(std::string_view text);
 /// Returns the byte at which the code point with index `nth` (from 0) begins, or the text's size if the text has too few code points.
 size_t code_point_offset(std::string_view text, size_t nth);
 
-/// Returns the byte at which the code point before byte `end` begins. `end` must not be 0.
+/// Returns the byte at which the code point before byte `end` begins. `end` must be above 0.
 size_t code_point_before(std::string_view text, size_t end);
 
 /// Writes the UTF-8 of a code point to `bytes` and returns the number of bytes.
@@ -62,8 +62,8 @@ class CodePoints {
   std::string_view text_;
 };
 
-/// Character classes. Each function returns what Python's str.isspace, isalpha, isdigit, isdecimal, isnumeric, isprintable, isupper or
-/// islower returns for a single character. is_word() is true for what `\w` matches: a letter, a digit or _.
+/// The classes of characters. Each function returns what Python's str.isspace, isalpha, isdigit, isdecimal, isnumeric, isprintable,
+/// isupper or islower returns for a single character. is_word() is true for what `\w` matches: a letter, a digit or _.
 bool is_space(char32_t c);
 bool is_alpha(char32_t c);
 bool is_digit(char32_t c);
@@ -74,14 +74,14 @@ bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_word(char32_t c);
 
-/// These return what Python's str.upper, lower, capitalize and title return.
+/// These functions return what Python's str.upper, lower, capitalize and title return.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// Like Python's str.strip: these remove white space, or the characters in `chars`, from the ends of the text. `sides` is -1 for the left
-/// end, 1 for the right end, 0 for both.
+/// Both functions remove white space, or the characters in `chars`, from the ends of the text,
+/// as Python's str.strip does. `sides` is -1 for the left end, 1 for the right end, 0 for both.
 std::string_view strip(std::string_view text, int sides);
 std::string_view strip(std::string_view text, std::string_view chars, int sides);
 

@@ -1,5 +1,5 @@
-// Implements Unicode's SpecialCasing: the letters whose upper-case, title-case or lower-case form has several letters. All other letters
-// have one letter as their form, which utf8proc gives.
+// Implements Unicode's SpecialCasing: the letters whose upper-case, title-case or lower-case
+// form has several letters. The form of every other letter is one letter, which utf8proc gives.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 struct Special {
   char32_t letter;
-  char32_t upper[3], title[3];  // ends with 0 if there are fewer than three letters
+  char32_t upper[3], title[3];  // the letters, ending with 0 if there are fewer than three
 };
 constexpr Special kSpecial[] = {{0x00DF, {0x0053, 0x0053}, {0x0053, 0x0073}},
                                 {0x0149, {0x02BC, 0x004E}, {0x02BC, 0x004E}},
@@ -148,7 +148,7 @@ bool is_cased(char32_t c) {
   return is_upper(c) || is_lower(c) || utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_LT;
 }
 
-// Returns true for characters that the final-sigma rule skips, such as marks (Unicode's property Case_Ignorable).
+// Returns true for characters that Unicode's final-sigma rule skips, such as marks (the property Case_Ignorable).
 bool is_case_ignorable(char32_t c) {
   if (c < 0x80) return c == '\'' || c == '.' || c == ':' || c == '^' || c == '`';
   const auto kind = utf8proc_category(static_cast<utf8proc_int32_t>(c));
@@ -156,8 +156,8 @@ bool is_case_ignorable(char32_t c) {
          kind == UTF8PROC_CATEGORY_SK || c == 0xB7 || c == 0x2018 || c == 0x2019;
 }
 
-// Returns true if the sigma at byte `at` ends a word: a cased letter precedes it, and no cased letter follows it. Characters that the rule
-// skips do not count.
+// Returns true if the sigma at byte `at` ends a word: a cased letter comes before it, and
+// no cased letter comes after it. Characters with the property Case_Ignorable are skipped.
 bool is_final_sigma(std::string_view text, size_t at) {
   size_t before = at;
   const auto letter_before = [&] { return code_point_at(text, code_point_before(text, before)); };

@@ -9,8 +9,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// Parses a number of at least `least` and at most `most` digits at `at`, and moves `at` past it. Returns nothing if there are too few
-// digits.
+// Parses a number of at least `least` and at most `most` digits at `at`, and moves
+// `at` past the number. Returns nothing if there are fewer digits than `least`.
 std::optional<char32_t> digits(std::string_view text, size_t& at, size_t least, size_t most, int base) {
   u32 value = 0;
   const char* begin = text.data() + at;
@@ -61,8 +61,8 @@ std::optional<std::string> unescape(std::string_view text, std::string& why) {
       append_utf8(out, *c);
       i = at;
     } else if (static_cast<u8>(letter) >= 0x80) {
-      // Before Jinja resolves escapes, it replaces non-ASCII characters by escapes. So if a backslash precedes such a character, the result
-      // is the escape's text, not the character.
+      // Before Jinja resolves escapes, it replaces non-ASCII characters by escapes. So for a
+      // backslash before such a character, the result is the escape's text, not the character.
       const auto c = static_cast<u32>(code_point_at(text, i + 1));
       out += c < 0x100 ? fmt::format("\\x{:02x}", c) : c < 0x10000 ? fmt::format("\\u{:04x}", c) : fmt::format("\\U{:08x}", c);
       i += 1 + code_point_bytes(text, i + 1);

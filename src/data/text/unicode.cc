@@ -24,8 +24,8 @@ const Range* find(std::span<const Range> ranges, char32_t code) {
 
 bool in(std::span<const CodeRange> ranges, char32_t code) { return find(ranges, code) != nullptr; }
 
-// Returns true for characters that must not be passed to utf8proc: its newer Unicode tables would change them, while the tokenizers' tables
-// leave them unchanged.
+// Returns true for characters that must not be passed to utf8proc: utf8proc's newer
+// Unicode tables would change them, while the tokenizers' tables leave them unchanged.
 bool stays_in_normal_forms(char32_t code) { return code >= 0x80 && !in(unicode_tables::normalized(), code); }
 
 struct Freed {
@@ -66,8 +66,8 @@ void append_lower(std::string& text, char32_t code) {
 
 namespace {
 
-// Texts of at least this many bytes are put into canonical order by our own code, because utf8proc takes time quadratic in the length of a
-// run of marks.
+// The size in bytes from which our own code puts a text into canonical order,
+// because utf8proc takes time quadratic in the length of a run of marks.
 constexpr size_t kLongRun = 256;
 
 // Returns the text decomposed, with the marks of each run sorted by their canonical combining class.
@@ -115,7 +115,7 @@ std::string normal_form_of_known(std::string_view text, NormalForm form) {
 
 std::string normal_form(std::string_view text, NormalForm form) {
   std::string made;
-  size_t known = 0;  // byte at which the part of the text that is not normalized yet begins
+  size_t known = 0;  // the byte at which the part of the text that is not normalized yet begins
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     if (!stays_in_normal_forms(next_code(text, at))) continue;
@@ -149,7 +149,7 @@ bool is_line_or_control(char32_t code) {
   return kind == UTF8PROC_BOUNDCLASS_CR || kind == UTF8PROC_BOUNDCLASS_LF || kind == UTF8PROC_BOUNDCLASS_CONTROL;
 }
 
-// Returns true if utf8proc puts this character into the same grapheme cluster as the character before it, whatever that one is.
+// Returns true if utf8proc puts this character into the grapheme cluster of the character before it, whatever that character is.
 bool joins_by_newer_tables(char32_t code) {
   const int kind = break_class(code);
   return kind == UTF8PROC_BOUNDCLASS_EXTEND || kind == UTF8PROC_BOUNDCLASS_SPACINGMARK || kind == UTF8PROC_BOUNDCLASS_ZWJ;

@@ -19,24 +19,24 @@ struct LowerCase {
   char32_t stride;
 };
 
-/// The code point `old` can stand in for every code point from `first` to `last`. It has the same general category and UTF-8 length, and it
-/// is of the script Han if they are.
+/// The code point `old` can stand in for every code point from `first` to `last`. It has
+/// their general category and UTF-8 length, and it is of the script Han if they are.
 struct StandIn {
   char32_t first, last, old;
 };
 
 namespace unicode_tables {
 
-std::span<const CodeRange> marks();         // characters that StripAccents drops
-std::span<const CodeRange> bert_accents();  // characters that BertNormalizer drops as accents
-std::span<const CodeRange> controls();      // characters that BertNormalizer drops as control characters
-std::span<const CodeRange> punctuation();   // characters that Punctuation and BertPreTokenizer split off
-std::span<const CodeRange> numbers();       // characters that Digits splits off
-std::span<const CodeRange> words();         // characters that Whitespace treats as part of a word
-std::span<const CodeRange> normalized();    // characters that some normal form decomposes, composes or reorders
-std::span<const CodeRange> joining();       // characters that belong to the grapheme cluster of the character before
-std::span<const LowerCase> lower_case();    // letters whose lower-case form is newer than Unicode 14
-std::span<const StandIn> stand_ins();       // characters whose category is newer than Unicode 14
+std::span<const CodeRange> marks();         // returns the characters that StripAccents drops
+std::span<const CodeRange> bert_accents();  // returns the characters that BertNormalizer drops as accents
+std::span<const CodeRange> controls();      // returns the characters that BertNormalizer drops as control characters
+std::span<const CodeRange> punctuation();   // returns the characters that Punctuation and BertPreTokenizer split off
+std::span<const CodeRange> numbers();       // returns the characters that the pre-tokenizer Digits splits off
+std::span<const CodeRange> words();         // returns the characters that the pre-tokenizer Whitespace treats as part of a word
+std::span<const CodeRange> normalized();    // returns the characters that some normal form decomposes, composes or reorders
+std::span<const CodeRange> joining();       // returns the characters that belong to the grapheme cluster of the character before
+std::span<const LowerCase> lower_case();    // returns the letters whose lower-case form is newer than Unicode 14
+std::span<const StandIn> stand_ins();       // returns the characters whose category is newer than Unicode 14
 
 }  // namespace unicode_tables
 }  // namespace spillway::data

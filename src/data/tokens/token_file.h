@@ -1,6 +1,6 @@
-// Writes a token file in llm.c's format (token_format.h) as a stream: a file of any number of tokens takes 64 KiB of memory. A writer is
-// used by one thread.
-// thread.
+// Writes a token file in llm.c's format (token_format.h)
+// as a stream: a file of any number of tokens takes 64
+// KiB of memory. A writer is used by one thread.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -12,9 +12,9 @@ namespace spillway::data {
 
 class TokenFileWriter {
  public:
-  /// Tokens are written as uint16 if `vocabulary` is at most 65536, else as uint32. The file is written under a temporary name next to
-  /// `path`. When it is complete, it is renamed to `path` and replaces an existing token file there. Throws Error(usage) if another kind of
-  /// file is there.
+  /// Begins a file. Tokens are written as uint16 if `vocabulary` is at most 65536, and as uint32 otherwise.
+  /// The file is written under a temporary name next to `path`. When it is complete, it is renamed to `path`
+  /// and replaces an existing token file at `path`. Throws Error(usage) if `path` is a file of another kind.
   TokenFileWriter(const std::filesystem::path& path, i64 vocabulary);
 
   /// Appends tokens. Throws Error(data) for an id outside [0, vocabulary) and Error(io) if the disk is full.

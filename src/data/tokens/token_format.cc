@@ -59,9 +59,9 @@ struct MegatronType {
 constexpr std::array kMegatronTypes = {MegatronType{1, 1, false}, MegatronType{3, 2, true}, MegatronType{4, 4, true},
                                        MegatronType{5, 8, true}, MegatronType{8, 2, false}};
 
-// Counts the tokens of a Megatron index. The sequences must lie one after the other without gaps, as Megatron's own tools write them. Then
-// all tokens are contiguous in the .bin file, and the two tables of sizes and offsets, which may take gigabytes, need not be kept in
-// memory.
+// Counts the tokens of a Megatron index. The sequences must lie one after the other without
+// gaps, as Megatron's own tools write them. All tokens are then contiguous in the .bin file, and
+// the two tables of sizes and offsets, which may take gigabytes, need not be kept in memory.
 i64 checked_tokens(const File& index, i64 sequences, i64 most_tokens, int width_bytes) {
   constexpr i64 kStep = 2048;
   std::array<std::byte, kStep * 4> sizes;
@@ -113,8 +113,8 @@ TokenLayout megatron_layout(const File& file, const File& index) {
   return {0, tokens, type->width_bytes, type->is_signed};
 }
 
-// Earlier versions wrote the header last, into the file itself. If such a version was killed, the file begins with zeros instead of a
-// header.
+// Throws if the file begins with zeros instead of a header. Earlier versions wrote the header
+// last, into the file itself, so a file from such a version that was killed begins with zeros.
 void refuse_unfinished(const File& file) {
   std::array<std::byte, kLlmcHeaderBytes> head;
   if (file.size_bytes() < kLlmcHeaderBytes) return;

@@ -17,16 +17,17 @@ constexpr u32 kLlmcMagic16 = 20240520, kLlmcVersion16 = 1;
 constexpr u32 kLlmcMagic32 = 20240801, kLlmcVersion32 = 7;
 
 struct TokenLayout {
-  i64 begin_bytes = 0;  // offset of the first token in the file
+  i64 begin_bytes = 0;  // the offset of the first token in the file
   i64 tokens = 0;
-  int width_bytes = 2;  // bytes per token: 1, 2, 4 or 8
+  int width_bytes = 2;  // the bytes per token: 1, 2, 4 or 8
   bool is_signed = false;
 };
 
 /// Returns true if the file is empty or begins with the magic number and version of llm.c's token format.
 bool begins_as_token_file(const File& file);
 
-/// Finds the format of an opened `.bin` file and checks its sizes, and those of the .idx file if one lies next to it. Throws Error(data).
+/// Finds the format of an opened `.bin` file. Checks the file's size, and
+/// the sizes in the .idx file if one lies next to it. Throws Error(data).
 TokenLayout token_layout(const File& file);
 
 }  // namespace spillway::data

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStackBytes = 32768;  // bytes of the read buffer, which is on the stack because reading happens during training
+constexpr size_t kStackBytes = 32768;  // the bytes of the read buffer, which is on the stack because reading happens during training
 
 [[noreturn]] void reject_id(const fs::path& path, i64 token, i64 byte, i64 id, i64 vocabulary) {
   throw Error(ErrorCode::data, fmt::format("[data] {}: expected ids from 0 to {}, got {} at token {} (byte {}): the file was made for a "
@@ -39,7 +39,7 @@ i64 widened(const std::byte* at) {
   return static_cast<i64>(value);
 }
 
-/// Tokens of a `.bin` file in any of the formats in token_format.h.
+/// The tokens of a `.bin` file in any of the formats in token_format.h.
 class BinSource final : public TokenSource {
  public:
   BinSource(const fs::path& path, i64 vocabulary) : file_(File::open(path)), layout_(token_layout(file_)), name_(path.string()) {
@@ -80,8 +80,8 @@ class BinSource final : public TokenSource {
     }
   }
 
-  // Reads the whole file once, before training, and checks that all ids are below `vocabulary`. Skips this if ids of the file's width
-  // cannot be too large.
+  // Reads the whole file once, before training, and checks that all ids are below
+  // `vocabulary`. The check is skipped if ids of the file's width cannot be too large.
   void check_ids(i64 vocabulary) const {
     const bool any_fits = !layout_.is_signed && layout_.width_bytes <= 2 && vocabulary >= i64{1} << (8 * layout_.width_bytes);
     if (any_fits) return;
@@ -95,7 +95,7 @@ class BinSource final : public TokenSource {
   std::string name_;
 };
 
-/// Text that goes through the byte tokenizer: one file, or several files that are read as if they were concatenated.
+/// A text that goes through the byte tokenizer: one file, or several files that are read as if they were concatenated.
 class TextSource final : public TokenSource {
  public:
   TextSource(std::string name, const std::vector<fs::path>& paths, i64 vocabulary) : name_(std::move(name)) {
@@ -112,7 +112,7 @@ class TextSource final : public TokenSource {
 
   void read(i64 begin, std::span<i32> out) const override {
     check_range(*this, begin, out.size());
-    // Find the last part that begins at or before `begin`. If several parts begin there, all but the last are empty.
+    // `part` is the last part that begins at or before `begin`. If several parts begin at one position, all but the last of them are empty.
     auto part = std::prev(std::ranges::upper_bound(parts_, begin, {}, &Part::begin_bytes));
     while (!out.empty()) {
       const i64 part_end = std::next(part) == parts_.end() ? bytes_ : std::next(part)->begin_bytes;
@@ -130,8 +130,8 @@ class TextSource final : public TokenSource {
     i64 begin_bytes;
     std::optional<File> file;
   };
-  // Largest number of files that are kept open. A folder may hold more files than a process may have open; in that case each file is opened
-  // when it is read.
+  // The largest number of files that are kept open. A folder may hold more files
+  // than a process may have open; in that case each file is opened when it is read.
   static constexpr size_t kKeptOpen = 256;
 
   static void read_part(const Part& part, i64 offset, std::span<i32> out) {
@@ -180,7 +180,7 @@ std::vector<fs::path> texts_in(const fs::path& folder) {
     throw Error(ErrorCode::usage, fmt::format("[data] expected .txt files in the folder {}, found none: give files of rows (.jsonl) and "
                                               "token files (.bin) by their own paths",
                                               folder.string()));
-  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // order by bytes, whatever the locale
+  std::ranges::sort(paths, {}, [](const fs::path& p) { return p.filename().string(); });  // the order is by bytes, whatever the locale
   return paths;
 }
 

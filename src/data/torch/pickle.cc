@@ -52,7 +52,7 @@ class PickleMachine {
     out_.nodes_.push_back(node);
     return static_cast<PickleRef>(out_.nodes_.size() - 1);
   }
-  // Pushes a value. Popping gives nothing back to the budget, so the stack is charged only when it grows beyond its previous maximum.
+  // Pushes a value. Popping returns nothing to the memory budget, so the stack is charged only when it grows beyond its previous maximum.
   void push_ref(PickleRef ref) {
     stack_.push_back(ref);
     if (stack_.size() > highest_stack_) out_.budget_.hold(sizeof ref), highest_stack_ = stack_.size();
@@ -167,8 +167,8 @@ class PickleMachine {
     return out_.refs_[at];
   }
 
-  // Stores the value on top of the stack in the memo, from which later opcodes fetch values by number. Python numbers memo entries from 0
-  // and spends at least one byte of the pickle on each. A number that is too large for that is refused.
+  // Stores the value on top of the stack in the memo, from which later opcodes fetch values by number. Python numbers memo
+  // entries from 0 and spends at least one byte of the pickle on each. A number that is too large to come from Python is refused.
   void remember(u64 key) {
     expect(1);
     if (key >= at_) wrong(fmt::format("expected memo entries that are numbered from 0, got number {}", key));
@@ -222,10 +222,10 @@ class PickleMachine {
   bool step(u8 opcode) {
     began_ = at_ - 1;
     switch (opcode) {
-      case 0x80:  // opcode PROTO: version of the protocol
+      case 0x80:  // the opcode PROTO, with the version of the protocol
         if (const u64 protocol = number(1); protocol < 2 || protocol > 5) wrong(fmt::format("expected protocol 2 to 5, got {}", protocol));
         return true;
-      case 0x95:  // opcode FRAME: length of a frame, which is ignored
+      case 0x95:  // the opcode FRAME, with the length of a frame, which is ignored
         return number(8), true;
       case '.':
         return false;
@@ -248,7 +248,7 @@ class PickleMachine {
         return push_integer(static_cast<i64>(number(1))), true;
       case 'M':
         return push_integer(static_cast<i64>(number(2))), true;
-      case 0x8a:  // opcodes LONG1 and LONG4: integers of any length
+      case 0x8a:  // the opcodes LONG1 and LONG4: integers of any length
         return push_long(number(1)), true;
       case 0x8b:
         return push_long(number(4)), true;
@@ -260,7 +260,7 @@ class PickleMachine {
         return push_text(Kind::text, number(4)), true;
       case 0x8d:
         return push_text(Kind::text, number(8)), true;
-      case 'U':  // opcode for strings of Python 2
+      case 'U':  // an opcode for strings of Python 2
         return push_text(Kind::text, number(1)), true;
       case 'T':
         return push_text(Kind::text, number(4)), true;
@@ -316,9 +316,9 @@ class PickleMachine {
       case 0x93:
         return push_stack_global(), true;
       case 'R':
-      case 0x81:  // opcodes REDUCE and NEWOBJ: calls
+      case 0x81:  // the opcodes REDUCE and NEWOBJ: calls
         return push_last(Kind::object, 2), true;
-      case 0x92:  // opcode NEWOBJ_EX: a call with keyword arguments
+      case 0x92:  // the opcode NEWOBJ_EX: a call with keyword arguments
         return push_last(Kind::object, 3), true;
       case 'b':
         return build(), true;
@@ -336,7 +336,7 @@ class PickleMachine {
   std::vector<PickleRef> stack_;
   std::vector<u32> marks_;
   size_t highest_stack_ = 0, highest_marks_ = 0;
-  std::vector<PickleRef> memo_;  // by memo number: the value that was stored
+  std::vector<PickleRef> memo_;  // the values that were stored in the memo, by memo number
   u64 remembered_ = 0;
 };
 

@@ -17,7 +17,7 @@ constexpr size_t kMostAxes = 64;  // PyTorch's own limit on the number of axes
 PickleTree::PickleTree(std::vector<std::byte> bytes, std::filesystem::path path, const std::string& member,
                        bool (*known)(std::string_view global), std::string_view cure)
     : path_(std::move(path)), pickle_(std::move(bytes), path_.string() + member) {
-  constexpr size_t kShown = 200;  // how many bytes of a global's name a message shows; the name may have a million
+  constexpr size_t kShown = 200;  // the bytes of a global's name that a message shows; the name may have a million
   for (const std::string& global : pickle_.globals()) {
     if (!known(global)) {
       reject_torch(path_,

@@ -25,8 +25,8 @@ class PickleTree {
   const PickleNode& root() const { return pickle_.at(pickle_.root()); }
   const PickleNode& at(PickleRef ref) const { return pickle_.at(ref); }
   std::string_view text(const PickleNode& node) const { return pickle_.text(node); }
-  /// These charge work that a caller does in addition to the look-ups here. spend() charges steps, and hold() charges bytes that are kept.
-  /// Both throw Error(data), see ReadBudget.
+  /// spend() and hold() charge work that a caller does in addition to the look-ups of this class. spend()
+  /// charges steps, and hold() charges bytes that are kept. Both throw Error(data), see ReadBudget.
   void spend(u64 steps) const { pickle_.budget().spend(steps); }
   /// Charges the work of copying a name of `bytes` bytes, or of finding it among other names.
   void spend_name(u64 bytes) const { spend(kNameSteps + bytes); }
@@ -51,7 +51,7 @@ class PickleTree {
   const PickleNode* attribute(const PickleNode* node, std::string_view name) const;
   /// Returns the dictionary of an object's attributes. Returns null if `node` is null, is no object, or has no attributes.
   const PickleNode* attributes(const PickleNode* node) const { return node == nullptr ? nullptr : pickle_.state(*node); }
-  /// Reads a list of sizes from a tuple or a list, or from a torch.Size that was made of one. Messages call the tensor `name`.
+  /// Reads a list of sizes from a tuple or a list, or from a torch.Size that was made of one. Error messages call the tensor `name`.
   std::vector<i64> sizes(const PickleNode& node, std::string_view name) const;
 
  protected:

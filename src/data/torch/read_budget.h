@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-/// Approximate bytes that a std::map takes for each entry, in addition to those of the key and value.
+/// The approximate bytes that a std::map takes for each entry, in addition to those of the key and value.
 constexpr u64 kMapNodeBytes = 32;
 
 class ReadBudget {
@@ -18,12 +18,12 @@ class ReadBudget {
   static constexpr u64 kStepsOfAny = u64{1} << 22, kStepsPerByte = 32;
   static constexpr u64 kHeldOfAny = u64{4} << 20, kHeldPerByte = 16, kMostHeld = u64{512} << 20;
 
-  /// `where` begins every error message, for example "[torch] model.bin".
+  /// Creates a budget. `where` begins every error message, for example "[torch] model.bin".
   explicit ReadBudget(std::string where, u64 input_bytes = 0) : where_(std::move(where)) { add_input(input_bytes); }
 
-  /// Raises both limits, because `bytes` more bytes of input are read.
+  /// Raises the limits on steps and on memory, because `bytes` more bytes of input are read.
   void add_input(u64 bytes) {
-    constexpr u64 kEnough = u64{1} << 50;  // larger than any file, and small enough that no product below overflows
+    constexpr u64 kEnough = u64{1} << 50;  // more bytes than any file has, but so few that the products below do not overflow
     input_ = std::min(kEnough, input_ + std::min(kEnough, bytes));
     most_steps_ = kStepsOfAny + kStepsPerByte * input_;
     most_held_ = std::min(kMostHeld, kHeldOfAny + kHeldPerByte * input_);

@@ -28,12 +28,12 @@ void reject_torch(const std::filesystem::path& path, const std::string& why) {
   throw Error(ErrorCode::data, fmt::format("[torch] {}: {}", path.string(), why));
 }
 
-// Opens the zip archive, which is the given range of the file, or without a range the whole file.
+// Opens the zip archive. The archive is the given range of the file, or the whole file if no range is given.
 void TorchArchive::open(std::optional<Range> range) {
-  const i64 bytes = File::open(path_).size_bytes();  // throws with the reason if the file cannot be opened
+  const i64 bytes = File::open(path_).size_bytes();  // File::open throws with the reason if the file cannot be opened
   const Range all = range.value_or(Range{0, bytes});
   bytes_ = all.bytes;
-  // libzip takes a length of 0 to mean up to the end of the file
+  // libzip takes a length of 0 to mean up to the end of the file, so a range must not be empty.
   if (all.begin < 0 || all.begin > bytes - all.bytes || (range && all.bytes <= 0))
     reject_torch(path_, fmt::format("expected {} bytes at offset {}, but the file has {} bytes", all.bytes, all.begin, bytes));
   zip_error_t error;
@@ -77,8 +77,8 @@ TorchArchive::Member TorchArchive::member(const std::string& name) const {
     reject_torch(
         path_,
         fmt::format("expected the member {} to be uncompressed, as torch.save writes it, got another form: save the file again", name));
-  // No member may be larger than the archive. Without this check a false size would get through, because the sizes of tensors are later
-  // checked only against the member's size.
+  // No member may be larger than the archive. Without this check a false size would not be
+  // noticed, because the sizes of tensors are later checked only against the member's size.
   if ((found.valid & ZIP_STAT_COMP_SIZE) == 0 || found.size != found.comp_size || found.size > static_cast<u64>(bytes_))
     reject_torch(path_,
                  fmt::format("the zip directory says that member {} has {} bytes, which is more than the file holds: the file is damaged",

@@ -1,5 +1,5 @@
-// TorchArchive is the zip archive that torch.save writes, read through libzip. It gives access to the member data.pkl, and by key to the
-// members that hold the storages. A storage is the memory that one or more tensors share. Errors as in torch_file.h.
+// TorchArchive is the zip archive that torch.save writes, read through libzip. It gives access to the member data.pkl, and by key to
+// the members that hold the storages. A storage is the memory that one or more tensors share. The errors are those of torch_file.h.
 #pragma once
 #include <filesystem>
 #include <mutex>
@@ -14,7 +14,7 @@ struct zip;  // the archive type of libzip, zip_t
 
 namespace spillway::data {
 
-/// Throws Error(data), "[torch] <path>: <why>".
+/// Throws Error(data) "[torch] <path>: <why>".
 [[noreturn]] void reject_torch(const std::filesystem::path& path, const std::string& why);
 
 class TorchArchive {
@@ -29,11 +29,11 @@ class TorchArchive {
   TorchArchive& operator=(const TorchArchive&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Returns the size of the archive in bytes: that of the file, or that of the Range.
+  /// Returns the size of the archive in bytes: that of the Range, or of the file if there is no Range.
   i64 bytes() const { return bytes_; }
   /// Returns the contents of data.pkl, 64 MiB at most.
   std::vector<std::byte> pickle() const;
-  /// A member of the archive. It must be stored uncompressed.
+  /// A member of the zip archive, which must be stored uncompressed.
   struct Member {
     u64 index = 0;
     i64 bytes = 0;
@@ -49,7 +49,7 @@ class TorchArchive {
   i64 bytes_ = 0;
   zip* zip_ = nullptr;
   std::string folder_;        // name of the folder within the archive that holds all members, such as "archive/"
-  mutable std::mutex mutex_;  // A libzip archive must be used by one thread at a time.
+  mutable std::mutex mutex_;  // The lock of the libzip archive, which must be used by one thread at a time.
 };
 
 }  // namespace spillway::data

@@ -11,11 +11,11 @@ class TorchArchives {
  public:
   /// Adds a file, or a range of a file, and returns the index by which open() finds it.
   size_t add(std::filesystem::path path, std::optional<TorchArchive::Range> range = {});
-  /// Returns the archive with the index `file`. Opens it if it is not open. Errors are those of TorchArchive.
+  /// Returns the archive with the index `file`. Opens the archive if it is not open. The errors are those of TorchArchive.
   std::shared_ptr<const TorchArchive> open(size_t file) const;
 
  private:
-  static constexpr size_t kMostOpen = 64;  // limit on open archives; it is low because a process can typically have only 1,024 files open
+  static constexpr size_t kMostOpen = 64;  // the limit on open archives: a process can typically have only 1,024 files open
   std::vector<std::pair<std::filesystem::path, std::optional<TorchArchive::Range>>> places_;
   mutable std::mutex mutex_;
   // The open archives with their indices, most recently used first.

@@ -29,13 +29,13 @@ constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2", kParame
                            kOfType = "torch._tensor._rebuild_from_type_v2";
 
 constexpr i64 kPieceBytes = 32768;
-// A tensor may repeat elements of its storage, as PyTorch's expand() does. This limits the tensor's elements per element of the storage.
+// The limit on a tensor's elements per element of its storage. A tensor may repeat elements of its storage, as PyTorch's expand() does.
 constexpr i64 kRepeats = 16;
-// Limit on the elements of a tensor that repeats a small storage: one of at most kPieceBytes. Reading so many elements takes about a
-// second.
+// The limit on the elements of a tensor that repeats a small storage: one
+// of at most kPieceBytes. Reading so many elements takes about a second.
 constexpr i64 kMostRepeated = i64{1} << 25;
-constexpr u64 kTensorSteps = 256;  // budget steps for looking up the tensor's storage in the archive
-constexpr u64 kTensorNames = 3;    // copies of a tensor's name that its reader keeps
+constexpr u64 kTensorSteps = 256;  // the budget steps for looking up the tensor's storage in the archive
+constexpr u64 kTensorNames = 3;    // the number of copies of a tensor's name that its reader keeps
 
 }  // namespace
 
@@ -64,8 +64,8 @@ TorchTensor::Run TorchTensor::run() const {
   return run;
 }
 
-// Reads contiguous runs of elements, each as long as the trailing axes and the buffer allow. If the storage fits into the buffer, the
-// storage is read once as a whole, because the tensor may repeat the same elements very often.
+// Reads contiguous runs of elements, each as long as the trailing axes and the buffer allow. A storage that
+// fits into the buffer is read once as a whole, because the tensor may repeat its elements very often.
 void read_wide(const TorchArchive& archive, const TorchTensor& tensor, i64 begin, std::span<double> out) {
   // The buffer is on the stack, not the heap: a training run may read weights when all of its memory is already assigned by the plan.
   std::array<std::byte, kPieceBytes> raw;

@@ -1,5 +1,5 @@
-// TorchTree is the pickle tree of a torch.save file. It recognises the tensors in it, wherever they are in the tree. Errors as in
-// torch_file.h.
+// TorchTree is the pickle tree of a torch.save file. It recognises the tensors
+// in the tree, wherever they are. The errors are those of torch_file.h.
 #pragma once
 #include <optional>
 
@@ -13,13 +13,13 @@ namespace spillway::data {
 struct TorchTensor {
   TorchArchive::Member storage;
   DType dtype = DType::f32;
-  std::string_view foreign;  // name of the dtype, such as "I8", if this program has no tensors of it; else empty
-  i64 offset = 0;            // index of the tensor's first element within the storage
+  std::string_view foreign;  // the name of the dtype, such as "I8", if this program has no tensors of it; otherwise empty
+  i64 offset = 0;            // the index of the tensor's first element within the storage
   std::vector<i64> sizes, strides;
   i64 elems = 0;
 
   i64 storage_elems() const { return storage.bytes / size_of(dtype); }
-  /// A contiguous run of elements: `axes` is the number of trailing axes that it spans, and `elems` is its number of elements.
+  /// A contiguous run of elements: `axes` is the number of trailing axes that the run spans, and `elems` is its number of elements.
   struct Run {
     size_t axes = 0;
     i64 elems = 1;
@@ -42,7 +42,7 @@ class TorchTree : public PickleTree {
  public:
   TorchTree(const TorchArchive& archive, bool (*known)(std::string_view global), std::string_view cure);
   const TorchArchive& archive() const { return archive_; }
-  /// Returns the tensor that a node describes, or nothing if the node is something else. Messages call the tensor `name`.
+  /// Returns the tensor that a node describes, or nothing if the node is something else. Error messages call the tensor `name`.
   std::optional<TorchTensor> tensor(const PickleNode& node, std::string_view name) const;
 
  private:

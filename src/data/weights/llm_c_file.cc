@@ -18,7 +18,7 @@ namespace {
 constexpr i32 kLlmCMagic = 20240326, kLlmCF32 = 3, kLlmCBf16 = 5;
 constexpr size_t kLlmCInts = 256, kLlmCIntsSaid = 8;
 constexpr i64 kLlmCHeaderBytes = kLlmCInts * sizeof(i32);
-// Limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
+// The limits of the sizes in the header. They are far above those of any model, and low enough that no product of them overflows 64 bits.
 constexpr i64 kLlmCWidth = i64{1} << 20, kLlmCLayers = 8192, kLlmCPositions = i64{1} << 27, kLlmCVocabulary = i64{1} << 24;
 
 [[noreturn]] void reject_llm_c(const std::filesystem::path& path, const std::string& why) {
@@ -62,7 +62,7 @@ LlmCHeader llm_c_header(const File& file) {
   return said;
 }
 
-// Layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
+// The layout of a tensor in the file. Only its first `kept` rows are used; the rows after them are padding.
 struct LlmCLayout {
   const char* name;
   i64 rows, columns, kept;

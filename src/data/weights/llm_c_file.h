@@ -1,8 +1,8 @@
-// LlmCFile reads the model files of llm.c (train_gpt2.py's write_model, and what its trainer saves): a header of 256 int32, then GPT-2's
-// tensors in one fixed order, all fp32 or all bf16. The input is untrusted: each number of the header is checked by itself, and the
-// tensors' total size against the file's size, before memory is allocated by them. Tensors get Hugging Face's names and layout. The file
-// stores the weights of linear layers transposed; the reader transposes them back. It also drops the padding rows of the token embedding.
-// Errors: Error(data) "[llm.c] file: expected …, got …".
+// LlmCFile reads the model files of llm.c (train_gpt2.py's write_model, and what its trainer saves): a header of 256
+// int32, then GPT-2's tensors in one fixed order, all fp32 or all bf16. The input is untrusted: each number of the header
+// is checked by itself, and the tensors' total size against the file's size, before memory is allocated by them. Tensors
+// get Hugging Face's names and layout. The file stores the weights of linear layers transposed; LlmCFile transposes them
+// back and drops the padding rows of the token embedding. Throws Error(data) "[llm.c] file: expected …, got …".
 #pragma once
 #include <filesystem>
 #include <memory>

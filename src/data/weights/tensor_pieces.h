@@ -1,4 +1,4 @@
-// Describes and reads weights that are stored in pieces in several torch.save files. The ranks of a training run write weights that way.
+// Describes and reads weights that are stored in pieces in several torch.save files, as the ranks of a training run write them.
 #pragma once
 #include "data/torch/torch_archives.h"
 #include "data/torch/torch_tree.h"

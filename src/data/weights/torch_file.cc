@@ -8,7 +8,7 @@
 namespace spillway::data {
 namespace {
 
-constexpr int kMostDepth = 8;  // limit on the depth of nested dictionaries
+constexpr int kMostDepth = 8;  // the limit on the depth of nested dictionaries
 
 }  // namespace
 

@@ -21,11 +21,11 @@ namespace {
 
 using nlohmann::json;
 
-// With this ending, the name of the unsharded file becomes the name of the index of shards.
+// The ending that turns the name of the unsharded file into the name of the index of shards.
 constexpr const char* kIndexEnd = ".index.json";
 constexpr const char* kSafetensors = "model.safetensors";
 constexpr const char* kTorch = "pytorch_model.bin";
-constexpr i64 kIndexLimitBytes = 64 * kMiB;  // limit on an index file: seven times the size of the index of the largest published model
+constexpr i64 kIndexLimitBytes = 64 * kMiB;  // the limit on an index file: seven times the size of the index of the largest published model
 
 json parse_index(const std::filesystem::path& path) {
   const File file = File::open(path);

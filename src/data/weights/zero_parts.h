@@ -1,5 +1,5 @@
-// Determines, for each weight of a DeepSpeed checkpoint and for each optimizer array of that weight, which elements of which stored tensors
-// it consists of. Errors as in zero_checkpoint.h.
+// Determines, for each weight of a DeepSpeed checkpoint and for each optimizer array of that weight,
+// which elements of which stored tensors it consists of. The errors are those of zero_checkpoint.h.
 #pragma once
 #include <map>
 

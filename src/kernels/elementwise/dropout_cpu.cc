@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise/dropout_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D64 = hn::ScalableTag<u64>;
 using V64 = hn::Vec<D64>;
 
-constexpr int kAbreast = 2;  // vectors computed at once; their products overlap, which hides latency
+constexpr int kAbreast = 2;  // the number of vectors computed at once; their products overlap, which hides latency
 
 // Computes the 53-bit draws for kAbreast vectors of consecutive elements, one draw in each 64-bit lane, with Philox 4x32-10 (philox and
 // uniform in base/random.h). Each 32-bit word of the generator is in the lower half of a lane. The upper halves hold garbage, which has no
@@ -66,7 +66,7 @@ HWY_ATTR void drop_range(u64 key, u64 sample, u64 first, i64 n, u64 limit, Wide<
   const auto last_dropped = hn::Set(signed_d, static_cast<i64>(limit) - 1);
   using Bits = std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
   constexpr i64 block = kAbreast * static_cast<i64>(HWY_LANES(u64));
-  HWY_ALIGN u64 kept[block];  // masks of all ones or zero; a branch on a random bit would often be mispredicted
+  HWY_ALIGN u64 kept[block];  // kept elements as masks of all ones or zero; a branch on a random bit would often be mispredicted
   for (i64 at = 0; at < n; at += block) {
     V64 draw[kAbreast];
     draws(key, sample, first + static_cast<u64>(at), draw);

@@ -6,8 +6,8 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Each thread computes packs of kCount adjacent elements; the elements of a pack belong to one sample. Each element has its own counter of
-// the random generator, as on the CPU.
+// Each thread computes packs of kCount adjacent elements of one sample.
+// Every element has its own counter of the random generator, as on the CPU.
 template <int kCount, class T>
 __global__ void drop_elements(i64 packs, i64 packs_of_sample, u64 first_sample, RandomKey key, u64 limit, Wide<T> keep, const T* x, T* y) {
   const i64 step = i64{gridDim.x} * blockDim.x;

@@ -1,7 +1,7 @@
-// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when they are stored. Tensors are
-// contiguous unless stated otherwise. The bits of an element do not depend on its position. On the CPU the fast paths (Highway, one per
-// instruction set) are within 4 ulp of a plain loop with std:: functions. A GPU computes the same formulas with CUDA's functions, each
-// within 2 ulp.
+// Element-wise kernels for f32, f64, bf16 and f16; bf16 and f16 are computed in f32 and rounded once when
+// they are stored. Tensors are contiguous unless stated otherwise. The bits of an element do not depend on
+// its position. On the CPU the fast paths (Highway, one per instruction set) are within 4 ulp of a plain
+// loop with std:: functions. A GPU computes the CPU's formulas with CUDA's functions, each within 2 ulp.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -9,13 +9,13 @@ namespace spillway::kernels {
 
 enum class Unary { exp, log, sqrt, rsqrt, tanh, sigmoid, relu, silu, gelu_tanh, gelu_erf };
 
-/// Returns whether the op's gradient is computed from its output. If not, it is computed from its input.
+/// Returns whether the op's gradient is computed from the op's output. The gradients of all other ops are computed from their input.
 constexpr bool gradient_wants_output(Unary op) {
   return op == Unary::exp || op == Unary::sqrt || op == Unary::rsqrt || op == Unary::tanh || op == Unary::sigmoid;
 }
 
 void unary(Unary op, const Tensor& x, const Tensor& y);
-/// Computes dx = dy * op'(kept). `kept` is the op's output if gradient_wants_output(op), else its input. dx may be dy.
+/// Computes dx = dy * op'(kept). `kept` is the op's output if gradient_wants_output(op), and its input otherwise. dx may be dy.
 void unary_gradient(Unary op, const Tensor& kept, const Tensor& dy, const Tensor& dx);
 
 /// Computes y = x * factor. The factor is first rounded to the type of the arithmetic. y may be x.

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise/elementwise_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -93,7 +93,7 @@ struct Softcap {
   }
 };
 
-// A scalar loop, y[i] = f(x[i]). The compiler vectorises it if f contains no transcendental function. f computes in Wide<T>.
+// Computes y[i] = f(x[i]) in a scalar loop, which the compiler vectorises if f contains no transcendental function. f computes in Wide<T>.
 template <class T, class F>
 void plain_map(const T* x, T* y, i64 n, F f) {
   for (i64 i = 0; i < n; ++i) y[i] = narrow<T>(f(widen(x[i])));
@@ -190,7 +190,7 @@ HWY_ATTR void glu_range(Glu activation, const T* gate, const T* up, T* y, i64 n)
   activation == Glu::silu ? map(gate, up, y, n, SwiGlu()) : map(gate, up, y, n, GeGlu());
 }
 
-// Computes dup = dy f(gate) and dgate = dy up f'(gate), where f is the activation. Either of the two may be null.
+// Computes dup = dy f(gate) and dgate = dy up f'(gate), where f is the activation. dup or dgate may be null and is then not computed.
 template <class T>
 HWY_ATTR void glu_gradient_range(Glu activation, const T* gate, const T* up, const T* dy, T* dgate, T* dup, i64 n) {
   using W = Wide<T>;
@@ -230,7 +230,7 @@ SPILLWAY_EXPORT_TYPES(softcap);
 SPILLWAY_EXPORT_TYPES(glu);
 SPILLWAY_EXPORT_TYPES(glu_gradient);
 
-// About how many elements a task has.
+// The approximate number of elements that one task computes.
 constexpr i64 kGrain = 1 << 14;
 
 void check(const char* op, std::initializer_list<Tensor> views) {

@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// The formulas in this file are those of the CPU, with fused multiply-adds in the same places.
+// The formulas in this file are those of elementwise_cpu.cc, with fused multiply-adds in the same places.
 template <class T>
 __device__ T sigmoid(T x) {
   return T(1) / (T(1) + std::exp(-x));
@@ -100,7 +100,7 @@ void for_activation(Glu activation, F f) {
   f(Gated<Unary::gelu_tanh>());
 }
 
-// Computes dup = dy f(gate) and dgate = dy up f'(gate), where f is the activation. Either of the two may be null.
+// Computes dup = dy f(gate) and dgate = dy up f'(gate), where f is the activation. dup or dgate may be null and is then not computed.
 template <class Activation, int kCount, class T>
 __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy, T* dgate, T* dup) {
   using Packed = Pack<T, kCount>;
@@ -127,7 +127,7 @@ __global__ void glu_gradients(i64 packs, const T* gate, const T* up, const T* dy
   }
 }
 
-// A type for each op. Code that chooses at run time passes a Which<op>() to f, so that the op becomes a template argument.
+// A type for each op, which makes the op a template argument: code that chooses an op at run time passes a Which<op>() to f.
 template <Unary kOp>
 struct Which {
   static constexpr Unary op = kOp;

@@ -1,4 +1,5 @@
-// The formulas of pointwise.h, shared by the CPU loops and the GPU kernels. Included only by pointwise_cpu.cc and pointwise_cuda.cu.
+// The formulas of pointwise.h, shared by the CPU loops and the GPU kernels.
+// Only pointwise_cpu.cc and pointwise_cuda.cu include this header.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -97,7 +98,7 @@ struct Formula {
 
   static constexpr W logistic(W a) { return 1 / (1 + std::exp(-a)); }
 
-  // Returns 0 for 0 and for NaN, as PyTorch does.
+  // sign() returns 0 for 0 and for NaN, as PyTorch does.
   static constexpr W sign(W a) { return a > 0 ? W(1) : a < 0 ? W(-1) : W(0); }
 };
 
@@ -130,7 +131,7 @@ struct FillWhere {
   constexpr W operator()(u8 mask, W x) const { return (mask != 0) == set ? value : x; }
 };
 
-/// Calls f(std::integral_constant<Enum, op>), where Enum has kCount values. It turns the run-time value `op` into a template argument.
+/// Calls f(std::integral_constant<Enum, op>), where Enum has kCount values. This turns the run-time value `op` into a template argument.
 template <int kCount, class Enum, class F>
 constexpr void for_enum(Enum op, F f) {
   const auto one = [&]<int i>(std::integral_constant<int, i>) {
@@ -140,7 +141,7 @@ constexpr void for_enum(Enum op, F f) {
   (std::make_integer_sequence<int, kCount>());
 }
 
-/// Returns the strides of `view` when it is broadcast to the larger shape `wanted`. Throws Error(bug) if that is impossible.
+/// Returns the strides of `view` when it is broadcast to the larger shape `wanted`. Throws Error(bug) if the shapes do not broadcast.
 Shape stretched_strides(const Tensor& view, const Shape& wanted);
 
 }  // namespace spillway::kernels

@@ -1,7 +1,7 @@
-// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are broadcast to the
-// result's shape as in numpy. They are computed in Wide types and rounded once. The result is contiguous. It may be one of the operands, if
-// that is contiguous and has the result's shape. CPU and GPU use the same formula (formulas.h), which gives the same bits on both, unless
-// it contains a power, a logarithm or an exponential.
+// Element-wise formulas of up to three operands, in f32, f64, bf16 and f16. Operands are views of any strides and are
+// broadcast to the result's shape as in numpy. Formulas are computed in Wide types, and the result is rounded once.
+// The result is contiguous. It may be one of the operands, if that is contiguous and has the result's shape. CPU and
+// GPU use one formula (formulas.h), which gives equal bits on both, except for powers, logarithms and exponentials.
 #pragma once
 #include <initializer_list>
 
@@ -38,20 +38,20 @@ enum class Pointwise {
   softplus_slope,
   hardswish_slope,
   mish_slope,
-  clamp_slope,         // b if p < a < q, else 0
-  pow,                 // a^b
-  maximum,             // the larger of a and b, NaN if either is NaN
-  minimum,             // the smaller of a and b, NaN if either is NaN
-  squared_error,       // (a - b)^2
-  absolute_error,      // |a - b|
-  huber_error,         // with d = |a - b|: d^2 / 2 if d <= p, else p (d - p / 2)
-  logistic_error,      // -b log(s) - (1 - b) log(1 - s), s = sigmoid(a)
-  divergence,          // b (log(b) - a), or 0 if b is 0
-  divergence_of_logs,  // exp(b) (b - a)
-  // The following ops are c times the derivative of one of the formulas above by a, unless another operand is named.
+  clamp_slope,         // gives b if p < a < q, and 0 otherwise
+  pow,                 // gives a^b
+  maximum,             // gives the larger of a and b, or NaN if either is NaN
+  minimum,             // gives the smaller of a and b, or NaN if either is NaN
+  squared_error,       // gives (a - b)^2
+  absolute_error,      // gives |a - b|
+  huber_error,         // gives d^2 / 2 if d <= p, and p (d - p / 2) otherwise, with d = |a - b|
+  logistic_error,      // gives -b log(s) - (1 - b) log(1 - s), where s = sigmoid(a)
+  divergence,          // gives b (log(b) - a), or 0 if b is 0
+  divergence_of_logs,  // gives exp(b) (b - a)
+  // The ops after this line compute c times the derivative of a formula above, by a if no other operand is named.
   pow_base_slope,
-  pow_exponent_slope,  // c times the derivative by b
-  larger_slope,        // c if a > b, half of c if they are equal, else 0
+  pow_exponent_slope,  // gives c times the derivative by b
+  larger_slope,        // gives c if a > b, half of c if they are equal, and 0 otherwise
   squared_error_slope,
   absolute_error_slope,
   huber_error_slope,
@@ -72,12 +72,13 @@ struct Numbers {
 void pointwise(Pointwise op, std::initializer_list<Tensor> operands, Numbers numbers, const Tensor& out);
 
 enum class Compare { eq, ne, lt, le, gt, ge };
-/// Writes out (uint8) = 1 where the comparison `a op b` holds, else 0. If `b` is undefined, a is compared with `number`.
+/// Writes out (uint8) = 1 where the comparison `a op b` holds, and 0 elsewhere. If `b` is undefined, a is compared with `number`.
 void compare(Compare op, const Tensor& a, const Tensor& b, double number, const Tensor& out);
 
-/// Writes out = a where the element of `mask` (uint8 or bool) is not 0, else b.
+/// Writes out = a where the element of `mask` (uint8 or bool) is not 0, and out = b elsewhere.
 void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& out);
-/// Writes out = `value` where the element of `mask` is not 0, else x. If `set` is false, writes `value` where the element is 0.
+/// Writes out = `value` where the element of `mask` is not 0, and out = x
+/// elsewhere. If `set` is false, writes `value` where the element is 0.
 void fill_where(const Tensor& mask, bool set, double value, const Tensor& x, const Tensor& out);
 
 namespace cuda {

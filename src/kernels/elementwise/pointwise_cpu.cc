@@ -11,7 +11,8 @@ namespace {
 
 constexpr i64 kGrain = 1 << 14;
 
-// An operand: its first element, and the distance between its elements along each axis. Axes that a view lacks are added in front.
+// An operand: its first element, and the distance between its elements
+// along each axis. Axes that the operand's view lacks are added in front.
 template <class T>
 struct Operand {
   const T* at;
@@ -80,7 +81,7 @@ void check_mask(const Tensor& mask, const Tensor& out) {
   static_cast<void>(stretched_strides(mask, out.shape()));
 }
 
-// Returns whether there is nothing to compute, because the result has no elements or lies on the meta device.
+// Returns whether there is nothing to compute: the result has no elements or lies on the meta device.
 bool is_void(const Tensor& out) { return out.device().is_meta() || out.elems() == 0; }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Computes out = f(views...) for each element. The elements of each view are of the corresponding type From.
+// Computes out = f(views...) for each element. View i has elements of the i-th type of From.
 template <class To, class... From, class F, class... Views>
 void map(const char* name, const Tensor& out, F f, const Views&... views) {
   const Shape& shape = out.shape();

@@ -30,8 +30,8 @@ Range rows_of(const Tensor& begins, i64 expert, i64 rows) {
   return range;
 }
 
-// Counts the FLOPs of a product as if all experts had equally many rows. This is for a GPU, whose numbers of rows are not known here. On a
-// CPU matmul() counts the actual FLOPs.
+// Counts the FLOPs of a product as if all experts had equally many rows. This serves GPUs,
+// whose numbers of rows the host does not know. On a CPU matmul() counts the actual FLOPs.
 void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
   if (a.device() == Device::cpu()) return;
   count_flops(2.0 * static_cast<double>(a.elems()) * static_cast<double>(columns) / static_cast<double>(begins.elems() - 1));
@@ -39,8 +39,8 @@ void count_share(const Tensor& begins, const Tensor& a, i64 columns) {
 
 }  // namespace
 
-// Takes the maximum over all numbers of rows that the expert may have, because with fewer rows the packed operand may be deeper and so
-// larger.
+// Returns the largest workspace over all numbers of rows that the expert may
+// have, because with fewer rows the packed operand may be deeper and so larger.
 i64 expert_rows_workspace_bytes(i64 rows, i64 n, i64 k, DType dtype) {
   if (Stream::current().device.works_as_cuda()) return 0;
   i64 most = matmul_workspace_bytes(rows, n, k, dtype);

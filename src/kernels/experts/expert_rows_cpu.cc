@@ -8,7 +8,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
+constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
 
 void check_sorting(const Tensor& experts, const Tensor& begins, const Tensor& choice_of_row, const Tensor& row_of_choice) {
   const Shape rows{experts.elems()};
@@ -46,7 +46,7 @@ void sort_by_expert(const Tensor& experts, const Tensor& begins, const Tensor& c
     ++begin[static_cast<size_t>(e) + 1];
   }
   for (size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
-  // Each begin[e] is incremented to begin[e + 1]; afterwards all of them are moved by one place.
+  // The loop increments each begin[e] to begin[e + 1]; the lines after it move all of them by one place.
   for (size_t c = 0; c < expert.size(); ++c) {
     row[c] = begin[static_cast<size_t>(expert[c])]++;
     choice[static_cast<size_t>(row[c])] = static_cast<i32>(c);

@@ -40,7 +40,7 @@ struct Rows {
   const T* from;
   T* to;
   const i32* index;
-  const Wide<T>* weight;  // weight of each choice; null: no weights
+  const Wide<T>* weight;  // the weight of each choice; null if there are no weights
   i64 rows, columns, chosen;
   bool aligned;
 };

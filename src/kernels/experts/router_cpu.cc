@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 12;  // about how many logits a task has
+constexpr i64 kGrain = 1 << 12;  // the approximate number of logits of a task
 
 void check(const Tensor& logits, const Tensor& probabilities, const Tensor& experts, const Tensor& weights) {
   const bool ranks = logits.rank() == 2 && experts.rank() == 2 && experts.shape() == weights.shape();

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/images/batch_norm_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -24,13 +24,13 @@ constexpr i64 kShortPlane = 32, kGathered = 1024;  // planes of at most kShortPl
 template <class T>
 struct NormChannel {
   const T *x, *dy;
-  T* out;  // forward: y; backward: dx
+  T* out;  // the output: y in the forward pass, dx in the backward pass
   i64 images, stride, plane;
 };
 struct Moments {
-  double mean, variance;  // the variance is biased
+  double mean, variance;  // the statistics of the channel, with the biased variance
 };
-// Two sums over a channel: of dy, and of dy (x - mean) factor.
+// Two sums over a channel that its gradient needs: of dy, and of dy (x - mean) factor.
 struct GradientSums {
   double dy, dy_x;
 };
@@ -185,7 +185,8 @@ NormChannel<T> channel(const Tensor& x, const T* dy, T* out, i64 c) {
   return {x.data<T>() + at, dy ? dy + at : nullptr, out ? out + at : nullptr, x.size(0), channels_of(x) * plane, plane};
 }
 
-// Calls body(channel) for all channels. A task computes several channels: enough that their planes fill whole cache lines, and enough work.
+// Calls body(channel) for all channels. A task computes several channels, so
+// that their planes fill whole cache lines and are worth the cost of a task.
 template <class Body>
 void for_channels(const Tensor& x, Body body) {
   constexpr i64 elements = 1 << 12, line = 64;
@@ -270,8 +271,8 @@ void batch_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
       const GradientSums sums = SPILLWAY_DISPATCH_TYPE(T, sums, one, mean, factor);
       if (dgamma.defined()) dgamma.data<W>()[c] = static_cast<W>(sums.dy_x);
       if (dbeta.defined()) dbeta.data<W>()[c] = static_cast<W>(sums.dy);
-      // With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do not depend on x, both means
-      // are left out.
+      // The gradient is dx = factor gamma (dy - mean(dy) - h mean(dy h)), with h = (x -
+      // mean) factor. Where the statistics do not depend on x, both means are left out.
       Line<W> line{mean, factor * widen(gamma.data<T>()[c]), 0, 0};
       if (of_batch) {
         line.shift = static_cast<W>(sums.dy / count);
@@ -343,7 +344,7 @@ void group_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& sta
         all.dy += static_cast<double>(gain(p)) * sums.dy;
         all.dy_x += static_cast<double>(gain(p)) * sums.dy_x;
       }
-      // With h = (x - mean) factor and d = gamma dy: dx = factor (d - mean(d) - h mean(d h)).
+      // The gradient is dx = factor (d - mean(d) - h mean(d h)), with h = (x - mean) factor and d = gamma dy.
       const W shift = static_cast<W>(all.dy / count), slope = factor * static_cast<W>(all.dy_x / count);
       for (i64 p = g * groups.width; p < (g + 1) * groups.width && dx.defined(); ++p)
         SPILLWAY_DISPATCH_TYPE(T, input_gradient, plane(p), Line<W>{mean, factor, shift, slope, gain(p)});

@@ -1,6 +1,6 @@
-// Batch and group normalisation on a GPU. One thread block sums a channel: it sums kQuad adjacent elements in fp32 and adds these sums in
-// fp64. Which groups of four elements and which images a thread sums depends on the shape alone. The threads' sums are then added as a
-// tree. Mean and variance are computed in one pass, relative to the channel's first element.
+// Batch and group normalisation on a GPU. One thread block sums a channel: it sums kQuad adjacent elements in fp32 and adds
+// these sums in fp64. The shape alone decides which groups of four elements and which images a thread sums. The threads'
+// sums are then added as a tree. Mean and variance are computed in one pass, relative to the channel's first element.
 #include <bit>
 #include <cmath>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr int kQuad = 4, kThreads = 512;
 using Block = BlockRows<kThreads>;
 
-// x[N, C, plane] as a thread block processes it: `lanes` adjacent threads, a power of two, share a plane.
+// Describes x[N, C, plane] as a thread block processes it: `lanes` adjacent threads, a power of two, share a plane.
 struct Images {
   i64 images, channels, plane;
   int lanes;
@@ -25,9 +25,9 @@ struct Images {
   }
   double count() const { return static_cast<double>(images * plane); }
 
-  // Calls f(index, left) for each group of four elements of channel c that this thread processes. `index` is that of the group's first
-  // element in x, and `left` is how many elements the plane has from there on. Images first, first + step, ... are processed, several at a
-  // time.
+  // Calls f(index, left) for each group of four elements of channel c that this thread processes.
+  // `index` is the index of the group's first element in x, and `left` is how many elements the
+  // plane has from there on. Images first, first + step, ... are processed, several at a time.
   template <class F>
   __device__ void for_quads(i64 c, i64 first, i64 step, F f) const {
     const int thread = static_cast<int>(threadIdx.x), abreast = kThreads / lanes;
@@ -85,11 +85,11 @@ struct Forward {
   const S *x, *gamma, *beta;
   const Wide<S>* statistics;
   S* y;
-  i64 width, gains;  // width: channels that share statistics; gains: number of gains, which repeat after so many channels
+  i64 width, gains;  // width: the channels that share statistics; gains: the number of gains, which repeat after so many channels
   bool aligned;
 };
 
-// Thread block (x, y) computes channels x, x + gridDim.x, and so on; y selects its share of the images.
+// Thread block (x, y) computes channels x, x + gridDim.x, and so on; y selects the block's share of the images.
 template <class S>
 __global__ void normalise(Forward<S> r) {
   using T = Wide<S>;
@@ -115,8 +115,8 @@ struct Gradient {
   bool of_batch, aligned;
 };
 
-// Computes the same formula as the CPU. With h = (x - mean) factor: dx = factor gamma (dy - mean(dy) - h mean(dy h)). If the statistics do
-// not depend on x, both means are left out.
+// Computes the gradient of batch_norm() with the CPU's formula: dx = factor gamma (dy - mean(dy) - h mean(dy
+// h)), where h = (x - mean) factor. Where the statistics do not depend on x, both means are left out.
 template <class S>
 __global__ void channel_gradient(Gradient<S> r) {
   using T = Wide<S>;
@@ -144,8 +144,8 @@ __global__ void channel_gradient(Gradient<S> r) {
   }
 }
 
-// One thread block computes a group of `width` planes, with the CPU's formula. With h = (x - mean) factor and d = gamma dy: dx = factor (d
-// - mean(d) - h mean(d h)).
+// One thread block computes the gradient of a group of `width` planes, with the CPU's formula:
+// dx = factor (d - mean(d) - h mean(d h)), where h = (x - mean) factor and d = gamma dy.
 template <class S>
 __global__ void group_gradient(Gradient<S> r, i64 width, i64 gains) {
   using T = Wide<S>;

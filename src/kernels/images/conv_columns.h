@@ -1,7 +1,7 @@
-// The matrices that a convolution multiplies: how pieces of them are gathered from images and weights, and where the results are stored.
-// Legend: a kernel has taps. The grid is the set of positions to which the kernel is moved. The inner index is k = (channel, tap row, tap
-// column). A column of the matrix has the index j = (image, grid row, grid column). The last component of each varies fastest. Used only by
-// conv*.cc and conv*_cuda.*; allocates nothing; thread-safe.
+// The matrices that a convolution multiplies: how pieces of them are gathered from images and weights, and where the results are
+// stored. Legend: the taps are the elements of a kernel. The grid is the set of positions to which the kernel is moved. The inner
+// index is k = (channel, tap row, tap column). A column of the matrix has the index j = (image, grid row, grid column). The last
+// component of each index varies fastest. Only files named conv* include this header. Allocates nothing; thread-safe.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -11,19 +11,19 @@
 
 namespace spillway::kernels {
 
-inline constexpr i64 kMaxKernel = 64;  // most rows, and most columns, of a kernel
+inline constexpr i64 kMaxKernel = 64;  // the most rows, and the most columns, of a kernel
 
-/// One axis (rows or columns) of a convolution. At grid position i, tap t reads source[i * step + offset[t]]. Only the `count` taps are
-/// listed that lie inside the source at some position.
+/// One axis (rows or columns) of a convolution. At grid position i, tap t reads source[i * step +
+/// offset[t]]. The list of `count` taps leaves out those that lie outside the source at every position.
 struct AxisTaps {
   i64 source = 1, positions = 1, step = 1, count = 1;
-  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t]: index within the kernel of tap t
+  std::array<i64, kMaxKernel> tap{}, offset{};  // tap[t] is the index within the kernel of tap t
 };
 
 /// Returns the taps of a forward convolution, whose grid is the positions of y and whose source is x.
 AxisTaps forward_taps(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation);
-/// Returns the taps of an input gradient. Its grid is the positions phase, phase + stride, ... of x, and its source is y's gradient. So the
-/// gradient of a convolution with a stride is computed as several convolutions of stride 1, one for each phase.
+/// Returns the taps of an input gradient. Its grid is the positions phase, phase + stride, ... of x, and its source is y's gradient.
+/// So the input gradient of a convolution with a stride is computed as several convolutions of stride 1, one for each phase.
 AxisTaps input_gradient_taps(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation, i64 phase);
 
 /// The matrix [K, J] that is gathered from an image: its elements are source[image][channel][row][column], or zero where a tap lies outside
@@ -39,12 +39,12 @@ struct Columns {
 Columns forward_columns(const ConvShape& shape);
 /// Returns y itself as a matrix [O, J] for one group, with one column per position.
 Columns position_columns(const ConvShape& shape);
-/// Returns the matrix of an input gradient, for one group and one phase: for each of x's rows row, row + stride, ... and columns column,
-/// column + stride, ..., the elements of y's gradient under the taps that reach it.
+/// Returns the matrix of an input gradient, for one group and one phase. Its columns stand for x's rows row, row + stride, ...
+/// and columns column, column + stride, ... A column holds the elements of y's gradient under the taps that reach its position.
 Columns phase_columns(const ConvShape& shape, i64 row, i64 column);
 
-/// Says where the results of a product are stored. For channel c at grid position i of image n, the index is
-/// n * image_stride + c * plane + first + i / columns * row_step + i % columns * column_step.
+/// Describes where the results of a product are stored. For channel c at grid position i of image n, the
+/// index is n * image_stride + c * plane + first + i / columns * row_step + i % columns * column_step.
 struct Place {
   i64 positions, columns, row_step, column_step, first, image_stride, plane;
 };
@@ -53,8 +53,8 @@ Place forward_place(const ConvShape& shape);
 /// Returns where the results of a product with phase_columns() are stored in the gradient of x.
 Place phase_place(const ConvShape& shape, i64 row, i64 column, const Columns& columns);
 
-/// Gathers rows [k_begin, k_end) and columns [j_begin, j_end) of the matrix. Element (k, j) is written to to[(k - k_begin) * row_stride +
-/// (j - j_begin)]. `source` points to channel 0 of the group in image 0.
+/// Gathers rows [k_begin, k_end) and columns [j_begin, j_end) of the matrix. Element (k, j) is written to
+/// to[(k - k_begin) * row_stride + (j - j_begin)]. `source` points to channel 0 of the group in image 0.
 template <class T>
 void gather(const Columns& columns, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride);
 

@@ -26,8 +26,8 @@ bool is_every_position(const AxisTaps& axis) {
   return axis.count == 1 && axis.offset[0] == 0 && axis.step == 1 && axis.positions == axis.source;
 }
 
-// If the kernel is a single element that visits every position, treats an image as one long row, since its rows follow each other in
-// memory.
+// Returns `columns` with each image treated as one long row, which its rows form in memory. This is possible
+// if the kernel is a single element that visits every position; otherwise `columns` is returned unchanged.
 Columns joined(Columns columns) {
   if (!is_every_position(columns.h) || !is_every_position(columns.w)) return columns;
   columns.w.source = columns.w.positions = columns.h.source * columns.w.source;
@@ -35,8 +35,8 @@ Columns joined(Columns columns) {
   return columns;
 }
 
-// Copies n elements, 16 bytes at a time. The last two copies may overlap, so that no shorter copies are needed. It is called for many
-// short runs of equal length.
+// Copies n elements, 16 bytes at a time. The last two copies may overlap, so that no
+// shorter copies are needed. The function is called for many short runs of equal length.
 template <class T>
 void copy_run(const T* from, T* to, i64 n) {
   constexpr i64 lanes = 16 / static_cast<i64>(sizeof(T));
@@ -48,7 +48,7 @@ void copy_run(const T* from, T* to, i64 n) {
   std::memcpy(to + n - lanes, from + n - lanes, 16);
 }
 
-// The part of the grid columns [first, first + number) at which one tap column lies inside the source.
+// The part of the grid columns [first, first + number) in which one tap column reads inside the source.
 struct Inside {
   i64 begin, count;
   Inside(const AxisTaps& axis, i64 offset, i64 first, i64 number) {
@@ -62,8 +62,8 @@ struct Inside {
   }
 };
 
-// Copies a stretch of `count` elements from each of several channels into the matrix, where the rows of successive channels are `to_step`
-// apart.
+// Copies a run of `count` elements from each of several channels into
+// the matrix, where the rows of successive channels are `to_step` apart.
 template <class T>
 void copy_channels(const T* from, i64 plane, i64 channels, i64 count, i64 step, T* to, i64 to_step) {
   if (step == 1) {
@@ -149,7 +149,7 @@ void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_beg
       const i64 row = grid_row + c.h.offset[static_cast<size_t>(h)];
       if (row < 0 || row >= c.h.source) continue;
       for (i64 w = 0; w < c.w.count; ++w) {
-        // All taps are in the range for every channel, except that the first and the last channel may lack some.
+        // The range covers every tap of every channel, except that the first and the last channel may lack some taps.
         const i64 tap = h * c.w.count + w, offset = c.w.offset[static_cast<size_t>(w)];
         const i64 first = first_channel + (tap < first_tap), channels = last_channel + (tap < last_tap) - first;
         const Inside inside(c.w, offset, begin, number);
@@ -170,7 +170,7 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
     for (i64 row = 0; row < rows; ++row) copy_run(first + row * weights.row_stride + k_begin, to + row * to_stride, k_end - k_begin);
     return;
   }
-  std::array<i64, kMaxKernel * kMaxKernel> places;  // index of each tap within a kernel
+  std::array<i64, kMaxKernel * kMaxKernel> places;  // the index of each tap within a kernel
   for (i64 tap = 0; tap < taps; ++tap) {
     const auto h = static_cast<size_t>(tap / c.w.count), w = static_cast<size_t>(tap % c.w.count);
     places[static_cast<size_t>(tap)] = c.h.tap[h] * weights.kernel.w + c.w.tap[w];

@@ -1,5 +1,5 @@
-// Gathers the matrices of conv_columns.h on a GPU, a strip of columns at a time, and makes views of a convolution's workspace. Included
-// only by conv*_cuda.cu.
+// Gathers the matrices of conv_columns.h on a GPU, a strip of columns at a time, and
+// makes views of a convolution's workspace. Only conv*_cuda.cu include this header.
 #pragma once
 #include "kernels/elements_cuda.h"
 #include "kernels/images/conv_strips.h"
@@ -7,8 +7,8 @@
 
 namespace spillway::kernels::cuda {
 
-/// While this object lives, the matrix products of a convolution use the current stream's TF32 setting for convolutions rather than the one
-/// for products.
+/// While a ConvolutionScope lives, the matrix products of a convolution use the current
+/// stream's TF32 setting for convolutions rather than the setting for products.
 class ConvolutionScope {
  public:
   ConvolutionScope() { stream_.tf32.matmul = stream_.tf32.conv; }
@@ -42,8 +42,8 @@ struct Shares {
   }
 };
 
-// Each thread writes packs of kCount adjacent columns for its share of the channels. Columns past `number` repeat the last column; the rows
-// of `to` have room for them.
+// A kernel in which each thread writes packs of kCount adjacent columns for its share of the
+// channels. Columns past `number` repeat the last column; the rows of `to` are long enough for them.
 template <class T, int kCount>
 __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
   const i64 plane = c.h.source * c.w.source;
@@ -79,7 +79,7 @@ __global__ void gather_columns(Shares packs, Columns c, const T* source, i64 beg
 /// of the group in image 0.
 template <class T>
 void gather_strip(const Columns& columns, const T* source, i64 begin, i64 number, T* to, i64 to_stride) {
-  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // for stores; loads are not aligned, so elements are loaded one by one
+  constexpr int kCount = static_cast<int>(8 / sizeof(T));  // columns per store; loads are not aligned, so elements are loaded one by one
   constexpr i64 kLeast = 8;
   if (columns.k() == 0) return;
   const Shares packs(ceil_div(number, kCount), columns.channels, ceil_div(kLeast, columns.taps()));

@@ -20,12 +20,13 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-// Returns how many elements the packed weights of one group take. They are packed in whole strips of rows, one chunk of k after the other.
+// Returns how many elements the packed weights of one group take. Weights
+// are packed in whole strips of rows, one chunk of k after the other.
 template <class P>
 i64 packed_elems_of(i64 rows, i64 k) {
   return round_up(rows, kStrip) * packed_depth<P>(k);
 }
-// Returns the bytes of workspace. It holds the packed weights, followed by the offsets of the taps in a tile.
+// Returns the bytes of a convolution's workspace: the packed weights, followed by the offsets of the taps in a tile.
 template <class T>
 i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
   if (std::is_same_v<T, float> && takes_winograd(columns, rows)) {
@@ -36,16 +37,16 @@ i64 workspace_bytes_of(const Columns& columns, i64 groups, i64 rows) {
          k * static_cast<i64>(sizeof(i32));
 }
 
-// Gathering a matrix column costs as much as multiplying it by this many rows of weights (measured). Reading columns from tiles saves the
-// gathering. But then the unused positions between the rows of a tile are multiplied too.
+// Gathering a matrix column costs as much as multiplying the column by this many rows of weights (measured). Reading
+// columns from tiles saves the gathering, but then the unused positions between the rows of a tile are multiplied too.
 constexpr i64 kGatheringRows = 16;
-constexpr i64 kTasks = 8;  // fewest tasks if there is enough work, so that several threads are busy
+constexpr i64 kTasks = 8;  // the fewest tasks if there is enough work, so that several threads are busy
 
-// Returns how many grid rows a tile has, or 0 if columns should be gathered instead. The choice depends on shape and dtype alone; both ways
-// give the same bits.
+// Returns how many grid rows a tile has, or 0 if columns should be gathered instead.
+// The choice depends on shape and dtype alone; tiles and gathering give equal bits.
 template <class P>
 i64 tile_rows(const Columns& columns, i64 groups, i64 rows) {
-  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // the two k of a bf16 pair are not adjacent in a tile
+  if (sizeof(P) == 2 || columns.k() == 0) return 0;  // tiles cannot serve pairs of bf16: the two k of a pair are not adjacent in a tile
   constexpr i64 most = kTileBytes / static_cast<i64>(sizeof(P));
   const TileShape row(columns, columns.channels, 1), two(columns, columns.channels, 2);
   if (row.elems() > most) return 0;
@@ -67,18 +68,18 @@ struct Product {
   const T* bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // rows: output channels of one group
-  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
+  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
   P* packed;                        // the workspace, which begins with the packed weights
 
-  // Returns how many rows one task computes: few enough that there are tasks for several threads even if there are few columns, and at most
-  // kMaxRows, for which a task has memory for sums.
+  // Returns how many rows one task computes. The number is small enough that there are tasks for several
+  // threads even if there are few columns, and at most kMaxRows, for which a task has memory for sums.
   static constexpr i64 kMaxRows = 4 * kStrip;
   i64 task_rows(i64 pieces) const {
     return kStrip * std::clamp<i64>(ceil_div(rows, kStrip) * pieces * groups / kTasks, 1, kMaxRows / kStrip);
   }
 
-  // Returns where the packed weights of chunk [at, at + kDepth) begin, for the rows from `row` on. `row` is a multiple of kStrip.
+  // Returns where the packed weights of chunk [at, at + kDepth) begin, for the rows from `row` on. `row` must be a multiple of kStrip.
   P* packed_at(i64 group, i64 at, i64 row) const {
     const i64 chunk = std::min(kDepth<P>, columns.k() - at);
     return packed + group * packed_elems_of<P>(rows, columns.k()) + round_up(rows, kStrip) * packed_depth<P>(at) +
@@ -98,8 +99,8 @@ struct Product {
     gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
   }
 
-  // Stores sums of m rows and `number` positions of an image. The positions begin at `position` and lie in one line of the grid, or their
-  // places in `out` are adjacent.
+  // Stores sums of m rows and `number` positions of an image, from `position` on. Either
+  // these positions lie in one line of the grid, or their places in `out` are adjacent.
   void store(i64 group, i64 row, i64 m, i64 image, i64 position, i64 number, const Wide<T>* sums) const {
     T* to = out + image * place.image_stride + (group * rows + row) * place.plane + place.first +
             position / place.columns * place.row_step + position % place.columns * place.column_step;
@@ -126,7 +127,7 @@ struct Product {
       gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});
     }
-    const i64 lines = place.positions / place.columns;  // lines in the grid of one image
+    const i64 lines = place.positions / place.columns;  // the number of lines in the grid of one image
     for_stretches(place.columns, begin, end, [&](i64 line, i64 first, i64 number, i64 at) {
       store(group, row, m, line / lines, line % lines * place.columns + first, number, sums + at);
     });

@@ -23,8 +23,8 @@ __global__ void gather_weights(Columns c, Weights<T> weights, i64 rows, T* to, i
   }
 }
 
-// Rounds sums and stores them into the images, for the columns from `begin` on. If `sums` is null the sums are zeros. The bias is added
-// unless it is null.
+// Rounds sums and stores them into the images, for the columns from `begin` on.
+// If `sums` is null the sums are zeros. The bias is added unless it is null.
 template <class T>
 __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, i64 sums_stride, const T* bias, i64 rows, i64 begin,
                               T* out) {
@@ -38,7 +38,7 @@ __global__ void store_columns(Shares columns, Place place, const Wide<T>* sums, 
   });
 }
 
-// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, like Product in conv_cpu.cc.
+// Computes out[row, j] = weights[row, k] columns[k, j] (+ bias[row]) for every group, as Product in conv_cpu.cc does.
 template <class T>
 struct StripProduct {
   Columns columns;
@@ -46,8 +46,8 @@ struct StripProduct {
   const T *source, *bias;
   T* out;
   Place place;
-  i64 groups, rows;                 // rows: output channels of one group
-  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
+  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
 
   void run(const Tensor& workspace) const {
     constexpr DType dtype = DTypeOf<T>::value, wide = DTypeOf<Wide<T>>::value;

@@ -6,11 +6,11 @@
 namespace spillway::kernels {
 namespace {
 
-// How many bytes the gathered columns of a strip and the other matrix of the strip's width take together. They fit well into the caches of
-// a GPU with 50 MB of cache, and are enough work for the whole GPU.
+// The bytes of a strip's gathered columns plus those of the other matrix of the strip's width. 32
+// MiB fit well into the caches of a GPU with 50 MB of cache, and are enough work for the whole GPU.
 constexpr i64 kStripBytes = 32 * kMiB;
-constexpr i64 kLeastWidth = 256;  // fewest columns of a strip, unless there are fewer in total
-constexpr i64 kUnit = 64;         // strip widths are multiples of this
+constexpr i64 kLeastWidth = 256;  // the fewest columns of a strip, unless there are fewer in total
+constexpr i64 kUnit = 64;         // strip widths are multiples of this number
 
 // Returns the strip width that gives the fewest strips, all of nearly equal width.
 i64 width_of(i64 j, i64 column_bytes) {

@@ -7,7 +7,7 @@
 namespace spillway::kernels {
 namespace {
 
-// Returns how many zeros two successive lines can share: they are the trailing padding of the first and the leading padding of the second.
+// Returns how many zeros two successive lines can share: the trailing padding of the first line is the leading padding of the second.
 i64 shared_zeros(const AxisTaps& taps, const TileAxis& axis) {
   if (axis.step != 1) return 0;
   const i64 leading = -axis.start[0], trailing = axis.start[0] + taps.positions + axis.span - taps.source;
@@ -71,7 +71,7 @@ void TileShape::fill(const T* source, i64 channels, i64 row, i64 number, P* to) 
     for (i64 plane = 0; plane < h_.phases * w_.phases; ++plane, to += plane_) {
       const i64 top = row * h.step + h_.start[static_cast<size_t>(plane / w_.phases)];
       const i64 left = w_.start[static_cast<size_t>(plane % w_.phases)];
-      if (left == 0 && w.step == 1 && pitch_ == w.source && h.step == 1 && top >= 0 && top + lines <= h.source) {  // no padding
+      if (left == 0 && w.step == 1 && pitch_ == w.source && h.step == 1 && top >= 0 && top + lines <= h.source) {  // no padding is needed
         copy_line(source + top * w.source, lines * pitch_, 0, 1, to, lines * pitch_);
         continue;
       }

@@ -21,19 +21,19 @@ using gemm::packed_depth;
 using gemm::PanelOf;
 using gemm::Side;
 
-constexpr i64 kBlock = 3 * kStrip;  // columns of dw that one task sums if it gathers; several strips, so that dy is packed less often
-constexpr i64 kTasks = 8;           // fewest tasks; if dw is small, the positions are divided into parts that are summed separately
-constexpr i64 kLeastLine = 4;       // fewest positions of a grid row for which reading tiles line by line is faster than gathering
-constexpr i64 kLeastChannels = 16;  // fewest channels of a task that reads tiles, since it packs dy once for all their taps
-constexpr i64 kFewOutputs = 8;      // up to this many outputs, a vector holds neighbouring positions of a grid row, not outputs
-constexpr i64 kFewSums = 8192;      // most sums that are computed that way; their partial sums must stay in the second-level cache
+constexpr i64 kBlock = 3 * kStrip;  // the columns of dw that a gathering task sums: several strips, so that dy is packed less often
+constexpr i64 kTasks = 8;           // the fewest tasks; if dw is small, the positions are divided into parts that are summed separately
+constexpr i64 kLeastLine = 4;       // the fewest positions of a grid row for which reading tiles line by line is faster than gathering
+constexpr i64 kLeastChannels = 16;  // the fewest channels of a task that reads tiles, since it packs dy once for all their taps
+constexpr i64 kFewOutputs = 8;      // up to this many outputs, a vector holds neighbouring positions of a grid row instead of outputs
+constexpr i64 kFewSums = 8192;      // the most sums for such vectors of positions; their partial sums must stay in the second-level cache
 
-// How the positions over which dw is summed are divided among tiles. A chunk of the sum is some whole grid rows of one image, which are one
-// tile, or several whole images with a tile each. It depends on shape and dtype alone. If `channels` is 0, the columns are gathered
-// instead.
+// Divides the positions over which dw is summed among tiles. A chunk of the sum is some whole grid rows
+// of one image, which are one tile, or several whole images with a tile each. The division depends on
+// shape and dtype alone. If `channels` is 0, there are no tiles and the columns are gathered.
 template <class P>
 struct Tiles {
-  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // in a task; grid rows in a tile; tiles in an image, in a chunk
+  i64 channels = 0, rows = 1, of_image = 1, images = 1;  // channels in a task; rows in a tile; tiles of an image, images of a chunk
 
   explicit Tiles(const Columns& columns, i64 groups) {
     const i64 line = columns.w.positions, lines = columns.h.positions, chunk = kDepth<P>;
@@ -48,8 +48,8 @@ struct Tiles {
   }
 };
 
-// How the sum dw[O, K] of one group, over the J positions of all images, is divided into chunks of at most kDepth positions. It depends on
-// shape and dtype alone.
+// Divides the sum dw[O, K] of one group, over the J positions of all images, into
+// chunks of at most kDepth positions. The division depends on shape and dtype alone.
 template <class T>
 struct Cut {
   using P = PanelOf<T>;
@@ -57,7 +57,7 @@ struct Cut {
   Columns columns;
   Tiles<P> tiles;
   i64 groups, outputs, k, chunks, blocks, parts, output_stride, k_stride;
-  bool dots;  // every sum is kept as kDotParts adjacent partial sums
+  bool dots;  // whether every sum is kept as kDotParts adjacent partial sums
 
   explicit Cut(const ConvShape& s)
       : columns(forward_columns(s)), tiles(columns, s.groups), groups(s.groups), outputs(s.outputs_of_group()), k(columns.k()) {
@@ -74,8 +74,8 @@ struct Cut {
   i64 offsets() const { return round_up(tiles.channels * columns.taps(), 8); }
 };
 
-// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a part is [O, K]. If it reads tiles,
-// the layout is [K, O], and for few outputs [K, O, kDotParts].
+// Computes sums[group][part][O, K] = dy[O, J of the part] columns[K, J of the part]^T. The layout of a
+// part is [O, K] if columns are gathered, [K, O] if tiles are read, and [K, O, kDotParts] for few outputs.
 template <class T>
 struct PartialGradients {
   using P = PanelOf<T>;
@@ -134,8 +134,8 @@ struct PartialGradients {
     }
   }
 
-  // Adds the products of tiles [begin, end) to the sums of the k in [first_k, first_k + number), for few outputs. It processes one tile
-  // after the other, because the lines of a tile must be contiguous in dy.
+  // Adds the products of tiles [begin, end) to the sums of the k in [first_k, first_k + number), for few
+  // outputs. Tiles are processed one after the other, because the lines of a tile must be contiguous in dy.
   void add_dots(const TileShape& shape, i64 group, i64 first_k, i64 number, i64 begin, i64 end, const P* tiles, const i32* lines,
                 bool first, Wide<T>* to) const {
     if constexpr (std::is_same_v<T, P> && std::is_same_v<T, Wide<T>>) {
@@ -257,7 +257,7 @@ void conv2d_weight_gradient(const ConvShape& s, const Tensor& x, const Tensor& d
                                       reinterpret_cast<Wide<T>*>(workspace.raw())};
     partial.run();
     Out* to = dw.data<Out>();
-    // If the sums are in the layout [K, O], a task takes whole cache lines of them.
+    // If the sums are in the layout [K, O], a task takes the outputs of whole cache lines.
     const i64 outputs = s.outputs_of_group(), row = dw.elems() / s.outputs, least = partial.cut.output_stride == 1 ? 16 : 1;
     const i64 grain = std::min(outputs, round_up(std::max<i64>(1, (1 << 14) / row), least)), pieces = ceil_div(outputs, grain);
     Stream::current().run(s.groups * pieces, [&](i64 task, int) {

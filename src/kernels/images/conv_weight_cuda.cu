@@ -23,7 +23,7 @@ struct Kernel {
   i64 channels;
 };
 
-// Rounds the sums and writes dw[rows, channels, kh, kw]. Taps that were skipped get zero.
+// Rounds the sums of a weight gradient and writes dw[rows, channels, kh, kw]. Taps that were skipped get zero.
 template <class W, class Out>
 __global__ void store_gradient(Kernel kernel, i64 rows, const W* sums, i64 sums_stride, Out* dw) {
   const i64 step = i64{gridDim.x} * blockDim.x, size = kernel.extent.h * kernel.extent.w, row_elems = kernel.channels * size;

@@ -1,23 +1,23 @@
-// 3 x 3 convolutions of stride 1 in f32 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray, arXiv 1509.09308), for shapes where that is faster.
-// For each 2 x 2 positions and channel it needs 16 multiplications, as part of 16 matrix products, instead of 36. Tiles of 4 x 4 pixels are
-// transformed (conv_winograd_tiles.h) right before they are multiplied; only weights are transformed in advance. Used only by conv*_cpu.cc;
-// allocates nothing; thread-safe.
-// Transforms are fixed sequences of additions, and sums over channels are chains of kWinogradDepth as in gemm.h. So the bits of an output
-// depend on its image, its weights and the shape, not on other images, threads or instruction sets. Rounding errors are those of a sum of 4
-// x 4 products per channel. They are relative to the largest pixel near a position, not only to the pixels under its taps; for pixels of
+// 3 x 3 convolutions of stride 1 in f32 by Winograd's F(2 x 2, 3 x 3) (Lavin and Gray, arXiv 1509.09308), for shapes where that
+// is faster. For each 2 x 2 positions and channel it needs 16 multiplications, as part of 16 matrix products, instead of 36.
+// Tiles of 4 x 4 pixels are transformed (conv_winograd_tiles.h) right before they are multiplied; only weights are transformed
+// in advance. Only files named conv* include this header. Allocates nothing; thread-safe. Transforms are fixed sequences of
+// additions, and sums over channels are chains of kWinogradDepth as in gemm.h. So the bits of an output depend on its image, its
+// weights and the shape, not on other images, threads or instruction sets. Rounding errors are those of a sum of 4 x 4 products
+// per channel. They are relative to the largest pixel near a position, not only to the pixels under its taps; for pixels of
 // similar size they are about those of the plain sum. A pixel that is not finite makes all positions of its tiles NaN.
 #pragma once
 #include "kernels/images/conv_columns.h"
 
 namespace spillway::kernels {
 
-/// kWinogradDepth is the number of channels in one chain of multiply-adds. For the weight's gradient, kWinogradTiles is the number of tiles
-/// in one chain, and kWinogradChannels the number of channels of one task. With fewer channels y's gradient would be transformed more
-/// often; with more the tiles would no longer fit the second-level cache.
+/// kWinogradDepth is the number of channels in one chain of multiply-adds. For the weight's gradient, kWinogradTiles
+/// is the number of tiles in one chain, and kWinogradChannels the number of channels of one task. With fewer channels
+/// y's gradient would be transformed more often; with more channels the tiles would not fit the second-level cache.
 inline constexpr i64 kWinogradDepth = 64, kWinogradTiles = 96, kWinogradChannels = 64;
 
-/// Returns whether Winograd's algorithm is used for a product. It depends on the shape of one image, its channels and `rows` (the output
-/// channels of a group), never on the number of images.
+/// Returns whether Winograd's algorithm is used for a product. The answer depends on the shape of one
+/// image, its channels and `rows` (the output channels of a group), never on the number of images.
 bool takes_winograd(const Columns& columns, i64 rows);
 /// Returns whether Winograd's algorithm is used for the gradient of the convolution's weights.
 bool takes_winograd_gradient(const ConvShape& shape);
@@ -30,11 +30,11 @@ struct WinogradProduct {
   Columns columns;
   Weights<float> weights;
   const float* source;
-  const float* bias;  // null: no bias
+  const float* bias;  // the bias; null if there is none
   float* out;
   i64 image_stride;                 // distance between images in `out`, in elements
-  i64 groups, rows;                 // rows: output channels of one group
-  i64 source_group, weights_group;  // distance between groups in the source, and in the weights
+  i64 groups, rows;                 // `rows` is the number of output channels of one group
+  i64 source_group, weights_group;  // the distances between groups in the source, and in the weights
   float* packed;                    // memory for the transformed weights: winograd_elems() for each group
 
   void run() const;
@@ -56,7 +56,7 @@ class WinogradGradient {
 
   ConvShape shape_;
   Columns columns_;
-  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_: of all images; row_: elements of sums for a channel, at least one per output
+  i64 tiles_, outputs_, row_, blocks_, parts_;  // tiles_ counts the tiles of all images, row_ the elements of sums for a channel
 };
 
 }  // namespace spillway::kernels

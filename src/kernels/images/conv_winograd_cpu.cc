@@ -12,17 +12,17 @@ namespace spillway::kernels {
 namespace {
 
 constexpr i64 kStripTiles = gemm::kStrip;
-constexpr i64 kMostRows = 128;  // most rows of a task: its sums and the tiles of a strip fit a second-level cache of 1 MiB
-constexpr i64 kTasks = 8;       // fewest tasks if there is enough work, so that several threads are busy
+constexpr i64 kMostRows = 128;  // the most rows of a task: its sums and the tiles of a strip fit a second-level cache of 1 MiB
+constexpr i64 kTasks = 8;       // the fewest tasks if there is enough work, so that several threads are busy
 
-// Measured costs, in units of one multiply-add. kTransform: transforming a tile of pixels or of sums. kPackedTransform: transforming and
-// packing a tile of positions. kLineCut: splitting a line of pixels. kWeight: transforming a weight; one eighth of it is counted for each
-// image, since the number of images must not matter.
+// Measured costs, in units of one multiply-add. kTransform: transforming a tile of pixels or of sums. kPackedTransform:
+// transforming and packing a tile of positions. kLineCut: splitting a line of pixels. kWeight: transforming a weight;
+// one eighth of this cost is counted for each image, since the number of images must not matter.
 constexpr i64 kTransform = 150, kPackedTransform = 400, kLineCut = 200, kWeight = 512;
 
 i64 first(const AxisTaps& axis) { return *std::min_element(axis.offset.begin(), axis.offset.begin() + 3); }
 
-// Returns whether the axis has exactly three taps that read three adjacent pixels. At position 0 these begin at first().
+// Returns whether the axis has exactly three taps that read three adjacent pixels, beginning at pixel first() for position 0.
 bool has_three_taps(const AxisTaps& axis) {
   if (axis.count != 3 || axis.step != 1) return false;
   const i64 least = first(axis);
@@ -59,7 +59,7 @@ class Task {
     alignas(64) float taps[9 * kWinogradDepth], points[gemm::kStrip][kTilePoints * kWinogradDepth];
     const AxisTaps &h = p_.columns.h, &w = p_.columns.w;
     const i64 depth = std::min(kWinogradDepth, p_.columns.channels - at), used = std::min(gemm::kStrip, p_.rows - row);
-    std::array<i64, 9> places{};  // index of each tap within the kernel, in the order of the pixels they read
+    std::array<i64, 9> places{};  // the index of each tap within the kernel, in the order of the pixels they read
     for (size_t i = 0; i < 9; ++i) {
       const size_t x = i / 3, y = i % 3;
       places[static_cast<size_t>((h.offset[x] - first(h)) * 3 + w.offset[y] - first(w))] = h.tap[x] * p_.weights.kernel.w + w.tap[y];
@@ -78,7 +78,8 @@ class Task {
   }
 
  private:
-  // Returns where packed weights begin. They are ordered by chunks of channels, within a chunk by points, and within a point by rows.
+  // Returns where packed weights begin. They are ordered by chunks of channels,
+  // within a chunk by points of the transformed tile, and within a point by rows.
   i64 packed_at(i64 group, i64 at, i64 point, i64 row) const {
     const i64 rows = round_up(p_.rows, gemm::kStrip), depth = std::min(kWinogradDepth, p_.columns.channels - at);
     return group * winograd_elems(p_.columns.channels, p_.rows) + (kTilePoints * at + point * depth) * rows + row * depth;
@@ -139,7 +140,8 @@ void WinogradProduct::run() const {
     task.pack(i / (chunks * row_strips), i / row_strips % chunks * kWinogradDepth, i % row_strips * gemm::kStrip);
   });
   const i64 strips = ceil_div(columns.images * grid.blocks * grid.tiles, kStripTiles);
-  // As few ranges of rows as kMostRows allows, since each range transforms the tiles again, but enough tasks for several threads.
+  // The rows are cut into as few ranges as kMostRows allows, since each range
+  // transforms the tiles again, but into enough tasks for several threads.
   const i64 fewest = ceil_div(rows, kMostRows), wanted = std::min(ceil_div(rows, i64(16)), ceil_div(kTasks, strips * groups));
   const i64 step = round_up(ceil_div(rows, std::max(fewest, wanted)), 16), blocks = ceil_div(rows, step);
   Stream::current().run(groups * strips * blocks, [&](i64 i, int) {

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/images/conv_winograd_tiles_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_CONV_WINOGRAD_LINES
 #define SPILLWAY_CONV_WINOGRAD_LINES
-// The lines of pixels that rows of tiles cover. Each line is split into its even and its odd columns. Pixel (i, j) of tile t is from[i &
-// 1][j & 1][i / 2 * pitch + j / 2 + t].
+// The lines of pixels that rows of tiles cover. Each line is split into its even and its
+// odd columns. Pixel (i, j) of tile t is from[i & 1][j & 1][i / 2 * pitch + j / 2 + t].
 struct TileLines {
   const float* from[2][2];
   i64 pitch;
 };
-// A window of 2 * count rows and `columns` columns of an image, whose upper left corner is at row `top` and column `left`. It is zero where
-// it lies outside the image, and from `columns` to 2 * pitch.
+// A window of 2 * count rows and `columns` columns of an image, whose upper left corner is at row `top`
+// and column `left`. The window reads as zero outside the image, and from `columns` to 2 * pitch.
 struct LineWindow {
   Pair extent;
   i64 top, left, count, columns, pitch;
@@ -49,8 +49,8 @@ HWY_ATTR void copy_line(const float* from, i64 n, float* to) {
   }
 }
 
-// Copies one channel's window to `lines`, padded with zeros: first its even rows, then its odd ones. Then splits each line into even and
-// odd columns and writes these to `to`. Whole vectors are read and written.
+// Copies one channel's window to `lines`, padded with zeros: first its even rows, then its odd ones. Then splits
+// each line into even and odd columns and writes the two halves to `to`. Whole vectors are read and written.
 HWY_ATTR void cut_lines(const LineWindow& w, const float* channel, float* lines, float* to) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -79,7 +79,7 @@ HWY_ATTR void pixels_to_points(const TileLines& lines, i64 n, float* to, i64 poi
   using V = hn::Vec<decltype(d)>;
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   for (i64 i = 0; i < n; i += lanes) {
-    V half[4][4];  // the first half of the transform, B^T d
+    V half[4][4];  // holds the first half of the transform, B^T d
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto pixel = [&](int row) HWY_ATTR { return hn::LoadU(d, lines.from[row & 1][j & 1] + row / 2 * lines.pitch + j / 2 + i); };
@@ -133,7 +133,7 @@ HWY_ATTR void sums_to_positions(const float* sums, i64 point_stride, i64 n, floa
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(float));
   const V added = hn::Set(d, bias);
   for (i64 i = 0; i < n; i += lanes) {
-    V half[2][4];  // the first half of the transform, A^T s, where s are the sums
+    V half[2][4];  // holds the first half of the transform, A^T s, where s are the sums
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto sum = [&](int row) HWY_ATTR { return hn::LoadU(d, sums + (4 * row + j) * point_stride + i); };
@@ -164,7 +164,7 @@ HWY_ATTR void taps_to_points(const float* taps, i64 tap_stride, i64 n, float* to
     out[3] = c;
   };
   for (i64 i = 0; i < n; i += lanes) {
-    V half[3][4];  // the first half of the transform, G g, for each column
+    V half[3][4];  // holds the first half of the transform, G g, for each column
 #pragma GCC unroll 3
     for (int j = 0; j < 3; ++j) {
       const auto tap = [&](int row) HWY_ATTR { return hn::LoadU(d, taps + (3 * row + j) * tap_stride + i); };
@@ -193,7 +193,7 @@ HWY_ATTR void sums_to_taps(const float* sums, i64 point_stride, i64 n, float* ta
     out[2] = hn::Add(inner, s3);
   };
   for (i64 i = 0; i < n; i += lanes) {
-    V half[4][3];  // the first half of the transform, G^T s, for each column
+    V half[4][3];  // holds the first half of the transform, G^T s, for each column
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const auto sum = [&](int row) HWY_ATTR { return hn::LoadU(d, sums + (4 * row + j) * point_stride + i); };
@@ -225,13 +225,13 @@ HWY_EXPORT(taps_to_points);
 HWY_EXPORT(sums_to_taps);
 
 constexpr i64 kMostPitch = TileGrid::kMostWidth + 1;
-// Elements of one channel's lines: four planes, for even and odd rows and columns. A strip touches several rows of tiles. Together with the
-// row below them, these have at most 3 pitch + kWinogradTiles - 2 tiles.
+// The elements of one channel's lines: four planes, for even and odd rows and columns. A strip touches several
+// rows of tiles. Together with the row of tiles below them, these have at most 3 pitch + kWinogradTiles - 2 tiles.
 constexpr i64 kChannelElems = 4 * (3 * kMostPitch + kWinogradTiles + kTileSlack);
 
-// Transforms the tiles of all channels by calling `points` for each stretch of tiles. `more` says how many tile rows below a tile, and tile
-// columns beside it, the tile also reads pixels of. Whole vectors are written, so a stretch may write beyond its end. The right values are
-// written there later, by the next stretch or the next channel.
+// Transforms the tiles of all channels by calling `points` for each stretch of tiles. `more` is the number of tile
+// rows below a tile, and of tile columns beside it, whose pixels the tile reads too. Whole vectors are written, so
+// a stretch may write beyond its end. The next stretch or the next channel then overwrites what was written there.
 template <class Transform>
 void transform(const TileGrid& grid, const TileSource& source, i64 more, i64 begin, i64 n, float* to, i64 channel_stride,
                Transform points) {

@@ -9,12 +9,12 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kTasks = 8;     // fewest tasks; if dw is small, the tiles are divided into parts that are summed separately
-constexpr i64 kOutputs = 16;  // how many outputs' weights one task computes: whole cache lines of sums
+constexpr i64 kTasks = 8;     // the fewest tasks; if dw is small, the tiles are divided into parts that are summed separately
+constexpr i64 kOutputs = 16;  // the number of outputs whose weights one task computes: whole cache lines of sums
 
 TileGrid grid_of(const ConvShape& s) { return TileGrid(s.positions()); }
 
-// Returns how many outputs are multiplied at a time. The strips of outputs are of equal size and whole vectors.
+// Returns how many outputs are multiplied at a time. The strips of outputs have equal sizes of whole vectors.
 i64 strip_of(i64 outputs) { return round_up(ceil_div(outputs, ceil_div(outputs, gemm::kStrip)), 16); }
 
 }  // namespace

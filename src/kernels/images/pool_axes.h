@@ -1,5 +1,5 @@
-// One axis (rows or columns) of a pooling: which elements a window covers, and which windows cover an element. These are value types, used
-// on CPU and GPU.
+// Defines one axis (rows or columns) of a pooling: which elements a window covers,
+// and which windows cover an element. The types are value types, used on CPU and GPU.
 #pragma once
 #include <algorithm>
 
@@ -11,10 +11,10 @@ struct Range {
   i64 begin, end;
 };
 
-/// One axis of a pooling with a sliding window. If `kernel` is 0, the extent is divided into windows as evenly as possible instead.
+/// One axis of a pooling with a sliding window. A `kernel` of 0 means that the extent is divided into windows as evenly as possible.
 struct PoolAxis {
   i64 extent, positions, kernel = 0, stride = 1, padding = 0;
-  bool counts_padding = true;  // whether the padding is included among a window's elements
+  bool counts_padding = true;  // whether the padding counts among a window's elements
 
   constexpr Range covered(i64 at) const {
     if (kernel == 0) return {at * extent / positions, ceil_div((at + 1) * extent, positions)};

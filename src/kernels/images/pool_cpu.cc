@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr i64 kGrain = 1 << 14;  // about how many elements a task has
+constexpr i64 kGrain = 1 << 14;  // the approximate number of elements of a task
 
 void check(const Tensor& x, const Tensor& y) {
   require(x.rank() == 4 && y.rank() == 4 && x.size(0) == y.size(0) && x.size(1) == y.size(1) && x.elems() > 0 && y.elems() > 0,
@@ -27,7 +27,7 @@ void check(const Tensor& x, const Window& window, const Tensor& y) {
           "[pool] expected a y with as many rows and columns as the window has positions over x");
 }
 
-// Calls body(index of the plane) for the plane of each image and channel.
+// Calls body(plane) for the plane of each image and channel, by its index.
 void for_planes(const Tensor& x, const std::function<void(i64)>& body) {
   const i64 plane = x.size(2) * x.size(3);
   Stream::current().for_ranges(x.elems() / plane, std::max<i64>(1, kGrain / plane), [&](i64 begin, i64 end) {
@@ -50,8 +50,8 @@ inline __attribute__((always_inline)) void take_tap(const T* __restrict x, i64 f
   }
 }
 
-// Computes n adjacent windows of 2 x 2 elements with stride 2. The first window begins at element `from` of the plane, whose rows have
-// `extent` elements. Elements are compared as in take_tap(), in the same order.
+// Computes n adjacent windows of 2 x 2 elements with stride 2. The first window begins at element `from`
+// of the plane, whose rows have `extent` elements. Elements are compared as in take_tap(), in its order.
 template <class T>
 inline __attribute__((always_inline)) void take_pairs(const T* __restrict x, i64 from, i64 extent, i64 n, T* __restrict y,
                                                       i32* __restrict index) {
@@ -107,7 +107,7 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
       for (i64 row = rows.begin; row < rows.end; ++row) {
         for (i64 at = row * w.extent + columns.begin; at < row * w.extent + columns.end; ++at) {
           const Wide<T> value = widen(x[at]);
-          const bool better = (value > most) | (value != value);  // no branch, since both outcomes are equally likely
+          const bool better = (value > most) | (value != value);  // computed without a branch, since both outcomes are equally likely
           most = better ? value : most;
           best = better ? at : best;
         }
@@ -118,8 +118,8 @@ void max_plane(const T* x, const PoolAxis& h, const PoolAxis& w, T* y, i32* inde
   }
 }
 
-// Computes dx for a narrow dtype. If each window added to dx, the sum would be rounded each time. So each element of dx searches the
-// windows that cover it, and its sum is rounded once.
+// Computes dx for a narrow dtype. Adding each window to dx would round the sum each time. So
+// for each element of dx the windows that cover it are searched, and their sum is rounded once.
 template <class T>
 void gather_maxima(const T* dy, const i32* index, const PoolAxis& h, const PoolAxis& w, T* dx) {
   for (i64 row = 0; row < h.extent; ++row) {

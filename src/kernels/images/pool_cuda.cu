@@ -1,4 +1,4 @@
-// Pooling on a GPU. One thread computes each element of the result, in the CPU's order, so the bits are the same.
+// Pooling on a GPU. One thread computes each element of the result, in the CPU's order, so GPU and CPU give equal bits.
 #include "device/launch_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/images/pool.h"
@@ -6,7 +6,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-// Calls f(plane, row, column, index) for those of n elements that this thread computes. They lie in planes of rows x columns.
+// Calls f(plane, row, column, index) for those of n elements that this thread computes. The elements lie in planes of rows x columns.
 template <class F>
 __device__ void for_elements(i64 n, i64 rows, i64 columns, F f) {
   const i64 step = i64{gridDim.x} * blockDim.x;

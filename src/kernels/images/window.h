@@ -1,4 +1,5 @@
-// A window that slides over the rows and columns of an image. Convolution and pooling share it. These are value types with PyTorch's names.
+// Defines Window, which slides over the rows and columns of an image. Convolution
+// and pooling share it. The types are value types with PyTorch's names.
 #pragma once
 #include <string>
 
@@ -17,10 +18,10 @@ struct Pair {
 
 struct Window {
   Pair kernel, stride = 1, padding = 0, dilation = 1;
-  bool ceil = false;  // the last window may reach beyond the image and its padding, if it begins before the image's end
+  bool ceil = false;  // if true, the last window may reach beyond the image and its padding if it begins before the image's end
 };
 
-/// Returns how many positions the window has along one axis, or 0 if it never fits.
+/// Returns how many positions the window has along one axis, or 0 if the window never fits.
 constexpr i64 window_positions(i64 extent, i64 kernel, i64 stride, i64 padding, i64 dilation, bool ceil = false) {
   const i64 room = extent + 2 * padding - dilation * (kernel - 1) - 1, rounded = ceil ? room + stride - 1 : room;
   if (rounded < 0) return 0;
@@ -28,8 +29,8 @@ constexpr i64 window_positions(i64 extent, i64 kernel, i64 stride, i64 padding, 
   return ceil && last * stride >= extent + padding ? last : last + 1;
 }
 
-/// Returns the window's positions over an image of these extents. If the window is invalid or never fits, throws Error(bug) that names
-/// `op`.
+/// Returns the window's positions over an image of these extents. If the
+/// window is invalid or never fits, throws an Error(bug) that names `op`.
 inline Pair positions_of(const char* op, const Window& window, Pair extent) {
   const auto legal = [](Pair least, Pair value) { return value.h >= least.h && value.w >= least.w; };
   const bool sane = legal(1, window.kernel) && legal(1, window.stride) && legal(0, window.padding) && legal(1, window.dilation);

@@ -1,4 +1,4 @@
-// Copies between views of equal shape with any strides, for any dtype. Used for permuting, slicing and concatenating.
+// Copies between views of equal shape with any strides, for any dtype. Permuting, slicing and concatenating use these copies.
 #pragma once
 #include "tensor/tensor.h"
 
@@ -8,8 +8,8 @@ void copy_view(const Tensor& from, const Tensor& to);
 /// Sets a contiguous tensor to zero.
 void fill_zero(const Tensor& to);
 
-/// Copies a triangle of each matrix that the last two axes form: the elements with column <= row + diagonal if `lower`, else those with
-/// column >= row + diagonal. Writes zeros elsewhere. Both tensors are contiguous.
+/// Copies a triangle of each matrix that the last two axes form: the elements with column <= row + diagonal if `lower`,
+/// otherwise those with column >= row + diagonal. All other elements become zero. Both tensors are contiguous.
 void triangle(const Tensor& x, bool lower, i64 diagonal, const Tensor& y);
 
 namespace cuda {

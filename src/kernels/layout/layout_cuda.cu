@@ -12,11 +12,11 @@ constexpr int kTile = 32, kTileRows = 8;
 // axes; there is one such matrix for each of their elements.
 struct Turned {
   i64 rows, columns;
-  i64 from_row, to_column;  // distance in elements of rows in `from`, and of columns in `to`
-  Axes<2> others;           // view 0: `to`; view 1: `from`
+  i64 from_row, to_column;  // the distances in elements between rows of `from`, and between columns of `to`
+  Axes<2> others;           // view 0 is `to`, and view 1 is `from`
 };
 
-// A thread block transposes one tile at a time through shared memory, so that it accesses both views in memory order.
+// Transposes a matrix tile by tile. A thread block passes a tile through shared memory, so that it accesses both views in memory order.
 template <class T>
 __global__ void turn_tiles(i64 tiles, Turned m, const T* from, T* to) {
   __shared__ T tile[kTile][kTile + 1];

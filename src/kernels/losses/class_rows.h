@@ -1,4 +1,4 @@
-// The formulas of class_loss.h for one row, shared by the CPU loops and the GPU kernels. Included only by class_loss_*.c*.
+// The formulas of class_loss.h for one row, shared by the CPU loops and the GPU kernels. Only class_loss_*.c* include this header.
 #pragma once
 #include <cmath>
 
@@ -12,10 +12,10 @@ struct ClassRows {
   using W = Wide<T>;
   const T* x;
   const i32* targets;
-  const W *weights, *statistics;  // null weights: all 1; null statistics: x holds log-probabilities
+  const W *weights, *statistics;  // null `weights` are all 1; with null `statistics`, x holds log-probabilities
   i64 columns;
   i32 ignored;
-  W own, spread;  // own = 1 - smoothing, spread = smoothing / V
+  W own, spread;  // own = 1 - smoothing and spread = smoothing / V
 
   constexpr bool counts(i64 row) const { return targets[row] >= 0 && targets[row] != ignored; }
   constexpr W weight(i64 c) const { return weights ? weights[c] : W(1); }
@@ -23,8 +23,8 @@ struct ClassRows {
     const W value = widen(x[row * columns + c]);
     return statistics ? statistics[2 * row + 1] - (value - statistics[2 * row]) : -value;
   }
-  /// Returns the gradient of x[row, c]. g is the gradient of the row's loss, and `all` is the factor by which the softmax is multiplied in
-  /// it.
+  /// Returns the gradient of x[row, c]. g is the gradient of the row's
+  /// loss, and `all` is the factor of the softmax in the result.
   constexpr W gradient(i64 row, i64 c, W g, W all) const {
     W slope = -spread * weight(c);
     if (c == targets[row]) slope -= own * weight(c);

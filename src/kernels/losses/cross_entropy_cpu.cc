@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/losses/cross_entropy_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct ExpMinus {
 };
 template <class T>
 struct ScaledExpMinus {
-  T shift, factor, slope;  // slope: 1 / cap; 0 if there is no soft cap
+  T shift, factor, slope;  // `slope` is 1 / cap, or 0 if there is no soft cap
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const V share = hn::Mul(exp(d, hn::Sub(x, hn::Set(d, shift))), hn::Set(d, factor));
@@ -39,7 +39,8 @@ struct ScaledExpMinus {
   }
 };
 
-// Writes two numbers: the largest element of x, and the sum of exp(x - largest). Lanes that pad the last vector are -inf and add nothing.
+// Writes two statistics of a row: the largest element of x, and the sum of exp(x
+// - largest). Vector elements beyond the row's end are -inf and add nothing.
 template <class S>
 HWY_ATTR void row_statistics(const S* x, i64 n, Wide<S>* statistics) {
   using T = Wide<S>;
@@ -79,7 +80,7 @@ SPILLWAY_EXPORT_TYPES(gradient_row);
 HWY_EXPORT(gradient_row_f32_bf16);
 HWY_EXPORT(gradient_row_f32_f16);
 
-// Returns how many rows a task has: about 16 Ki elements.
+// Returns how many rows a task processes: about 16 Ki elements.
 i64 grain(i64 columns) { return std::max<i64>(1, (1 << 14) / columns); }
 
 void check(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& targets) {
@@ -98,7 +99,7 @@ void check_target(i32 target, i64 row, i64 columns) {
                                    ": check that the tokenizer belongs to the model");
 }
 
-// Given a sum of exp(x - largest), returns the sum of exp(x - top).
+// Rescales the sum of exponentials `sum` from exp(x - largest) to exp(x - top).
 template <class W>
 W moved_to(W top, W largest, W sum) {
   if (largest == top) return sum;
@@ -112,9 +113,9 @@ void join(const W* part, W* statistics) {
   statistics[0] = top;
 }
 
-// Widths of pieces on a GPU, in columns. A piece has at least kFewestColumns columns, in multiples of kTile. Columns beyond a multiple of
-// kAligned are a piece of their own. Each piece reads and writes the whole gradient of the head's input once, so fewer and wider pieces are
-// faster.
+// Widths, in columns, of the pieces of logits on a GPU. A piece has at least kFewestColumns columns,
+// in multiples of kTile. Columns beyond a multiple of kAligned are a piece of their own. Each piece
+// reads and writes the whole gradient of the head's input once, so fewer and wider pieces are faster.
 constexpr i64 kAligned = 64, kFewestColumns = 4096, kTile = 256;
 
 }  // namespace

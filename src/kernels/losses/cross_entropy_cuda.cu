@@ -1,6 +1,6 @@
-// Cross entropy on a GPU. Each row is read twice. The first time gives its statistics: the largest logit and the sum are updated online
-// (Milakov and Gimelshein, arXiv:1805.02867). The second time gives its gradient. A warp computes rows of up to kWarpColumns columns, a
-// thread block wider rows.
+// Cross entropy on a GPU. Each row is read twice. The first pass gives its statistics: the largest
+// logit and the sum are updated online (Milakov and Gimelshein, arXiv:1805.02867). The second pass
+// gives its gradient. A warp computes rows of up to kWarpColumns columns, a thread block wider rows.
 #include <cmath>
 #include <limits>
 
@@ -13,9 +13,9 @@ namespace spillway::kernels::cuda {
 namespace {
 
 constexpr i64 kWarpColumns = 1024;
-constexpr int kThreads = 512;  // many, because a vocabulary is wide and a piece of the logits may have few rows
+constexpr int kThreads = 512;  // many threads, because a vocabulary is wide and a piece of the logits may have few rows
 
-// The largest of the elements so far, and the sum of exp(x - largest) over them.
+// The running statistics of a row: the largest of the elements so far, and the sum of exp(x - largest) over them.
 template <class T>
 struct Running {
   T largest = -std::numeric_limits<T>::infinity(), sum = 0;
@@ -47,7 +47,7 @@ __device__ Running<Wide<S>> row_statistics(const S* x, i64 columns, bool aligned
   return {largest, Rows::fold(sum, Plus())};
 }
 
-// The columns [first, first + columns) of logits whose rows have `vocabulary` columns in all. Rows are `pitch` elements apart.
+// A part of the logits: columns [first, first + columns) of rows that have `vocabulary` columns in all. Rows are `pitch` elements apart.
 template <class S>
 struct Part {
   const S* x;
@@ -67,7 +67,7 @@ struct Losses {
   bool aligned;
 };
 
-// Given a sum of exp(x - r.largest), returns the sum of exp(x - top).
+// Returns the sum of exponentials of r, rescaled from exp(x - r.largest) to exp(x - top).
 template <class T>
 __device__ T moved_to(T top, const Running<T>& r) {
   if (r.largest == top) return r.sum;
@@ -101,14 +101,14 @@ struct Gradients {
   Part<S> part;
   const i32* targets;
   const Wide<S>* statistics;
-  Wide<S> factor, slope;  // slope: 1 / cap; 0 if there is no soft cap
+  Wide<S> factor, slope;  // `slope` is 1 / cap, or 0 if there is no soft cap
   Out* dx;
-  i64 width, stride;  // columns of dx, and distance between its rows in elements
+  i64 width, stride;  // the columns of dx, and the distance between its rows in elements
   bool aligned;
 };
 
-// Writes the gradients of rows. dx may be narrower than x and overwrite it. That is safe because a step writes only to memory that it or an
-// earlier step has read, and within a step all threads read before any thread writes.
+// Writes the gradients of rows. dx may be narrower than x and overwrite it. Overwriting is safe because a step writes
+// only to memory that it or an earlier step has read, and within a step all threads read before any thread writes.
 template <class Rows, class S, class Out>
 __global__ void gradients_of_rows(Gradients<S, Out> r) {
   using T = Wide<S>;
@@ -157,7 +157,7 @@ void gradient(const Tensor& logits, i64 first, i64 vocabulary, const Tensor& tar
   });
 }
 
-// Threads of the only thread block that adds in order. All of them load values; one thread adds them up.
+// The threads of the only thread block, which adds in order. All of them load values; one thread adds the values up.
 constexpr int kSummed = 1024;
 
 template <class S>

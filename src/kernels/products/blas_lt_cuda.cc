@@ -41,7 +41,8 @@ BlasLt open() {
 #undef SPILLWAY_TAKE
   return linked;
 #else
-  // The version that we build against is tried first. The loader may not know the toolkit's folder, so it is tried too.
+  // The version that this program was built against is tried first. The
+  // loader may not know the toolkit's folder, so that folder is tried too.
   const std::string folder = "/usr/local/cuda/lib64/", name = "libcublasLt.so.";
   const std::string first = name + std::to_string(CUBLAS_VER_MAJOR), second = name + (CUBLAS_VER_MAJOR == 13 ? "12" : "13");
   return open_blas_lt({first, folder + first, second, folder + second});
@@ -64,7 +65,7 @@ BlasLt open_blas_lt(const std::vector<std::string>& names) {
 }
 
 const BlasLt& blas_lt() {
-  static const BlasLt& one = *new BlasLt(open());  // never closed: the GPU may still run its kernels when the process ends
+  static const BlasLt& one = *new BlasLt(open());  // the library is never closed: the GPU may still run its kernels when the process ends
   return one;
 }
 

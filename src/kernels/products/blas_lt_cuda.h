@@ -11,7 +11,7 @@
 
 namespace spillway::kernels {
 
-/// The functions of cuBLASLt that we use, named as in cublasLt.h.
+/// The functions of cuBLASLt that this program uses, named as in cublasLt.h.
 struct BlasLt {
   SharedLibrary library;  // the library that the functions come from; empty in a build that is linked with them
   decltype(&cublasLtGetStatusName) status_name = nullptr;
@@ -32,10 +32,10 @@ struct BlasLt {
 /// Returns cuBLASLt, which is searched for once and never closed. If it is not found, throws Error(usage) with one line that also says what
 /// to do; the next call searches again.
 const BlasLt& blas_lt();
-/// Opens the first of these libraries that exists. Throws Error(usage) like blas_lt().
+/// Opens the first library of `names` that exists. Throws Error(usage) if none does, as blas_lt() does.
 BlasLt open_blas_lt(const std::vector<std::string>& names);
 
-/// Throws Error(io) that names `call`, unless `status` is CUBLAS_STATUS_SUCCESS.
+/// Throws an Error(io) that names `call`, unless `status` is CUBLAS_STATUS_SUCCESS.
 void blas_lt_check(cublasStatus_t status, const char* call);
 
 struct BlasLtDestroy {

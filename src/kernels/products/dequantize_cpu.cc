@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/products/dequantize_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ HWY_ATTR void int8_block(const u8* code, float scale, T* to) {
   }
 }
 
-// Lanes of a table vector, and how many such vectors hold the 16 levels of nf4.
+// The number of lanes of a table vector, and how many such vectors hold the 16 levels of nf4.
 constexpr i64 kNf4Lanes = std::min<i64>(HWY_LANES(float), 16), kNf4Tables = 16 / kNf4Lanes;
 
 HWY_INLINE Floats looked_up(const Floats (&tables)[kNf4Tables], hn::Vec<hn::Rebind<u32, FloatTag>> code) {
@@ -117,7 +117,7 @@ void dequantize(WeightFormat format, const Tensor& stored, const Tensor& out) {
   if (out.device().is_meta()) return;
   SPILLWAY_RETURN_IF_CUDA(out, dequantize(format, stored, out));
   for_dtype("dequantize", out.dtype(), [&]<class T>(T) {
-    constexpr i64 kGrain = 64;  // units in a task
+    constexpr i64 kGrain = 64;  // the number of units in a task
     const auto* from = reinterpret_cast<const u8*>(stored.raw());
     T* const to = out.data<T>();
     const i64 whole = out.elems() / kUnitValues, rest = out.elems() % kUnitValues, each = unit_bytes(format);

@@ -5,7 +5,7 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kOfThread = 8;  // values that a thread writes, all from one half of a quantized block: eight bytes of codes
+constexpr int kOfThread = 8;  // the values that a thread writes, all from one half of a quantized block: eight bytes of codes
 
 struct Levels {
   float of[16];

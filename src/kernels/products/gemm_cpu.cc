@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/products/gemm_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using kernels::HWY_NAMESPACE::store;
 template <int kUsed, class P>
 using Sums = hn::Vec<hn::ScalableTag<Wide<P>>>[kRows][kUsed];
 
-// Adds the products of one k to the sums.
+// Adds the products of one inner index k to the sums.
 template <int kUsed, class T>
 HWY_INLINE SPILLWAY_CHECKED_BEFORE void add_product(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, Sums<kUsed, T>& sum) {
   const hn::ScalableTag<T> d;
@@ -139,8 +139,8 @@ void store_edge(const Wide<P>* sums, i64 panel, i64 rows, i64 columns, const Out
   }
 }
 
-// Computes one panel of A times one panel of B. C is passed by reference: the caller has just stored its members one by one, and a copy
-// would load them as one piece, which would wait until all earlier stores are done, also those of the previous sums.
+// Computes one panel of A times one panel of B. C is passed by reference because the caller has just stored its members one by one.
+// A copy would load the members as one piece, which would wait until all earlier stores are done, also those of the previous sums.
 template <int kUsed, class P, class Out>
 HWY_ATTR SPILLWAY_CHECKED_BEFORE void micro(i64 k, const P* HWY_RESTRICT a, const P* HWY_RESTRICT b, i64 rows, i64 columns,
                                             const Output<P, Out>& c, bool own_dots, Lines& lines) {
@@ -197,8 +197,8 @@ HWY_INLINE Output<P, Out> part(const Output<P, Out>& c, i64 i, i64 j) {
           c.bias ? c.bias + j : nullptr};
 }
 
-// Multiplies panel by panel. The panels of A stay in the first- or second-level cache, and each panel of B is multiplied with all of them
-// before the next panel of B.
+// Multiplies panel by panel. The panels of A stay in the first- or second-level cache.
+// Each panel of B is multiplied with all panels of A before the next panel of B.
 template <class P, class Out>
 HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Output<P, Out> c, Ahead next, bool own_dots) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(Wide<P>)), panel = kVectors * lanes;
@@ -230,7 +230,7 @@ HWY_ATTR void multiply_panels(i64 m, i64 n, i64 k, Packed<P> a, Packed<P> b, Out
 
 HWY_INLINE Pairs pairs_here() { return HWY_TARGET == HWY_AVX3 ? pairs_by() : Pairs::widened; }
 
-// Writes `rows` x `columns` elements of C. `sums` has rows of tiles::kColumns elements.
+// Writes `rows` x `columns` elements of C. The rows of `sums` have tiles::kColumns elements.
 template <class Out>
 HWY_ATTR void store_tiles(const float* sums, i64 rows, i64 columns, const Output<BFloat16, Out>& c) {
   const hn::ScalableTag<float> d;

@@ -1,21 +1,23 @@
-// Products whose A has few rows, as when tokens are generated one at a time. Their speed is limited by reading B from memory, so B is read
-// once, in place, without packing. The lanes of a vector are columns of B. If the k of a column are contiguous in memory, small blocks of B
-// are transposed in registers. Elements have the same bits as with the panels of gemm.h. These functions allocate nothing and are
-// thread-safe. Used by matmul_cpu.cc and attention_cpu.cc.
+// Products whose A has few rows, as when tokens are generated one at a time. Their speed is limited by reading B from
+// memory, so B is read once, in place, without packing. The lanes of a vector are columns of B. If the k of a column
+// are contiguous in memory, small blocks of B are transposed in registers. Elements have the bits that the panels of
+// gemm.h give. These functions allocate nothing and are thread-safe. matmul_cpu.cc and attention_cpu.cc call them.
 #pragma once
 #include "kernels/products/gemm.h"
 
 namespace spillway::kernels::gemm {
 
-/// These products take at most kFewRows rows of A, and at least kFewRowsColumns columns of B.
+/// The limits of products with few rows: at most kFewRows rows of A, and at least kFewRowsColumns columns of B.
 inline constexpr i64 kFewRows = 4, kFewRowsColumns = 32;
 
-/// True if a B of type T can be multiplied in type P. f32 and bf16 are multiplied as they are; bf16 can also be widened to f32.
+/// True if products with few rows can multiply a B of type T in type P. f32
+/// and bf16 are multiplied as they are; bf16 can also be widened to f32.
 template <class T, class P>
 inline constexpr bool kHasFewRows = (std::is_same_v<P, float> || std::is_same_v<P, BFloat16>)&&(std::is_same_v<T, P> ||
                                                                                                 std::is_same_v<T, BFloat16>);
 
-/// Returns whether a product of m rows of A and n columns of B can be computed this way. B must be contiguous along k or along its columns.
+/// Returns whether multiply_few_rows() can compute a product of m rows of A
+/// and n columns of B. B must be contiguous along k or along its columns.
 template <class T>
 bool takes_few_rows(i64 m, i64 n, const Operand<T>& b) {
   return m <= kFewRows && n >= kFewRowsColumns && (b.k_stride == 1 || b.outer_stride == 1);
@@ -27,22 +29,22 @@ constexpr i64 few_rows_words(i64 m, i64 k) {
   return m * round_up(k, 2) * static_cast<i64>(sizeof(P)) / 4;
 }
 
-/// Packs A[m, k] into words. The words of all rows for the first k (or the first pair of k) come first, then those for the next. Words
-/// beyond the last k are zero.
+/// Packs A[m, k] into words. The words of all rows for the first k (or the first pair of
+/// k) come first, then those for the next k (or pair). Words beyond the last k are zero.
 template <class T, class P>
 void pack_words(Operand<T> a, i64 m, i64 k, u32* to);
 
-/// The product C[m, n] = (added +) A[m, k] B[k, n] (+ bias). takes_few_rows() must be true for it.
+/// A product C[m, n] = (added +) A[m, k] B[k, n] (+ bias) with few rows, for which takes_few_rows() is true.
 template <class P, class T, class Out>
 struct FewRows {
   i64 m, n, k;
-  i64 depth;     // how many k are added in one chain, an even number; kDepth<P> keeps gemm.h's invariant
-  const u32* a;  // packed by pack_words()
+  i64 depth;     // the number of k added in one chain, an even number; kDepth<P> keeps gemm.h's invariant
+  const u32* a;  // the rows of A, packed by pack_words()
   Operand<T> b;
   Output<P, Out> c;
 };
 
-/// Computes columns [begin, end) of C.
+/// Computes columns [begin, end) of the C of a product with few rows.
 template <class P, class T, class Out>
 void multiply_few_rows(const FewRows<P, T, Out>& product, i64 begin, i64 end);
 

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/products/gemm_few_rows_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -26,9 +26,9 @@ HWY_INLINE V broadcast(const u32* word) { return hn::BitCast(Floats(), hn::Set(W
 HWY_INLINE V even_of(V pairs) { return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::BitCast(Words(), pairs))); }
 HWY_INLINE V odd_of(V pairs) { return hn::BitCast(Floats(), hn::And(hn::BitCast(Words(), pairs), hn::Set(Words(), 0xffff0000u))); }
 
-// The following structs are ways to multiply words of A with words of B. P is the type of A's words. row() loads the word of one row of A;
-// if it needs the next word of that row too, this lies kRows further. add() multiplies that word with a vector of B's words and adds the
-// products to the sums. Whole multiplies f32 words.
+// The structs below are ways to multiply words of A with words of B. P is the type of A's words. row() loads the
+// word of one row of A; some ways also need that row's next word, which lies kRows further. add() multiplies the
+// loaded word with a vector of B's words and adds the products to the sums. Whole multiplies f32 words.
 struct Whole {
   using P = float;
   using Row = V;
@@ -64,8 +64,8 @@ struct Widened {
   static HWY_INLINE V add(const Row& row, V column, V sum) { return Apart::add(row, column, sum); }
 };
 #if HWY_TARGET == HWY_AVX3
-// Multiplies bf16 pairs with VDPBF16PS, an instruction that this Highway target lacks. It is written as inline assembly, because a function
-// that is compiled for another instruction set would not be inlined.
+// Multiplies bf16 pairs with VDPBF16PS, an instruction that this Highway target lacks. The instruction is written
+// as inline assembly, because a function that is compiled for another instruction set would not be inlined.
 struct Dots {
   using P = BFloat16;
   using Row = V;
@@ -100,7 +100,7 @@ HWY_INLINE void add_words(const u32* a, const V (&column)[kVectors], V (&sum)[kR
   }
 }
 
-// Loads sixteen bytes of one column of B, which are four words.
+// Loads sixteen bytes of one column of B: four words.
 HWY_INLINE hn::Vec<hn::Full128<float>> block(const float* from) { return hn::LoadU(hn::Full128<float>(), from); }
 HWY_INLINE hn::Vec<hn::Full128<float>> block(const BFloat16* from) {
   return hn::BitCast(hn::Full128<float>(), hn::LoadU(hn::Full128<u16>(), reinterpret_cast<const u16*>(from)));
@@ -131,8 +131,8 @@ HWY_INLINE void load_transposed(const T* from, i64 stride, V (&word)[4]) {
   word[3] = hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23));
 }
 
-// Adds the products of four words of k, for kVectors vectors of columns whose k are contiguous. Only the first `words` of the four words
-// exist.
+// Adds the products of four words of k, for kVectors vectors of columns
+// whose k are contiguous. Only the first `words` of the four words exist.
 template <class By, int kRows, int kVectors, class T>
 HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V (&sum)[kRows][kVectors]) {
   V word[kVectors][4];
@@ -148,7 +148,7 @@ HWY_INLINE void add_block(int words, const u32* a, const T* from, i64 stride, V 
   }
 }
 
-// Computes one chunk for kLanes columns of B whose k are contiguous, and writes it to to[kRows][kLanes].
+// Computes one chunk of the sums for kLanes columns of B whose k are contiguous, and writes it to to[kRows][kLanes].
 template <class By, int kRows, class T>
 HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* to) {
   constexpr i64 kStep = 4 * kInWord<T>;
@@ -169,8 +169,8 @@ HWY_ATTR void chunk_transposed(const u32* a, const Operand<T>& b, i64 k, float* 
   for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r][0], Floats(), to + r * kLanes);
 }
 
-// Adds the products of kWords words of k to the sums to[kRows][columns], for columns that are contiguous in memory. It goes over the
-// columns one cache line at a time.
+// Adds the products of kWords words of k to the sums to[kRows][columns], for
+// columns that are contiguous in memory, one cache line of columns at a time.
 template <class By, int kRows, int kWords, class T>
 HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, bool both, i64 columns, float* to) {
   using P = typename By::P;
@@ -211,9 +211,9 @@ HWY_INLINE void add_words_of_rows(const u32* a, const T* from, i64 k_stride, boo
   }
 }
 
-// Computes one chunk for columns of B that are contiguous in memory, and writes it to to[kRows][columns]. The columns must fill whole cache
-// lines. B is read in its memory order, a few rows at a time over all columns: strips of few columns would touch another memory page for
-// each row.
+// Computes one chunk of the sums for columns of B that are contiguous in memory, and writes it to
+// to[kRows][columns]. The columns must fill whole cache lines. B is read in its memory order, a few
+// rows at a time over all columns: strips of few columns would touch another memory page for each row.
 template <class By, int kRows, class T>
 HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, float* to) {
   constexpr i64 kInOne = kInWord<typename By::P>;
@@ -229,7 +229,7 @@ HWY_ATTR void chunk_wide(const u32* a, const Operand<T>& b, i64 columns, i64 k, 
   put_in_order<typename By::P>(kRows * columns, to);
 }
 
-// Adds the sums of one more chunk to `sums`, or copies them if this is the first chunk. `columns` is a multiple of kLanes.
+// Adds the sums of one more chunk to `sums`; the sums of the first chunk are copied. `columns` is a multiple of kLanes.
 HWY_ATTR void add_chunk(bool first, const float* chunk, i64 columns, float* sums) {
   const Floats d;
   for (i64 j = 0; j < columns; j += kLanes) {
@@ -249,7 +249,7 @@ HWY_ATTR void store_row(const float* sums, i64 columns, const P* bias, Out* to) 
   for (i64 j = whole; j < columns; ++j) to[j] = narrow<Out>(bias ? sums[j] + widen(bias[j]) : sums[j]);
 }
 
-// Computes chunks with vector instructions.
+// The way to compute the chunks of a product with vector instructions.
 template <class TransposedBy, class WideBy>
 struct ByVectors {
   static constexpr i64 kStrip = kLanes;
@@ -266,7 +266,7 @@ struct ByVectors {
   };
 };
 
-// `count` columns of B: the first is `first`, and each is `apart` after the previous one. Only those in [begin, end) are wanted.
+// A set of `count` columns of B: the first is `first`, and each is `apart` after the previous one. Only those in [begin, end) are wanted.
 struct Columns {
   i64 first, apart, count, begin, end;
 };
@@ -294,7 +294,7 @@ void sum_columns(const FewRows<P, T, Out>& product, const Columns& columns, cons
   }
 }
 
-// Stores columns [begin, end) of C. `sums` has rows of `row` elements, which begin at column `first`.
+// Stores columns [begin, end) of C. The rows of `sums` have `row` elements, which begin at column `first`.
 template <int kRows, class P, class T, class Out>
 void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row, i64 first, i64 begin, i64 end) {
   const Output<P, Out>& c = product.c;
@@ -303,8 +303,8 @@ void store_columns(const FewRows<P, T, Out>& product, const float* sums, i64 row
   }
 }
 
-// Computes columns that are contiguous in memory. If they do not fill a cache line, columns before them are computed as well and not
-// stored.
+// Computes the columns of C where columns of B are contiguous in memory. If they do
+// not fill a cache line, columns before them are computed as well and not stored.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kMost = kPieceColumns<kRows>;
@@ -320,7 +320,8 @@ void multiply_wide(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   }
 }
 
-// Computes columns whose k are contiguous. If the last strip has too few columns, columns before it are computed as well.
+// Computes the columns of C where the k of B's columns are contiguous. If the
+// last strip has too few columns, columns before it are computed as well.
 template <class How, int kRows, class P, class T, class Out>
 void multiply_transposed(const FewRows<P, T, Out>& product, i64 begin, i64 end) {
   constexpr i64 kStrip = How::kStrip;

@@ -1,5 +1,5 @@
-// How products with few rows (gemm_few_rows.h) load the words of B from memory, whichever instruction multiplies them. Compiled once per
-// instruction set (included after hwy/highway.h, never by a header).
+// Loads the words of B from memory for products with few rows (gemm_few_rows.h), whichever instruction multiplies
+// the words. This file is compiled once per instruction set (included after hwy/highway.h, never by a header).
 #if defined(SPILLWAY_GEMM_FEW_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_FEW_ROWS_INL_H
 #undef SPILLWAY_GEMM_FEW_ROWS_INL_H
@@ -23,18 +23,18 @@ using Floats = hn::ScalableTag<float>;
 using Words = hn::ScalableTag<u32>;
 using V = hn::Vec<Floats>;
 constexpr i64 kLanes = static_cast<i64>(HWY_LANES(float));
-// How many columns with contiguous k are computed together. They are processed in strips whose columns are far apart, so that each lane of
-// a vector reads a long stretch of memory. The processor prefetches several long stretches faster than a single one.
+// The number of columns with contiguous k that are computed together. They are processed in strips whose columns are far apart, so
+// that each lane of a vector reads a long stretch of memory. The processor prefetches several long stretches faster than a single one.
 constexpr i64 kTogether = 256;
-// How many columns are computed together if columns are contiguous in memory. Their sums fit into the first-level cache while the rows of B
-// are read.
+// The number of columns that are computed together if columns are contiguous in
+// memory. Their sums fit into the first-level cache while the rows of B are read.
 template <int kRows>
 constexpr i64 kPieceColumns = kRows <= 2 ? 2048 : 1024;
-// Number of elements of type T in a cache line.
+// The number of elements of type T in a cache line.
 template <class T>
 constexpr i64 kLine = 64 / static_cast<i64>(sizeof(T));
 
-// Number of k in a 32-bit word of type T.
+// The number of k in a 32-bit word of type T.
 template <class T>
 constexpr i64 kInWord = 4 / static_cast<i64>(sizeof(T));
 
@@ -44,8 +44,8 @@ HWY_INLINE void load_words(const T* from, i64, bool, V (&word)[kVectors]) {
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) word[v] = load(Floats(), from + v * kLanes);
 }
-// For bf16 pairs, loads two rows of B and interleaves them. The words within each two vectors are then not in the order of the columns;
-// put_in_order() restores it in the sums. `both` says whether the second row exists.
+// Loads two rows of B and interleaves them, for bf16 pairs. The words within each two vectors are then not in the
+// order of the columns; put_in_order() restores that order in the sums. `both` says whether the second row exists.
 template <class P, int kVectors>
 requires(sizeof(P) == 2) HWY_INLINE void load_words(const BFloat16* from, i64 k_stride, bool both, V (&word)[kVectors]) {
   const hn::Repartition<u16, Floats> halves;

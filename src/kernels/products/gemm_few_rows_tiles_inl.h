@@ -1,7 +1,7 @@
-// Products with few rows of bf16 pairs on the processor's tile unit (gemm_tiles.h). No Highway target includes the tile instructions, so
-// they are written as inline assembly, which needs no functions compiled for another instruction set. B is read in place: columns with
-// contiguous k already form a tile, and B^T A^T has the same bits as A B. For the Highway target AVX3 only (included after hwy/highway.h,
-// never by a header).
+// Products with few rows of bf16 pairs on the processor's tile unit (gemm_tiles.h). No Highway target includes
+// the tile instructions, so they are inline assembly, which needs no functions compiled for another instruction
+// set. B is read in place: columns with contiguous k already form a tile, and B^T A^T has the bits of A B. This
+// file is compiled for the Highway target AVX3 only (included after hwy/highway.h, never by a header).
 #if defined(SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H
 #undef SPILLWAY_GEMM_FEW_ROWS_TILES_INL_H
@@ -37,7 +37,8 @@ HWY_INLINE void dot_tiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
 }
 
-// Computes one chunk for columns of B whose k are contiguous, as B^T A^T. The columns are the rows of a tile just as they lie in memory.
+// Computes one chunk of the sums for columns of B whose k are contiguous, as
+// B^T A^T. The columns are the rows of a tile just as they lie in memory.
 template <int kRows>
 HWY_ATTR void chunk_transposed_tiles(const u32* a, const Operand<BFloat16>& b, i64 k, float* to) {
   const i64 whole = k / kTileK * kTileK, stride = b.outer_stride * 2;
@@ -75,14 +76,16 @@ HWY_INLINE void add_line(const V (&pairs)[2][kTileRows], i64 columns, float* sum
   }
 }
 
-// Prefetches the first two cache lines of a row of B. After these the processor prefetches by itself, and prefetching more here is slower.
+// Prefetches the first two cache lines of a row of B. The processor prefetches the
+// further lines by itself, and prefetching more of them by instructions is slower.
 HWY_INLINE void ask_for_row(const BFloat16* row) {
   __builtin_prefetch(row, 0, 2);
   __builtin_prefetch(row + kLineElems, 0, 2);
 }
 
-// Computes one chunk for columns of B that are contiguous in memory and fill whole cache lines. Pairs are interleaved as they are loaded.
-// Each line is multiplied while the next one is interleaved, because loading a tile right after storing it would wait for the stores.
+// Computes one chunk of the sums for columns of B that are contiguous in memory and fill whole
+// cache lines. Pairs are interleaved as they are loaded. Each line is multiplied while the next
+// one is interleaved, because loading a tile right after storing it would wait for the stores.
 template <int kRows>
 HWY_ATTR void chunk_wide_tiles(const u32* a, const Operand<BFloat16>& b, i64 columns, i64 k, float* to) {
   alignas(64) V pairs[2][2][kTileRows];

@@ -1,5 +1,5 @@
-// The part of gemm_cpu.cc that multiplies operands in place. Compiled once per instruction set (included after hwy/highway.h by that file
-// only).
+// The part of gemm_cpu.cc that multiplies operands in place. It is compiled
+// once per instruction set (included after hwy/highway.h by gemm_cpu.cc only).
 #if defined(SPILLWAY_GEMM_IN_PLACE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_IN_PLACE_INL_H
 #undef SPILLWAY_GEMM_IN_PLACE_INL_H
@@ -33,7 +33,7 @@ struct Block {
       for (int v = 0; v < kUsed; ++v) sum[r][v] = hn::Zero(d);
     }
   }
-  // Adds the products of one k: element a(r) of each row r of A, times the columns of B at b.
+  // Adds the products of one inner index: element a(r) of each row r of A, times the columns of B at b.
   template <class Element>
   HWY_INLINE void add(Element a, const T* b) {
     hn::Vec<hn::ScalableTag<T>> column[kUsed];
@@ -127,8 +127,8 @@ HWY_ATTR void lines_panels(i64 m, i64 n, Lined<T> a, Packed<T> b, T* sums, i64 r
   });
 }
 
-// Loads the first n elements of a vector and sets the other lanes to zero. n may be 0 or less, or more than a vector. It reads no memory
-// beyond these elements.
+// Loads the first n elements of a vector and sets the other lanes to zero. n may
+// be 0 or less, or more than a vector. No memory beyond the n elements is read.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_first(D d, const T* from, i64 n) {
   constexpr i64 lanes = static_cast<i64>(HWY_LANES(T));

@@ -7,13 +7,13 @@ namespace spillway::kernels::gemm {
 
 class Lines {
  public:
-  static constexpr i64 kEvery = 8;  // how many k the loop adds between two calls of ask()
+  static constexpr i64 kEvery = 8;  // the number of k that the loop adds between two calls of ask()
 
   /// Prefetches all of `ahead` within `asks` calls of ask().
   Lines(const Ahead& ahead, i64 asks) : next_(ahead, asks) {}
 
-  /// From now on also prefetches the rows x columns of C to which the current sums will be written. All of it is prefetched within `asks`
-  /// calls of ask().
+  /// Also prefetches, from now on, the rows x columns of C to which the current sums
+  /// will be written. All of these are prefetched within `asks` calls of ask().
   template <class P, class Out>
   void write_to(const Output<P, Out>& c, i64 rows, i64 columns, i64 asks) {
     constexpr i64 kSize = sizeof(Out);

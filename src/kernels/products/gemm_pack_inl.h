@@ -1,6 +1,6 @@
-// The part of gemm_cpu.cc that packs operands. Compiled once per instruction set (included after hwy/highway.h by that file only). A panel
-// holds kRows rows of A, or as many columns of B as kVectors vectors have lanes. It stores the elements of all its rows or columns for the
-// first k, then those for the next k; panels of bf16 store pairs of k. Missing rows or columns of the last panel are zero.
+// The part of gemm_cpu.cc that packs operands. It is compiled once per instruction set (included after hwy/highway.h by gemm_cpu.cc only).
+// A panel holds kRows rows of A, or as many columns of B as kVectors vectors have lanes. A panel stores the elements of all its rows or
+// columns for the first k, then those for the next k; panels of bf16 store pairs of k. Missing rows or columns of the last panel are zero.
 #if defined(SPILLWAY_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_GEMM_PACK_INL_H
 #undef SPILLWAY_GEMM_PACK_INL_H
@@ -31,7 +31,7 @@ constexpr i64 panel_extent(Side side) {
 }
 
 // Loads four words of each of several rows into the 128-bit blocks of one vector: rows i, i + 4, and so on. transpose_rows() then
-// transposes four such vectors within their 128-bit blocks. This packs operands whose k are contiguous.
+// transposes four such vectors within their 128-bit blocks. Operands whose k are contiguous are packed with these two functions.
 template <class D, class Row>
 HWY_INLINE hn::Vec<D> stacked(D d, Row row, i64 i) {
   constexpr i64 lanes = static_cast<i64>(hn::MaxLanes(D()));
@@ -99,7 +99,8 @@ HWY_ATTR void pack_transposed(Operand<T> from, i64 outer, i64 k, i64 panel, P* t
   }
 }
 
-// Packs an operand whose outer extent is contiguous in memory. Each k is read once from end to end and distributed over the panels.
+// Packs an operand whose outer extent is contiguous in memory. The elements
+// of each k are read once from end to end and distributed over the panels.
 template <Side side, class T, class P>
 HWY_ATTR void pack_contiguous(Operand<T> from, i64 outer, i64 k, P* to) {
   constexpr i64 panel = panel_extent<P>(side);
@@ -137,14 +138,14 @@ HWY_ATTR void pack_panels(Operand<T> from, i64 outer, i64 k, P* to) {
   }
 }
 
-// Returns a pair of bf16 as one word. The lower half is the element at the even k = p, the upper half the element at p + 1, or zero if p +
-// 1 = k.
+// Returns a pair of bf16 as one word. The lower half is the element at the even
+// inner index p, the upper half the element at p + 1, or zero if p + 1 = k.
 HWY_INLINE u32 pair_of(const Operand<BFloat16>& from, i64 outer, i64 p, i64 k) {
   const BFloat16* even = from.data + outer * from.outer_stride + p * from.k_stride;
   return even[0].bits | (p + 1 < k ? static_cast<u32>(even[from.k_stride].bits) << 16 : 0);
 }
 
-// Packs pairs of an operand whose k are contiguous, like pack_transposed(), eight k at a time.
+// Packs pairs of an operand whose k are contiguous, eight k at a time, as pack_transposed() does for single elements.
 HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i64 k, i64 panel, u32* to) {
   const hn::Full128<float> d;
   const hn::Full128<u16> halves;
@@ -159,8 +160,8 @@ HWY_ATTR void pack_pairs_transposed(const Operand<BFloat16>& from, i64 outer, i6
   }
 }
 
-// Packs pairs of an operand whose outer extent is contiguous, like pack_contiguous(). Two successive k are read side by side and
-// interleaved.
+// Packs pairs of an operand whose outer extent is contiguous, as pack_contiguous()
+// does for single elements. Two successive k are read side by side and interleaved.
 template <Side side>
 HWY_ATTR void pack_pairs_contiguous(const Operand<BFloat16>& from, i64 outer, i64 k, u32* to) {
   constexpr i64 panel = panel_extent<BFloat16>(side);

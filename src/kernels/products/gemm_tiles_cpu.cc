@@ -11,7 +11,7 @@
 namespace spillway::kernels::gemm::tiles {
 namespace {
 
-constexpr i64 kTileElems = kRows * kStep;  // elements of one tile, which takes 1 KiB
+constexpr i64 kTileElems = kRows * kStep;  // the number of elements of one tile, which takes 1 KiB
 constexpr i64 kTileBytesARow = 64;
 
 // Asks Linux for permission to use the tile unit. Linux saves the unit's registers only for processes that have asked
@@ -51,7 +51,7 @@ Configuration few_tiles(Scope::Few few, i64 m) {
   return c;
 }
 
-// gcc warns about undefined vectors in its own headers (gcc bug 105593).
+// gcc warns about undefined vectors in its own headers (gcc bug 105593), so these warnings are disabled.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options
@@ -72,7 +72,7 @@ void transpose_words(__m512i (&r)[16]) {
     r[g + 2] = _mm512_unpacklo_epi64(t[g + 1], t[g + 3]);
     r[g + 3] = _mm512_unpackhi_epi64(t[g + 1], t[g + 3]);
   }
-  // r[4 g + c] now holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c.
+  // At this point r[4 g + c] holds, in its 128-bit lane l, rows 4 g .. 4 g + 3 of column 4 l + c of the words.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512i low = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44), low2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x44);
@@ -147,7 +147,7 @@ void sums_of(i64 k, const BFloat16* a, i64 a_panel_elems, const BFloat16* b, flo
 }
 
 void configure(const Configuration& c) {
-  asm volatile("" : : "m"(c));  // tells gcc 12 that all of c is read; its intrinsic names only the first eight bytes
+  asm volatile("" : : "m"(c));  // tells gcc 12 that the instruction reads all of c; its intrinsic names only the first eight bytes
   _tile_loadconfig(&c);
 }
 void release() { _tile_release(); }

@@ -22,13 +22,13 @@ using gemm::packed_elems;
 using gemm::PanelOf;
 using gemm::Side;
 
-// Upper limit, in bytes, of the packed operand. It is small enough to stay in the second-level cache while all strips are multiplied with
-// it. If k is larger than fits, it is cut into slabs. Each further slab costs reading the sums again, 8 bytes per element of C. A packed
-// operand that leaves the cache would cost more: 4 bytes per row for each k.
+// The upper limit, in bytes, of the packed operand. The operand is small enough to stay in the second-level cache while all
+// strips are multiplied with it. If k is larger than fits, it is cut into slabs. Each further slab costs reading the sums
+// again, 8 bytes per element of C. A packed operand that leaves the cache would cost more: 4 bytes per row for each k.
 constexpr i64 kPackedBytes = kMiB / 2;
 
-// How many k are added in one chain. It is the depth of the panels, except that bf16 always uses the depth of bf16 panels, also if it is
-// widened to float panels.
+// The number of k that are added in one chain. It is the depth of the panels, except
+// that bf16 always uses the depth of bf16 panels, also if it is widened to float panels.
 template <class T, class P>
 constexpr i64 kChunk = std::is_same_v<T, BFloat16> ? kDepth<T> : kDepth<P>;
 
@@ -44,7 +44,7 @@ i64 packed_bytes(i64 m, i64 n, i64 k) {
   return packed_elems<P>(outer, slab_depth<T, P>(outer, k)) * static_cast<i64>(sizeof(P));
 }
 
-// Whether C is too narrow to hold the sums of several chunks without rounding in between. If so, these sums are kept in the workspace.
+// True if C is too narrow to hold the sums of several chunks without rounding in between. The workspace then keeps these sums.
 template <class T, class Out>
 constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 
@@ -52,7 +52,7 @@ constexpr bool kNarrows = !std::is_same_v<Wide<T>, Out>;
 // be widened to the panels' type.
 template <class T, class P, class Out>
 struct Workspace {
-  i64 sums, bias, bytes;  // byte offsets of the sums and the bias, and the total size
+  i64 sums, bias, bytes;  // the byte offsets of the sums and the bias, and the total size
   Workspace(i64 m, i64 n, i64 k) {
     constexpr i64 kWideBytes = sizeof(Wide<T>);
     bytes = packed_bytes<T, P>(m, n, k);
@@ -76,7 +76,7 @@ struct Product {
   Operand<TB> b;
   Output<P, Out> c;
   P* packed;
-  Wide<T>* sums;  // [m, n]: the sums of all chunks but the last; C itself if it is wide enough
+  Wide<T>* sums;  // [m, n]: the sums of all chunks but the last; these are C itself if it is wide enough
   int threads;
 
   bool resident_is_a() const { return m <= n; }
@@ -90,8 +90,8 @@ struct Product {
                     : gemm::pack(Side::b, b.from(begin, slab), outer, depth, to);
   }
 
-  // Returns the memory of the streamed operand that this thread will probably pack next, so that it can be prefetched. It is the next chunk
-  // of this strip, or the first chunk of the strip that the thread takes next if all threads are equally fast.
+  // Returns the memory of the streamed operand that this thread will probably pack next, so that it can be prefetched. That is
+  // the next chunk of this strip, or the first chunk of the strip that the thread takes next if all threads are equally fast.
   gemm::Ahead after(i64 begin, i64 at, i64 slab, i64 depth) const {
     if (at >= depth) at = 0, begin += threads * kStrip;
     const i64 outer = std::min(kStrip, std::max(m, n) - begin), chunk = std::min(kDepth, depth - at);
@@ -153,8 +153,8 @@ i64 few_rows_task(i64 n, bool contiguous_columns, i64 threads) {
   return kLine * std::max(ceil_div(lines, tasks), kFewestLines);
 }
 
-// Computes a product with few rows of A (gemm_few_rows.h), with the words of A in the workspace. Returns false, without having done
-// anything, if the product does not qualify or the words do not fit into the workspace.
+// Computes a product with few rows of A (gemm_few_rows.h), with the words of A in the workspace. Returns false, without
+// having done anything, if takes_few_rows() is false for the product or the words do not fit into the workspace.
 template <class T, class TB, class P, class Out>
 bool ran_few_rows(const Product<T, TB, P, Out>& product) {
   if constexpr (gemm::kHasFewRows<TB, P>) {

@@ -1,5 +1,5 @@
-// Products of row-major views with cuBLASLt, which is column-major. A row-major C = A B is a column-major C^T = B^T A^T, so the first
-// operand that we pass to cuBLASLt is our second.
+// Products of row-major views with cuBLASLt, which is column-major. A row-major C = A B is a
+// column-major C^T = B^T A^T, so the first operand that cuBLASLt gets is the second operand of matmul().
 #include <numeric>
 
 #include "device/launch_cuda.h"
@@ -11,20 +11,21 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr i64 kLoad = 16;  // most bytes that a kernel loads at once, so better alignment makes no difference
+constexpr i64 kLoad = 16;  // the most bytes that a kernel loads at once, so better alignment makes no difference
 
 i64 alignment_of(std::uintptr_t bytes) { return bytes % kLoad == 0 ? kLoad : static_cast<i64>(bytes & -bytes); }
 
-// Returns the alignment of x in bytes that cuBLASLt may rely on. It is the one that x's extents imply: whole rows of x, and other matrices
-// of its width beside it, begin at multiples of it. So a product has the same plan wherever its operands lie in memory. If the address
-// itself is aligned worse, which happens in no model, its own alignment is returned and the product gets a plan of its own.
+// Returns the alignment of x in bytes that cuBLASLt may rely on: the one that x's extents imply. Whole rows of x, and other
+// matrices of its width beside it, begin at multiples of it. So a product has one plan wherever its operands lie in memory. If the
+// address itself is aligned worse, which happens in no model, its own alignment is returned and the product gets a plan of its own.
 i64 alignment_of(const Tensor& x, i64 inner, i64 pitch) {
   const i64 bytes = std::gcd(inner, pitch) * size_of(x.dtype());
   return std::min(alignment_of(static_cast<std::uintptr_t>(bytes)), alignment_of(reinterpret_cast<std::uintptr_t>(x.raw())));
 }
 
-// Describes a row-major x as a column-major matrix for cuBLASLt: as its transpose if x's rows are contiguous, or as x itself, to be
-// transposed by cuBLASLt, if x's columns are. A single row or column may have any stride. `what` names x in the error message.
+// Describes a row-major x as a column-major matrix for cuBLASLt. If x's rows are contiguous,
+// that matrix is x's transpose. If x's columns are contiguous, it is x itself, which cuBLASLt
+// transposes. A single row or column may have any stride. `what` names x in the error message.
 BlasMatrix columns_of(const Tensor& x, const char* what) {
   const i64 rows = x.size(0), columns = x.size(1);
   const bool rows_lie = (columns == 1 || x.stride(1) == 1) && (rows == 1 || x.stride(0) >= columns);
@@ -62,7 +63,7 @@ void launch_half_bias(const Tensor& bias, const Tensor& out, Store store) {
   out.dtype() == DType::f32 ? launch_put_bias<T, float>(bias, out, store) : launch_put_bias<T, T>(bias, out, store);
 }
 
-// Adds the bias to every row of out, or, if `store` says so, overwrites every row with the bias.
+// Adds the bias to every row of out. With Store::replace, every row is overwritten with the bias.
 void bias_into(const Tensor& bias, const Tensor& out, Store store) {
   switch (bias.dtype()) {
     case DType::f64:
@@ -90,8 +91,8 @@ void multiply(const MatmulPlan& plan, const MatmulKey& key, const Tensor& first,
                 "cublasLtMatmul");
 }
 
-// Returns whether cuBLASLt can add the bias. It can if the bias has the result's dtype, which is f32 or narrower. Otherwise a kernel of
-// ours adds the bias, with the same rounding.
+// Returns whether cuBLASLt can add the bias: the bias must have the result's dtype, which is
+// f32 or narrower. In all other cases a kernel of ours adds the bias, with equal rounding.
 bool takes_bias(const Tensor& a, const Tensor& bias, const Tensor& out) {
   return bias.defined() && a.dtype() == out.dtype() && out.dtype() != DType::f64;
 }
@@ -108,8 +109,8 @@ MatmulKey key_of(const Tensor& a, const Tensor& b, const Tensor& bias, const Ten
           Stream::current().tf32.matmul && a.dtype() == DType::f32};
 }
 
-// Computes a product with an epilogue. cublasLt.h requires the second matrix's leading dimension to "be divisible by 8", which it is if its
-// rows are multiples of 16 bytes.
+// Computes a product with an epilogue. cublasLt.h requires the second matrix's leading
+// dimension to "be divisible by 8". This holds if the matrix's rows are multiples of 16 bytes.
 bool multiply_gelu(Epilogue epilogue, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& kept, const Tensor& out,
                    const Tensor& workspace) {
   if (!is_half(out.dtype()) || a.dtype() != out.dtype()) return false;
@@ -151,7 +152,7 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& 
   const MatmulPlan& plan = matmul_plan(key);
   if (!plan.algo) return plain_matmul(a, b, bias, out, store);
   const void* added = fused ? bias.raw() : nullptr;
-  // A bf16 or f16 result must be rounded only once. So out first gets the bias, and cuBLASLt adds the product before it rounds.
+  // A bf16 or f16 result must be rounded only once. So the bias is written to out first, and cuBLASLt adds the product before it rounds.
   const bool apart = bias.defined() && !plan.adds_bias, before = apart && is_half(out.dtype());
   if (before) bias_into(bias, out, Store::replace), store = Store::add;
   const void* onto = store == Store::add ? out.raw() : nullptr;

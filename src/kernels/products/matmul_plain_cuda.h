@@ -5,8 +5,8 @@
 
 namespace spillway::kernels::cuda {
 
-/// Computes what matmul() computes, without a workspace. The sum of an element runs over ascending k in f32 (f64 for f64). The bias and the
-/// old value are added to that sum, which is then rounded once. plain_matmul_takes() says which dtypes are supported.
+/// Computes matmul()'s product without a workspace. The sum of an element runs over ascending k in f32 (f64 for f64). The bias
+/// and the old value are added to that sum, which is then rounded once. plain_matmul_takes() says which dtypes are supported.
 void plain_matmul(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out, Store store);
 
 }  // namespace spillway::kernels::cuda

@@ -38,9 +38,9 @@ void set(const BlasLtPreference& preference, cublasLtMatmulPreferenceAttributes_
   blas_lt_check(blas_lt().preference_set(preference.get(), attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// How cuBLASLt may combine partial sums if it splits k. We allow one scheme: "intermediate results are stored in compute type in the
-// workspace and reduced in a separate step" (cublasLtReductionScheme_t). The two other schemes would round every partial sum to the
-// result's dtype.
+// The ways in which cuBLASLt may combine partial sums if it splits k. We allow one: "intermediate results
+// are stored in compute type in the workspace and reduced in a separate step"
+// (cublasLtReductionScheme_t). The two other schemes would round every partial sum to the result's dtype.
 constexpr std::uint32_t kSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 BlasLtPreference preference_of(const MatmulKey& key) {
@@ -71,7 +71,8 @@ std::string describe(const char* name, const BlasMatrix& x, DType dtype) {
 
 // Returns the algorithm that cuBLASLt's heuristic ranks first, or nothing if the heuristic knows none.
 std::optional<cublasLtMatmulAlgo_t> ask(const MatmulPlan& plan, const MatmulKey& key, cublasStatus_t& status) {
-  // The heuristic reads neither the bias nor the second matrix, only the alignment of their addresses.
+  // The pointers given to the heuristic need not be valid: it reads neither
+  // the bias nor the second matrix, only the alignment of their addresses.
   const void* like_d = key.epilogue == Epilogue::none ? nullptr : reinterpret_cast<const void*>(key.d.alignment);
   const BlasLtDesc desc = matmul_desc(key, reinterpret_cast<const void*>(key.bias_alignment), like_d);
   const BlasLtPreference wish = preference_of(key);
@@ -102,7 +103,7 @@ MatmulPlan choose(cublasLtHandle_t handle, const MatmulKey& key) {
 // The plans that the process keeps. They are never destroyed, because CUDA may already be shut down when the process ends.
 struct Memo {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // one handle per GPU; that GPU was current when the handle was made
+  std::map<int, cublasLtHandle_t> handles;  // one handle for each GPU, which was current when the handle was made
   std::map<MatmulKey, MatmulPlan> plans;
 
   static Memo& of_process() {

@@ -14,12 +14,12 @@
 
 namespace spillway::kernels {
 
-/// A matrix stored column by column, as BLAS sees it.
+/// Describes a matrix stored column by column, as BLAS sees it.
 struct BlasMatrix {
   i64 rows, columns;
-  i64 leading;      // elements from one column to the next
-  bool transposed;  // cuBLASLt multiplies with the transpose of the matrix
-  i64 alignment;    // of its address in bytes: the one that its extents imply, or the address's own if that is smaller
+  i64 leading;      // the distance in elements from one column to the next
+  bool transposed;  // whether cuBLASLt multiplies with the transpose of the matrix
+  i64 alignment;    // the alignment in bytes that the extents imply, or that of the address if it is smaller
   auto operator<=>(const BlasMatrix&) const = default;
 };
 
@@ -33,9 +33,9 @@ struct MatmulKey {
   int gpu;
   DType in, out;
   BlasMatrix a, b, d;
-  i64 bias_alignment;  // 0: no bias
+  i64 bias_alignment;  // the alignment of the bias in bytes; 0 if there is no bias
   i64 workspace_bytes;
-  bool tf32;  // TF32 may be used for f32 operands
+  bool tf32;  // whether TF32 may be used for f32 operands
   Epilogue epilogue = Epilogue::none;
   auto operator<=>(const MatmulKey&) const = default;
 };
@@ -43,16 +43,17 @@ struct MatmulKey {
 struct MatmulPlan {
   cublasLtHandle_t handle;
   BlasLtLayout a, b, d;
-  std::optional<cublasLtMatmulAlgo_t> algo;  // empty: cuBLASLt has no kernel for the product
-  bool adds_bias = false;                    // the kernel adds the bias
+  std::optional<cublasLtMatmulAlgo_t> algo;  // the algorithm; empty if cuBLASLt has no kernel for the product
+  bool adds_bias = false;                    // whether the kernel adds the bias
   i64 workspace_bytes = 0;
 };
 
-/// Returns the plan for a product. Its address stays valid. The key's GPU must be the current one. Throws Error(io) if neither cuBLASLt nor
-/// our own kernel supports these dtypes. If there is an epilogue, only cuBLASLt's first choice is tried; if there is none, `algo` is empty.
+/// Returns the plan for a product, at an address that stays valid. The key's GPU must be the current
+/// one. Throws Error(io) if neither cuBLASLt nor our own kernel supports these dtypes. If there is
+/// an epilogue, only cuBLASLt's first choice is tried; if the heuristic knows none, `algo` is empty.
 const MatmulPlan& matmul_plan(const MatmulKey& key);
-/// Returns whether our own kernel supports these dtypes: `in` of both operands and `out` of the result, which must be `in`, or f32 for bf16
-/// and f16.
+/// Returns whether our own kernel supports these dtypes: `in` is the dtype of both
+/// operands, and `out` that of the result. `out` must be `in`, or f32 for bf16 and f16.
 inline bool plain_matmul_takes(DType in, DType out) { return in == out || (is_half(in) && out == DType::f32); }
 
 /// Makes cuBLASLt's descriptor of the product for one call. `bias` is null if there is none. `gelu` is the second matrix of an epilogue.

@@ -48,7 +48,7 @@ float largest(Block values) {
   return most;
 }
 
-// Returns the int8 code of x. If the scale of the block is NaN, returns 1, so that the value becomes NaN.
+// Returns the int8 code of x. If the scale of the block is NaN, the code is 1, so that the value becomes NaN.
 u8 int8_code(float x, float scale) {
   if (std::isnan(scale)) return 1;
   if (scale == 0) return 0;

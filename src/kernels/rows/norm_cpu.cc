@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rows/norm_cpu.cc"
 #include <hwy/foreach_target.h>
-// highway.h must come after foreach_target.h.
+// hwy/highway.h must follow hwy/foreach_target.h, which compiles this file once for each instruction set.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace spillway::kernels {
 #ifndef SPILLWAY_NORM_ROWS
 #define SPILLWAY_NORM_ROWS
-// The arguments of the forward pass for one chunk of rows. If `beta` is null it computes RMS norm.
+// The arguments of the forward pass for one chunk of rows. A null `beta` selects RMS norm.
 template <class T>
 struct NormRows {
   const T *x, *gamma, *beta;
@@ -32,7 +32,7 @@ struct NormGradientRows {
   const T *x, *gamma, *dy;  // gamma is read only for dx; dx may be null
   const Wide<T>* statistics;
   T* dx;
-  Wide<T>*gamma_sums, *beta_sums;  // sums of this chunk, which are overwritten; null: not computed
+  Wide<T>*gamma_sums, *beta_sums;  // the sums of this chunk, which are overwritten; null if they are not computed
   i64 rows, columns;
   bool centred;
   Wide<T> gain_offset;
@@ -76,8 +76,8 @@ HWY_ATTR void norm_rows(const NormRows<S>& r) {
   }
 }
 
-// Computes dx of one row. With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) - h * mean(g h)). RMS norm
-// leaves out mean(g).
+// Computes dx of one row as factor * (g - mean(g) - h * mean(g h)), with h = (x
+// - mean) * factor and g = dy * (gamma + offset). RMS norm leaves out mean(g).
 template <class S>
 HWY_ATTR void gradient_row(const NormGradientRows<S>& r, i64 row) {
   using T = Wide<S>;

@@ -12,15 +12,15 @@ namespace {
 
 constexpr i64 kWarpColumns = 1024;
 
-// Calls f(column, left) for the packs of a row that this thread computes. `column` is that of the pack's first element, and `left` is how
-// many elements the row has from there on.
+// Calls f(column, left) for the packs of a row that this thread computes. `column` is the column
+// of the pack's first element, and `left` is how many elements the row has from there on.
 template <class Rows, class S, class F>
 __device__ void for_packs(i64 columns, F f) {
   constexpr i64 kCount = kPackOf<S>;
   for (i64 c = Rows::rank() * kCount; c < columns; c += Rows::kThreads * kCount) f(c, columns - c);
 }
 
-// The arguments of the forward kernels. If `beta` is null they compute RMS norm.
+// The arguments of the forward kernels. A null `beta` selects RMS norm.
 template <class S>
 struct Forward {
   const S *x, *gamma, *beta;
@@ -73,14 +73,14 @@ struct Gradient {
   const S *x, *gamma, *dy, *others;
   const Wide<S>* statistics;
   S* dx;
-  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null: not computed
+  Wide<S>*gamma_sums, *beta_sums;  // a row of `stride` sums for each chunk of `step` rows; null if they are not computed
   i64 rows, columns, step, stride;
   bool centred, aligned;
   Wide<S> gain_offset;
 };
 
-// Computes dx of one row, with the CPU's formula. With h = (x - mean) * factor and g = dy * (gamma + offset): dx = factor * (g - mean(g) -
-// h * mean(g h)). RMS norm leaves out mean(g).
+// Computes dx of one row, with the CPU's formula: dx = factor * (g - mean(g) - h * mean(g h)),
+// where h = (x - mean) * factor and g = dy * (gamma + offset). RMS norm leaves out mean(g).
 template <class Rows, class S>
 __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   using T = Wide<S>;
@@ -88,7 +88,7 @@ __device__ void gradient_row(const Gradient<S>& r, i64 row) {
   const S *x = r.x + row * r.columns, *dy = r.dy + row * r.columns;
   S* dx = r.dx + row * r.columns;
   const T mean = r.statistics[2 * row], factor = r.statistics[2 * row + 1];
-  // Calls f(c, left, h, g) for the packs of this thread. Elements beyond the end of the row are zero in g.
+  // Calls f(c, left, h, g) for the packs of this thread. In g, elements beyond the end of the row are zero.
   const auto for_terms = [&](auto f) {
     for_packs<Rows, S>(r.columns, [&](i64 c, i64 left) {
       auto h = load_pack<kCount>(x + c, left, r.aligned), g = load_pack<kCount>(dy + c, left, r.aligned);
@@ -118,8 +118,9 @@ __global__ void gradient_rows(Gradient<S> r) {
   for (i64 row = Rows::first(); row < r.rows; row += Rows::step()) gradient_row<Rows>(r, row);
 }
 
-// The threads of a block in chunk_sums() and add_chunks() form kLines lines of kWarpThreads. In chunk_sums() a thread sums a pack of
-// columns over the rows y, y + kLines, ... of a chunk, where y is its line. The sums of the lines are then added in order.
+// The number of lines into which chunk_sums() and add_chunks() divide the threads of a block; a
+// line has kWarpThreads threads. In chunk_sums() a thread sums a pack of columns over the rows y,
+// y + kLines, ... of a chunk, where y is its line. The sums of the lines are then added in order.
 constexpr int kLines = 8;
 
 template <class S>

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kWarp = 32;
 
-// Adds `sum` over all threads of a thread block. The first thread gets the result. Each warp sums with shuffles, then the first warp sums
-// the results of the warps. The order of the additions depends on kThreads alone.
+// Adds `sum` over all threads of a thread block. The first thread gets the result. Each warp sums with shuffles,
+// then the first warp sums the results of the warps. The order of the additions depends on kThreads alone.
 template <int kThreads>
 __device__ double sum_block(double sum) {
   constexpr int kWarps = kThreads / kWarp;
@@ -28,9 +28,9 @@ __device__ double sum_block(double sum) {
   return sum;
 }
 
-// A thread block sums a row of n elements. Pack p of the row goes to thread p % kThreads. The thread adds the kCount elements of its packs
-// to kCount running sums, which are finally added pairwise. The order of additions is the same whether or not packs are aligned and can be
-// loaded with one access.
+// A kernel in which a thread block sums a row of n elements. Pack p of the row goes to thread p % kThreads.
+// The thread adds the kCount elements of its packs to kCount running sums, which are finally added pairwise.
+// The order of additions does not depend on whether packs are aligned and can be loaded with one access.
 template <int kThreads, int kCount, class T, class Out>
 __global__ void __launch_bounds__(kThreads) sum_rows(const T* from, i64 rows, i64 n, double factor, bool aligned, Out* to) {
   const i64 whole = n / kCount;
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kThreads) sum_rows(const T* from, i64 rows, i6
   }
 }
 
-// How many rows a thread loads before it adds them. The loads overlap, which hides the latency of memory. This matters for the sum of a
-// bias gradient, which has too few thread blocks to hide it.
+// The number of rows that a thread loads before it adds them. The loads overlap, which hides the latency of
+// memory. This matters for the sum of a bias gradient, which has too few thread blocks to hide the latency.
 constexpr int kAhead = 8;
 
 // Returns pack p of a row of `inner` elements. Elements beyond the end of the row are zero.
@@ -72,9 +72,10 @@ __device__ Pack<T, kCount> pack_of_row(const T* row, i64 p, i64 inner, bool alig
   return pack;
 }
 
-// A thread block sums `width` packs of columns (a power of two, at most the threads of a warp) of one [n, inner] matrix. Thread t adds pack
-// t % width of the rows t / width, t / width + kThreads / width, and so on. The threads' sums are added pairwise within a warp, and then
-// the warps' sums one after the other. The order is the same whether or not packs are aligned and can be loaded with one access.
+// A kernel in which a thread block sums `width` packs of columns (a power of two, at most the threads of a
+// warp) of one [n, inner] matrix. Thread t adds pack t % width of the rows t / width, t / width + kThreads /
+// width, and so on. The threads' sums are added pairwise within a warp, and then the warps' sums one after
+// the other. The order does not depend on whether packs are aligned and can be loaded with one access.
 template <int kThreads, class T, class Out>
 __global__ void __launch_bounds__(kThreads)
     sum_columns(const T* from, i64 outer, i64 n, i64 inner, int width, double factor, bool aligned, Out* to) {
@@ -115,8 +116,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns how many packs of a row a thread block sums. It is as many as a warp has threads, or fewer if there would be too few thread
-// blocks to occupy all multiprocessors. But it is at least two packs, the 32 bytes of one memory access, if a row has as many.
+// Returns how many packs of a row a thread block sums: as many as a warp has threads, or fewer if there would be too few thread
+// blocks to occupy all multiprocessors. The result is at least two packs, the 32 bytes of one memory access, if a row has as many.
 int width_of(i64 outer, i64 packs) {
   constexpr i64 kManyBlocks = 128;
   int width = static_cast<int>(std::bit_ceil(static_cast<u64>(std::min<i64>(packs, kWarp))));

@@ -1,8 +1,8 @@
-// Softmax, log-softmax and log-sum-exp along an axis, for f32, f64, bf16 and f16. A lane is the elements along the axis at fixed other
-// indices. For each lane two numbers are kept, as f32 (f64 for f64): its largest element, and the logarithm of the sum of exp(x - largest).
-// If only the sum of the two were kept, it would lose the digits that large numbers need. Sums are fp64. A CPU sums in ascending order; a
-// GPU sums as a tree over the threads of a warp or thread block, which depends on the axis's length. A lane whose elements are all -inf
-// gives NaN, as in PyTorch, except that its log_sum_exp is -inf.
+// Softmax, log-softmax and log-sum-exp along an axis, for f32, f64, bf16 and f16. A lane is the elements along the axis at
+// fixed other indices. For each lane two numbers are kept, as f32 (f64 for f64): its largest element, and the logarithm of
+// the sum of exp(x - largest). Their sum alone would not do, because it would lose the digits that large numbers need. Sums
+// are fp64. A CPU sums in ascending order; a GPU sums as a tree over the threads of a warp or thread block, which depends
+// on the axis's length. A lane whose elements are all -inf gives NaN, as in PyTorch, except that its log_sum_exp is -inf.
 #pragma once
 #include "kernels/axis.h"
 
@@ -10,14 +10,15 @@ namespace spillway::kernels {
 
 enum class Softmax { plain, logarithm };
 
-/// Writes the two numbers of each lane to kept[outer, 2, inner].
+/// Writes two statistics of each lane, its largest element and the logarithm of the sum of exp(x - largest), to kept[outer, 2, inner].
 void softmax_statistics(const Tensor& x, const Axis& axis, const Tensor& kept);
-/// Computes y = exp(x - largest - log sum), with the two numbers in `kept`. For the log-softmax, computes y = x - largest - log sum.
+/// Computes y = exp(x - largest - log sum), with the two statistics of softmax_statistics()
+/// in `kept`. For the log-softmax, computes y = x - largest - log sum.
 void softmax(Softmax form, const Tensor& x, const Axis& axis, const Tensor& kept, const Tensor& y);
 /// Computes dx = p (dy - sum(p dy)), where p is the softmax and sums run over a lane. For the log-softmax, computes dx = dy - p sum(dy).
 void softmax_gradient(Softmax form, const Tensor& x, const Axis& axis, const Tensor& kept, const Tensor& dy, const Tensor& dx);
 
-/// Computes y[outer, inner] = largest + log sum for each lane.
+/// Computes y[outer, inner] = largest + log sum for each lane, from the two statistics in `kept`.
 void log_sum_exp(const Tensor& kept, const Axis& axis, const Tensor& y);
 /// Computes dx = p dy, where p is the softmax and dy[outer, inner] is the gradient of log_sum_exp().
 void log_sum_exp_gradient(const Tensor& x, const Axis& axis, const Tensor& kept, const Tensor& dy, const Tensor& dx);

@@ -28,11 +28,12 @@ struct Extents {
   i64 group() const { return heads / kv_heads; }
   i64 scores_elems() const { return round_up(kQueryTile * keys, 16); }
   static i64 packed(i64 outer, i64 k) { return packed_elems<float>(outer, k); }
-  // The packed left operand of a product is one of three matrices: query rows by keys, keys by query rows, or query rows by width.
+  // Returns the size of the packed left operand of a product. It is one of three
+  // matrices: query rows by keys, keys by query rows, or query rows by width.
   i64 left_elems() const { return std::max({packed(kQueryTile, keys), packed(keys, kQueryTile), packed(kQueryTile, width)}); }
   i64 forward_elems() const { return packed(keys, width) + packed(width, keys) + scores_elems() + left_elems(); }
-  // The elements of a buffer for dk or dv, which are sums over tiles. If their dtype is as wide as the sums, they are summed in place and
-  // the buffer is empty.
+  // Returns the number of elements of a buffer for dk or dv, which are sums over tiles. If
+  // their dtype is as wide as the sums, they are summed in place and the buffer is empty.
   i64 sums_elems(DType dtype) const { return dtype == wide_dtype(dtype) ? 0 : round_up(keys * width, 16); }
   i64 backward_elems(DType dtype) const {
     return 2 * packed(keys, width) + packed(width, keys) + 2 * scores_elems() + left_elems() + packed(width, kQueryTile) +
@@ -62,20 +63,20 @@ double multiplied_pairs(const Extents& e, const AttentionMask& mask) {
 
 i64 lanes_of(i64 items) { return std::min(items, kLanes); }
 
-// One head of a view [B, T, H, D], which is a matrix [T, D].
+// One head of a view [B, T, H, D], seen as a matrix [T, D].
 template <class T>
 struct Head {
   T* data;
   i64 stride;
   Head(const Tensor& view, i64 b, i64 h) : data(view.data<T>() + b * view.stride(0) + h * view.stride(2)), stride(view.stride(1)) {}
   T* row(i64 t) const { return data + t * stride; }
-  // The head as an operand of a product, from row t on: with the rows as outer extent and the width as inner extent k, or the other way
-  // round.
+  // by_row() and by_column() give the head, from row t on, as an operand of a product. by_row() has the rows as the outer
+  // extent and the width as the inner extent; by_column() has the width as the outer and the rows as the inner extent.
   Operand<T> by_row(i64 t = 0) const { return {row(t), stride, 1}; }
   Operand<T> by_column(i64 t = 0) const { return {row(t), 1, stride}; }
 };
 
-// Hands out pieces of one lane's workspace, one after the other.
+// Allocates pieces of one lane's workspace, one after the other. A lane is a sequence of heads that one task computes.
 template <class T>
 struct Pieces {
   T* next;
@@ -88,7 +89,7 @@ struct Tile {
   const Extents& extents;
   const AttentionMask& mask;
   i64 b, h, begin, rows;
-  const i32* positions;  // positions of the keys within their documents; may be null
+  const i32* positions;  // the positions of the keys within their documents; may be null
   // seen(t) returns how many keys, counted from key 0, row t of the tile sees. visible() returns the largest such number among the rows of
   // the tile.
   i64 seen(i64 t) const { return mask.causal ? position(t) + 1 : extents.keys; }
@@ -100,8 +101,8 @@ struct Tile {
     return std::max({i64{0}, of_window, positions ? position(t) - positions[b * extents.keys + position(t)] : 0});
   }
   i64 first() const { return first(0); }
-  // Return the key at which products begin, which is first() rounded down: to a packed strip if the keys are rows, or to a chunk of k if
-  // the keys are the inner extent.
+  // Both functions return the key at which products begin, which is first() rounded down: to a packed strip if
+  // the keys are rows (first_row), or to a chunk of the inner extent if the keys are summed over (first_summed).
   i64 first_row() const { return first() / gemm::kStrip * gemm::kStrip; }
   i64 first_summed() const { return first() / gemm::kDepth<T> * gemm::kDepth<T>; }
   void drop_row(i64 t, T* x) const {
@@ -121,8 +122,8 @@ struct Tile {
 
 const i32* positions_of(const AttentionMask& mask) { return mask.positions_BT.defined() ? mask.positions_BT.data<i32>() : nullptr; }
 
-// Returns the factor by which scores must still be multiplied before the softmax. It is 1 if there is a soft cap, because the cap already
-// applies the scale.
+// Returns the factor by which scores must still be multiplied before the softmax.
+// The factor is 1 if there is a soft cap, because the cap already applies the scale.
 template <class T>
 T scale_of_scores(const AttentionMask& mask) {
   return mask.softcap > 0 ? T(1) : static_cast<T>(mask.scale);
@@ -138,7 +139,8 @@ void multiply_add(i64 m, i64 n, i64 k, Packed<T> a, Packed<T> b, T* c, i64 strid
   gemm::multiply<T, T>(m, n, k, a, b, {c, stride, c, stride});
 }
 
-// S is the dtype of the views. T is the type of the arithmetic, and of scores, probabilities and packed operands.
+// Computes the forward pass. S is the dtype of the views. T is the type
+// of the arithmetic, and of scores, probabilities and packed operands.
 template <class S>
 struct Forward {
   using T = Wide<S>;
@@ -167,8 +169,8 @@ struct Forward {
     }
   }
 
-  // Computes a head with few queries, as in generation, without packing keys and values: they are read in place, and the result has the
-  // same bits. Returns false if one of the products cannot be computed this way.
+  // Computes a head with few queries, as in generation, without packing keys and values. The products read them in place
+  // and give the bits that packed operands would give. Returns false if one of the products cannot be computed in place.
   bool few_queries(i64 b, i64 h, T* workspace) const {
     if constexpr (gemm::kHasFewRows<S, T>) {
       const Head<S> query(q, b, h), key(k, b, h / extents.group()), value(v, b, h / extents.group()), result(out, b, h);
@@ -214,10 +216,11 @@ struct Backward {
   const Tensor &q, &k, &v, &out, &lse, &dout, &dq, &dk, &dv;
 
   struct Buffers {
-    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // capped: scores of a row after the soft cap
+    T *k_rows, *v_rows, *k_columns, *scores, *gradients, *left, *right, *capped;  // `capped` holds the scores of a row after the soft cap
   };
 
-  // The matrix [keys, width] in which dk or dv of a head is summed. It is dk or dv itself, or a buffer that is rounded into it at the end.
+  // The matrix [keys, width] in which dk or dv of a head is summed. The sums are made
+  // in dk or dv itself, or in a buffer that is rounded into dk or dv at the end.
   struct Sums {
     T* data;
     i64 stride;

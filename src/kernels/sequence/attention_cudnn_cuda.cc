@@ -73,7 +73,7 @@ Plan make_plan(const Gpu& gpu, const Problem& problem, const Layouts& layouts, c
 struct Memo {
   std::mutex mutex;
   std::map<int, Gpu> gpus;
-  std::map<std::pair<int, Problem>, Engine> chosen;  // key: GPU and problem; an engine serves all layouts of its problem
+  std::map<std::pair<int, Problem>, Engine> chosen;  // keyed by GPU and problem; an engine serves all layouts of its problem
   std::map<std::tuple<int, Problem, Layouts>, Plan> plans;
 
   static Memo& of_process() {

@@ -5,17 +5,19 @@
 
 namespace spillway::kernels::attention_cudnn {
 
-/// Returns whether cuDNN computes attention of these shapes. It must be requested by `library`, the dtype must be bf16 or f16, the head
-/// width a multiple of 8 and at most 128, and there must be as many queries as keys and more than one query (cuDNN 9.28 ends the process if
-/// there is only one). All other cases use our own kernels.
+/// Returns whether cuDNN computes attention of these shapes. `library` must request cuDNN, the dtype must be bf16
+/// or f16, the head width a multiple of 8 and at most 128, and there must be as many queries as keys and more
+/// than one query (cuDNN 9.28 ends the process if there is only one). Our own kernels compute all other cases.
 bool takes(const Shape& q, const Shape& k, DType dtype, AttentionLibrary library);
 
-/// Return the upper bounds of cudnn_graph_cuda.h for the workspace in bytes. They hold for every GPU and every version of cuDNN.
+/// Both functions return an upper bound of the workspace in bytes, from
+/// cudnn_graph_cuda.h. The bound holds for every GPU and every version of cuDNN.
 i64 workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 i64 gradient_workspace_bytes(const Shape& q, const Shape& k, DType dtype);
 
-/// Compute kernels::attention and its gradient, without dropout. The workspace of the gradient also holds delta. They throw Error(io) with
-/// cuDNN's message if cuDNN fails, and Error(refused) if cuDNN needs more workspace than memory plans count.
+/// attend() and its gradient function compute kernels::attention and its gradient, without dropout.
+/// The workspace of the gradient also holds delta. They throw Error(io) with cuDNN's message if
+/// cuDNN fails, and Error(refused) if cuDNN needs more workspace than memory plans count.
 void attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask, const Tensor& out, const Tensor& lse,
             const Tensor& workspace);
 void gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,

@@ -7,11 +7,11 @@
 
 namespace spillway::kernels {
 
-/// The shape that all attention ops of a run have. The letters are explained in attention.h.
+/// The shape that all attention ops of a run have. attention.h explains the letters of the dimensions.
 struct AttentionShape {
   i64 batch, length, heads, kv_heads, width;
   DType dtype;
-  bool thirds = false;  // q, k and v are thirds of each row of one tensor, as are their gradients; else separate tensors
+  bool thirds = false;  // q, k and v are thirds of each row of one tensor, as are their gradients; otherwise they are separate
   bool causal = true;
 };
 
@@ -23,13 +23,13 @@ std::string missing_attention_library(int compute_capability);
 /// shape.
 std::string attention_shape_problem(const AttentionShape& shape);
 
-/// Returns an upper bound, in bytes, of the workspace that cuDNN's backward pass needs. Memory plans count this many bytes.
+/// Returns an upper bound, in bytes, of the workspace that cuDNN's backward pass needs. Memory plans reserve this many bytes.
 i64 attention_library_bytes(const AttentionShape& shape);
 
-/// Prepares cuDNN's plans for forward and backward on the GPU of the current stream. Returns a description of the plans for the run's
-/// record: cuDNN's version, the GPU, and the engine and knobs of each direction. `chosen` may be such a description from an earlier run. If
-/// it names the same version and GPU, its engines are used; otherwise cuDNN chooses. Throws Error(refused) if cuDNN needs more workspace
-/// than memory plans count, and Error(io) with cuDNN's message if it fails otherwise.
+/// Prepares cuDNN's plans for forward and backward on the GPU of the current stream. Returns a description of the plans for
+/// the run's record: cuDNN's version, the GPU, and the engine and knobs of each direction. `chosen` may be such a description
+/// from an earlier run. If it names this version and GPU, its engines are used; otherwise cuDNN chooses. Throws Error(refused)
+/// if cuDNN needs more workspace than memory plans count, and Error(io) with cuDNN's message on any other failure.
 std::string prepare_attention(const AttentionShape& shape, const std::string& chosen = "");
 
 }  // namespace spillway::kernels

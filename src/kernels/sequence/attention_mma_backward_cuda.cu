@@ -1,10 +1,10 @@
-// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first, a thread block owns a tile of
-// queries and goes over the keys, for dq. In the second, a thread block owns a tile of keys and values and goes over the queries, for dk
-// and dv: of all query heads that use its key/value head, in ascending order.
-// Both kinds recompute the scores and the gradients of the probabilities. That makes seven products instead of five, but no thread block
-// waits for another, and the bits are the same in every run. Scores stay in registers. In the second kind tiles are transposed, with keys
-// as rows, so that the probabilities are always the left operand of the next product. Probabilities and score gradients are rounded to H
-// (bf16 or f16) before that product. All sums are f32 and rounded once.
+// Gradients of attention on tensor cores, without atomics. There are two kinds of kernels. In the first kind, a thread
+// block owns a tile of queries and goes over the keys, to compute dq. In the second kind, a thread block owns a tile of
+// keys and values and goes over the queries of all query heads that use its key/value head, in ascending order, to compute
+// dk and dv. Both kinds recompute the scores and the gradients of the probabilities. That makes seven products instead of
+// five, but no thread block waits for another, and the bits are equal in every run. Scores stay in registers. In the second
+// kind tiles are transposed, with keys as rows, so that the probabilities are always the left operand of the next product.
+// Probabilities and score gradients are rounded to H (bf16 or f16) before that product. All sums are f32 and rounded once.
 #include <limits>
 
 #include "kernels/sequence/attention_mma_cuda.h"
@@ -15,8 +15,8 @@ namespace {
 
 using attention_problem::Backward;
 
-// The tile sizes of a kernel. A thread block owns kRows rows: of q and dout, or of k and v. It goes over tiles of kColumns rows of the
-// other two tensors, of which a warp multiplies kStep rows at a time.
+// The tile sizes of a kernel. A thread block owns kRows rows of two tensors: of q and dout, or of k and v. It goes
+// over tiles of kColumns rows of the other two tensors, and a warp multiplies kStep rows of such a tile at a time.
 template <int kWidth, int kRowsOfBlock, int kWarps, int kTileColumns, int kColumnsAtOnce, int kSideBytes, int kHandedBytes>
 struct Shape {
   static constexpr int kRows = kRowsOfBlock, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kWarps * kWarpThreads;
@@ -26,16 +26,16 @@ struct Shape {
 };
 template <int kWidth>
 struct QueryShape : Shape<kWidth, 128, 4, kWidth <= 64 ? 64 : 32, 32, 0, 0> {};
-// A warp's rows of q and dout. If the head is narrow enough they stay in registers; otherwise this is the address of their tile, from which
-// they are loaded in every step.
+// A warp's rows of q and dout. For heads of up to 64 elements the rows stay in registers. For wider heads
+// LeftRows is the address of the tile in shared memory, from which the rows are loaded in every step.
 template <int kWidth>
 using LeftRows = std::conditional_t<kWidth <= 64, Fragments<kWidth, QueryShape<kWidth>::kRowTiles>, u32>;
 // In shared memory each tile of q and dout is followed by the log-sum-exps and the deltas of its queries.
 template <int kWidth>
 struct KeyShape : Shape<kWidth, 128, 4, 64, 32, 2 * 64 * 4, 0> {};
-// Tiles of kTile queries by 2 kTile keys. Two warps share 32 keys, and one of them passes a tile of f32 to the other. kTile is 64, or 32 on
-// a GPU that gives a thread block only 99 KiB of shared memory (compute capability 8.6, 8.9, 12.0). Both sizes sum the same terms in the
-// same order.
+// Tile sizes of kTile queries by 2 kTile keys. Two warps share 32 keys, and one of them passes a
+// tile of f32 to the other. kTile is 64, or 32 on a GPU that gives a thread block only 99 KiB of
+// shared memory (compute capability 8.6, 8.9, 12.0). Both tile sizes sum the terms in one order.
 template <int kWidth, int kTile>
 struct WideKeyShape : Shape<kWidth, 2 * kTile, kTile / 8, kTile, kTile, 2 * kTile * 4, 2 * kTile * kTile * 4> {};
 
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
   Rows(f.dout, b, h, begin).template copy<S::kRows>(f.dout, queries - begin, e.width, query + S::kOwnBytes);
   copy_tile(0, buffers);
 
-  float lse[kM][2], delta[kM][2];  // lse is converted to base 2
+  float lse[kM][2], delta[kM][2];  // lse is stored converted to base 2
   SPILLWAY_UNROLL
   for (int i = 0; i < 2 * kM; ++i) {
     const i64 at = (b * e.heads + h) * e.queries + min(first_row + i * 8 + fragment_row(), queries - 1);
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(QueryShape<kWidth>::kThreads, 2) query_tile(Ba
       sum, [&](int, int) { return f.scale; }, own, f.dq.at(b, h, first_row), f.dq.row, rows, e.width, f.dq.in_words);
 }
 
-// The common part of thread blocks that own a tile of keys and values: their setup, and the loop over tiles of queries, head after head.
+// What all thread blocks that own a tile of keys and values do: their setup, and the loop over tiles of queries, head after head.
 template <class H, int kWidth, Kind kKind, class S>
 struct KeyBlock {
   using Rows = Copier<H, kWidth, S::kThreads, kKind != Kind::unaligned>;
@@ -147,7 +147,8 @@ struct KeyBlock {
     if (copied.h < end_h) copy_tile(buffers + buffer);
     return at;
   }
-  /// Begins to copy a tile of queries to address `to`: first q, then dout, then the log-sum-exps of the queries, then their deltas.
+  /// Begins to copy a tile of queries to address `to`: first q, then dout, then the log-sum-exps
+  /// of the queries, then their deltas (the scalar products of the rows of out and dout).
   __device__ void copy_tile(u32 to) {
     const int h = copied.h, query = copied.query, i = static_cast<int>(threadIdx.x);
     Rows(f.q, b, h, query).template copy<S::kColumns>(f.q, queries - query, f.extents.width, to);
@@ -216,10 +217,10 @@ __global__ void __launch_bounds__(KeyShape<kWidth>::kThreads, 2) key_tile(Backwa
       f.dv.in_words);
 }
 
-// Computes dk and dv for wider heads. Two warps share the rows of a tile. The first warp computes the probabilities, passes them to the
-// second through shared memory (in f32; a negative sign marks dropped ones) and sums dv. The second warp computes the gradients of the
-// probabilities and of the scores and sums dk. Since a warp holds the sums of only one gradient, it can have twice as many rows, and it
-// loads half as much from the tiles for every product.
+// Computes dk and dv for heads of more than 64 elements. Two warps share the rows of a tile. The first warp computes the
+// probabilities, passes them to the second through shared memory (in f32; a negative sign marks dropped ones) and sums
+// dv. The second warp computes the gradients of the probabilities and of the scores and sums dk. Since a warp holds the
+// sums of only one gradient, it can have twice as many rows, and it loads half as much from the tiles for every product.
 template <class H, int kWidth, Kind kKind, int kTile>
 __global__ void __launch_bounds__(WideKeyShape<kWidth, kTile>::kThreads, 1) wide_key_tile(Backward<H> f) {
   using S = WideKeyShape<kWidth, kTile>;

@@ -1,9 +1,9 @@
-// Forward attention on tensor cores (Dao, arXiv:2307.08691). A thread block computes kRows queries of one head, each warp 32 of them. It
-// goes over tiles of kKeys keys and values in ascending order; the next tile is copied while the current one is used. Scores and
-// probabilities never leave the registers.
-// All sums are f32: the products of queries and keys, the sums of the unrounded probabilities (within each lane, then over a quad of
-// lanes), and the products of probabilities and values. Probabilities are rounded to H (bf16 or f16) before they are multiplied with
-// values. So the error of out is at most half an ulp of H times the probabilities' mean of |v|, plus the rounding of out itself.
+// Forward attention on tensor cores (Dao, arXiv:2307.08691). A thread block computes kRows queries of one head, each warp
+// 32 of them. The block goes over tiles of kKeys keys and values in ascending order; the next tile is copied while the
+// current one is used. Scores and probabilities never leave the registers. All sums are f32: the products of queries and
+// keys, the sums of the unrounded probabilities (within each lane of a warp, then over a quad of lanes), and the products
+// of probabilities and values. Probabilities are rounded to H (bf16 or f16) before they are multiplied with values. So
+// the error of out is at most half an ulp of H times the probabilities' mean of |v|, plus the rounding of out itself.
 #include <limits>
 
 #include "kernels/sequence/attention_mma_cuda.h"
@@ -18,23 +18,23 @@ template <int kWidth>
 struct Shape {
   static constexpr int kRows = 128, kKeys = 64, kRowTiles = 2, kWarpRows = 16 * kRowTiles, kThreads = kRows;
   static constexpr int kPitch = Layout<kWidth>::kPitch, kTileBytes = kKeys * kPitch;
-  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // one buffer for queries, two each for keys and values
+  static constexpr int kSharedBytes = kRows * kPitch + 4 * kTileBytes;  // one buffer for queries, two for keys and two for values
 };
 template <int kWidth, Kind kKind>
 constexpr int kBlocksOfProcessor = kWidth <= 64 && kKind == Kind::plain ? 3 : 2;
 
-// The online softmax of one warp's rows. A row is indexed by (m, second): fragment row m, and 0 or 1 for the upper or lower row that a lane
-// holds in it. The four lanes of a quad share a row.
+// The online softmax of one warp's rows. A row is indexed by (m, second): m is the fragment's row in the tile; `second` is 0 for
+// the upper and 1 for the lower of the two matrix rows that a lane holds of a fragment. The four lanes of a quad share a row.
 struct Softmax {
-  float top[2][2], total[2][2];  // total: sum over this lane's columns only
+  float top[2][2], total[2][2];  // `total` sums over this lane's columns only
 
   __device__ Softmax() {
     SPILLWAY_UNROLL
     for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = -std::numeric_limits<float>::infinity(), total[i / 2][i % 2] = 0;
   }
-  // Turns the scores x of a tile into probabilities that are not yet divided by the denominator of the softmax. If the largest score so far
-  // grows, rescales what earlier tiles left: the output accumulator `sum` and the denominator `total`. `scale` includes the factor log2(e),
-  // because exponentials are computed to base 2.
+  // Turns the scores x of a tile into probabilities that are not yet divided by the denominator of the softmax. If
+  // the largest score so far grows, the step rescales the results of earlier tiles: the output accumulator `sum`
+  // and the denominator `total`. `scale` includes the factor log2(e), because exponentials are computed to base 2.
   template <int kN, int kColumns>
   __device__ void step(float (&x)[2][kN][4], float scale, float (&sum)[2][kColumns][4]) {
     float decay[2][2];
@@ -49,7 +49,7 @@ struct Softmax {
       grew |= top[m][second] != most;
       top[m][second] = most;
     });
-    if (__any_sync(~0u, grew)) {  // seldom true after the first tiles; if no largest score grew, all decay factors are 1
+    if (__any_sync(~0u, grew)) {  // true only seldom after the first tiles; if no largest score grew, all decay factors are 1
       for_rows([&](int m, int second) {
         total[m][second] *= decay[m][second];
         SPILLWAY_UNROLL
@@ -82,11 +82,11 @@ struct Softmax {
   }
 };
 
-// Says which rows a warp computes. The thread blocks of one head are adjacent, so that they share its keys in the caches. The last tile of
-// a head comes first, because it sees the most keys.
+// Tells which rows a warp computes. The thread blocks of one head are adjacent, so that they share
+// the head's keys in the caches. The last tile of a head comes first, because it sees the most keys.
 template <int kWidth, class H>
 struct Place {
-  int b, h, begin, first_row, rows;  // rows: how many of the warp's rows exist; none if 0 or less
+  int b, h, begin, first_row, rows;  // `rows` is how many of the warp's rows exist; none if it is 0 or less
   u32 own;
   __device__ Place(const Forward<H>& f, int item, int thread) {
     using S = Shape<kWidth>;

@@ -13,24 +13,24 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarpThreads; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarpThreads; }
-/// Return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds two rows, fragment_row() and the row 8 below
-/// it, and two columns, fragment_column() and the next one.
+/// Both functions return where this lane's elements lie within a fragment of 16 x 8 elements. A lane holds
+/// two rows, fragment_row() and the row 8 below it, and two columns, fragment_column() and the next one.
 __device__ inline int fragment_row() { return lane() / 4; }
 __device__ inline int fragment_column() { return lane() % 4 * 2; }
 
-/// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; they are without and with
-/// dropout. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give the same bits.
+/// The variants that a kernel is compiled in. `plain` and `drops` require rows that are aligned to 16 bytes; `plain` has no dropout,
+/// `drops` has it. `unaligned` takes rows of any alignment, with dropout of any fraction, also 0. All variants give equal bits.
 enum class Kind { plain, drops, unaligned };
 
-/// The layout of a tile in shared memory. Word w of row r is stored at index w ^ (r % 8) of the row. So the words with the same w of eight
-/// rows lie in different banks, and so do the words of one row. Adding 8 n to the row adds 8 n kPitch to the address.
+/// The layout of a tile in shared memory. Word w of row r is stored at index w ^ (r % 8) of the row. This puts word w of eight
+/// successive rows into different banks, and the words of one row too. Adding 8 n to the row adds 8 n kPitch to the address.
 template <int kWidth>
 struct Layout {
   static constexpr int kWords = kWidth <= 64 ? 8 : 16, kPitch = kWords * 16;
   static_assert(kWidth % 16 == 0 && kWidth <= 128);
   __device__ static u32 at(int row, int word) { return static_cast<u32>(row * kPitch + ((word ^ (row & 7)) << 4)); }
-  /// Returns the address of the word that is `words` (an even number) after the word at address `at`, which must be word 0 or 1 of a row.
-  /// Requires tiles to begin at multiples of kPitch.
+  /// Returns the address of the word that comes `words` (an even number) words after the one at
+  /// address `at`. `at` must be word 0 or 1 of a row. Tiles must begin at multiples of kPitch.
   __device__ static u32 words_on(u32 at, int words) { return (at ^ (words % 8 * 16)) + words / 8 * 128; }
 };
 
@@ -42,8 +42,8 @@ class Copier {
   __device__ Copier(const attention_problem::View<const H>& view, i64 b, i64 h, int begin)
       : from_(view.at(b, h, begin + row()) + word() * 8) {}
 
-  /// Begins to copy the next kRows rows of the view; `rows` is how many of them, or more, exist. If kInWords is false it copies element by
-  /// element, for rows that are not aligned to 16 bytes.
+  /// Begins to copy the next kRows rows of the view, of which only `rows` exist if `rows` is smaller.
+  /// If kInWords is false, elements are copied one by one, for rows that are not aligned to 16 bytes.
   template <int kRows>
   __device__ void copy(const attention_problem::View<const H>& view, int rows, i64 width, u32 tile) {
     static_assert(kRows % kAtOnce == 0);
@@ -78,7 +78,7 @@ class Copier {
     return std::bit_cast<uint4>(pack);
   }
 
-  const H* from_;  // the next word that this thread copies, in row row() of the rows to come
+  const H* from_;  // points to the next word that this thread copies
 };
 
 template <int kM, int kN>
@@ -134,9 +134,9 @@ class Drops {
   }
   /// Returns x, which is element i of fragment (m, n), after dropout: 0 or scaled.
   __device__ float operator()(float x, int m, int n, int i) const { return dropped(m, n, i) ? 0 : x * kept_; }
-  /// Marks a dropped element by its sign: returns -x if the element is dropped, else x. x must be at least 0.
+  /// Marks a dropped element by its sign: returns -x if the element is dropped, and x otherwise. x must be at least 0.
   __device__ float marked(float x, int m, int n, int i) const { return dropped(m, n, i) ? -x : x; }
-  /// Returns x after dropout: 0 or scaled. `mark` is what marked() returned for the same element.
+  /// Returns x after dropout: 0 or scaled. `mark` is what marked() returned for this element.
   __device__ float by_mark(float mark, float x) const { return std::bit_cast<u32>(mark) >> 31 ? 0 : x * kept_; }
 
  private:
@@ -191,7 +191,7 @@ __device__ void multiply_rows(const Fragments<kWidth, kM>& a, u32 b, float (&x)[
   }
 }
 
-/// Computes the same products for the rows of tile a, which are loaded from shared memory when they are needed.
+/// Computes the products of multiply_rows() for the rows of tile a, which are loaded from shared memory when they are needed.
 template <class H, int kWidth, int kM, int kN>
 __device__ void multiply_rows(u32 a, u32 b, float (&x)[kM][kN][4]) {
   using L = Layout<kWidth>;
@@ -243,9 +243,9 @@ __device__ void add_weighted(const float (&weights)[kM][kN][4], u32 b, float (&s
   }
 }
 
-/// Multiplies a warp's sums by factor(m, second), rounds them to H and stores them as rows from `to` on. `second` is 1 for the lower of a
-/// fragment's two rows, else 0. Only the first `there` rows exist. The values pass through tile `own` in shared memory, which belongs to
-/// this warp alone.
+/// Multiplies a warp's sums by factor(m, second), rounds them to H and stores them as rows from `to`
+/// on. `second` is 1 for the lower of a fragment's two rows and 0 for the upper. Only the first `there`
+/// rows exist. The values pass through tile `own` in shared memory, which belongs to this warp alone.
 template <int kWidth, class H, int kM, class F>
 __device__ void store_rows(const float (&sum)[kM][kWidth / 8][4], F factor, u32 own, H* to, i64 stride, i64 there, i64 width,
                            bool in_words) {

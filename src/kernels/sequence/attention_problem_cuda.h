@@ -8,7 +8,7 @@
 
 namespace spillway::kernels::attention_problem {
 
-/// Adjacent rows of a head. Row indices from `rows` on lie beyond its end and count as zero.
+/// Adjacent rows of a head. Rows with an index of `rows` or more lie beyond the head's end and count as zero.
 template <class S>
 struct Rows {
   const S* at;
@@ -21,7 +21,7 @@ template <class S>
 struct View {
   S* data = nullptr;
   i64 batch = 0, row = 0, head = 0;
-  bool aligned = false, in_words = false;  // all rows begin at multiples of four elements; of 16 bytes
+  bool aligned = false, in_words = false;  // aligned: all rows begin at multiples of four elements; in_words: of 16 bytes
   View() = default;
   explicit View(const Tensor& t) : data(t.data<std::remove_const_t<S>>()), batch(t.stride(0)), row(t.stride(1)), head(t.stride(2)) {
     aligned = begin_at_multiples<4>();
@@ -38,10 +38,10 @@ struct View {
 struct Extents {
   i64 batch, queries, keys, heads, kv_heads, width;
   bool causal;
-  i64 window;            // 0: no window
+  i64 window;            // the size of the attention window; 0 if there is none
   const i32* positions;  // [batch, keys]: position of each key in its document; may be null
   __device__ i64 seen(i64 t) const { return causal ? min(keys, t + 1 + keys - queries) : keys; }
-  /// Returns the first key that query t sees. If t lies beyond the last query, returns that of the last query.
+  /// Returns the first key that query t sees. If t lies beyond the last query, returns the first key that the last query sees.
   __device__ i64 first(i64 b, i64 t) const {
     const i64 position = min(t, queries - 1) + keys - queries;
     const i64 of_window = window > 0 ? max(i64{0}, position + 1 - window) : 0;
@@ -54,9 +54,9 @@ struct Extents {
 /// its own counter of the random generator and needs one call of Philox.
 template <class T>
 struct Dropout {
-  PhiloxRounds rounds;  // precomputed on the host, since kernel parameters cost neither registers nor additions
+  PhiloxRounds rounds;  // the round keys are computed on the host, since kernel parameters cost neither registers nor additions
   i64 first_sample = 0;
-  u64 limit = 0;  // elements whose 64 random bits are below it are dropped; only its upper 53 bits are used; 0: no dropout
+  u64 limit = 0;  // elements whose 64 random bits are below `limit` (only its upper 53 bits count) are dropped; 0: no dropout
   T kept = 1;
   Dropout() = default;
   explicit Dropout(const AttentionMask& mask)
@@ -70,18 +70,18 @@ struct Dropout {
   }
 };
 
-/// The arguments that forward and backward share.
+/// The arguments that the forward and the backward kernels have in common.
 template <class S>
 struct Problem {
   Extents extents;
   Dropout<Wide<S>> dropout;
-  Wide<S> scale, cap;  // cap: limit of the soft cap, which is applied before the scale; 0: none
+  Wide<S> scale, cap;  // `cap` is the limit of the soft cap, which is applied before the scale; 0 if there is none
   View<const S> q, k, v;
   __device__ bool drops(i64 b, i64 h, i64 t, i64 s) const { return dropout.drops(b, (h * extents.queries + t) * extents.keys + s); }
   /// capped() applies the soft cap to an unscaled score. slope() returns the derivative of the soft cap, given the score after it.
   __device__ Wide<S> capped(Wide<S> x) const { return cap > 0 ? cap * std::tanh(x / cap) : x; }
   __device__ Wide<S> slope(Wide<S> capped) const { return cap > 0 ? std::fma(-capped / cap, capped / cap, Wide<S>(1)) : Wide<S>(1); }
-  /// Returns the factor by which dropout multiplies a probability.
+  /// Returns the factor by which dropout multiplies the probability of query t and key s: 0 if it is dropped.
   __device__ Wide<S> kept(i64 b, i64 h, i64 t, i64 s) const {
     if (dropout.limit == 0) return 1;
     return drops(b, h, t, s) ? Wide<S>(0) : dropout.kept;

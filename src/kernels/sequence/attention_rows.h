@@ -1,5 +1,5 @@
-// Arithmetic of attention on the CPU, for single rows of n elements in the calling thread. It is compiled once per instruction set
-// (attention_rows_cpu.cc). T is float or double; S may also be bf16 or f16.
+// Arithmetic of attention on the CPU, for single rows of n elements in the calling thread. The functions are
+// compiled once per instruction set (attention_rows_cpu.cc). T is float or double; S may also be bf16 or f16.
 #pragma once
 #include "tensor/dtype.h"
 
@@ -17,11 +17,11 @@ void cap(T* x, i64 n, T scale, T cap);
 template <class T>
 void cap_gradient(const T* x, T* dx, i64 n, T cap);
 
-/// Computes x = exp(scale * x - lse) in place.
+/// Computes x = exp(scale * x - lse) in place: turns scores into probabilities.
 template <class T>
 void probabilities(T* x, i64 n, T scale, T lse);
 
-/// Computes dx = p * (dx - delta) * scale in place.
+/// Computes dx = p * (dx - delta) * scale in place: turns the gradients of the probabilities p into those of the scores.
 template <class T>
 void softmax_gradient(const T* p, T* dx, i64 n, T delta, T scale);
 

@@ -11,12 +11,12 @@ namespace spillway::kernels::attention_tiles {
 using attention_problem::Rows;
 
 constexpr int kTile = 64, kSide = 16, kQuad = 4, kThreads = kSide * kSide;
-// Distance between rows in shared memory, in elements. It keeps groups of four elements aligned, and elements of four successive rows in
-// one column lie in different banks.
+// The distance between rows in shared memory, in elements. This distance keeps groups of four
+// elements aligned, and elements of four successive rows in one column lie in different banks.
 constexpr int kStride = kTile + kQuad;
 
-/// How many inner indices are staged in shared memory at a time, and the elements of shared memory that this takes. A thread block has 48
-/// KiB.
+/// The number of inner indices that are staged in shared memory at a time, and
+/// the elements of shared memory that they take. A thread block has 48 KiB.
 template <class T>
 constexpr int kDepth = sizeof(T) == 4 ? 32 : 8;
 template <class T>
@@ -29,14 +29,14 @@ __device__ Quad<T> quad(const T* at) {
   return *reinterpret_cast<const Quad<T>*>(at);
 }
 
-/// Calls f(0), f(1), f(2) and f(3). It is unrolled, so that arrays indexed by f stay in registers.
+/// Calls f(0), f(1), f(2) and f(3) in an unrolled loop, so that arrays indexed by f stay in registers.
 template <class F>
 __device__ __forceinline__ void for_quad(F f) {
   f(0), f(1), f(2), f(3);
 }
 
-/// Computes sum[i][j], the scalar product of row 4 y + i of a and row 4 x + j of b over the width of a head, for thread (x, y). Begins by
-/// synchronising the thread block.
+/// Computes sum[i][j], the scalar product of row 4 y + i of a and row 4 x + j of b over the
+/// width of a head, for thread (x, y). The function begins by synchronising the thread block.
 template <class S, class T = Wide<S>>
 __device__ void multiply_rows(const Rows<S>& a, const Rows<S>& b, i64 width, T* staged, T (&sum)[kQuad][kQuad]) {
   constexpr int kQuads = kDepth<T> / kQuad;
@@ -85,8 +85,8 @@ struct Sums {
   }
 };
 
-/// Computes sum[row][c] += weights[row][n] * from[n][first + c], summed over the rows n of `from`. Begins by synchronising the thread
-/// block, so the weights may be written just before the call. They may be overwritten after the next synchronisation.
+/// Computes sum[row][c] += weights[row][n] * from[n][first + c], summed over the rows n of `from`. The function begins by synchronising
+/// the thread block, so the weights may be written just before the call. They may be overwritten after the next synchronisation.
 template <class S, int kWidth, class T = Wide<S>>
 __device__ void add_weighted(const T* weights, const Rows<S>& from, i64 first, i64 width, T* staged, Sums<T, kWidth>& sum) {
   static_assert(kDepth<T> * kWidth <= kStagedElems<T>);

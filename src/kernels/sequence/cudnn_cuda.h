@@ -152,21 +152,21 @@ constexpr i64 kLeastVersion = 91501;
 /// Returns a version as text, such as "9.19.0".
 std::string version_text(i64 version);
 
-/// Returns cuDNN, which is searched for once and never closed. The search tries the folders of the dynamic loader, then the CUDA toolkit,
-/// then the nvidia-cudnn wheels in this user's Python installations. If none has it, throws Error(usage) with one line that also says what
-/// to do; the next call searches again.
+/// Returns cuDNN, which is searched for once and never closed. The search tries the folders of the dynamic
+/// loader, then the CUDA toolkit, then the nvidia-cudnn wheels in this user's Python installations. If cuDNN is
+/// in none of them, throws Error(usage) with one line that also says what to do; the next call searches again.
 const Library& library();
-/// Opens the first of these libraries that exists. Throws Error(usage) like library().
+/// Opens the first library of `names` that exists. Throws Error(usage) if none does, as library() does.
 Library open(const std::vector<std::string>& names);
 /// Returns an empty string if the library is new enough. If it is older than kLeastVersion, returns one line that also says what to do.
 std::string too_old(const Library& found);
 /// Returns the names that library() tries, in the order of trying.
 std::vector<std::string> library_names();
 
-/// Throws Error(io) that names `call` and cuDNN's message, unless `status` is kSuccess.
+/// Throws an Error(io) that names `call` and cuDNN's message, unless `status` is kSuccess.
 void check(int status, std::string_view call);
 
-/// A descriptor object of cuDNN's API, which is destroyed with this object. If cuDNN reports an error, the functions throw Error(io).
+/// Owns a descriptor object of cuDNN's API and destroys it in the destructor. If cuDNN reports an error, the functions throw Error(io).
 class Descriptor {
  public:
   explicit Descriptor(Kind kind);

@@ -18,8 +18,8 @@ Extents4 in_order(const Extents4& d) { return {d[1] * d[2] * d[3], d[2] * d[3], 
 // Values of cuDNN's enum cudnnBackendKnobType_t.
 enum Knob : i64 { kStages = 14, kKernelConfig = 24, kTileCgaM = 27, kStreamK = 38, kTileM = 40, kTileN = 41 };
 
-// Returns the engine for the backward graph on Blackwell. cudnn-frontend 1.32 uses the same fixed engine, since no heuristic tells which
-// configurations of an engine add in a fixed order.
+// Returns the engine for the backward graph on Blackwell. It is fixed, as in cudnn-frontend
+// 1.32, since no heuristic tells which configurations of an engine add in a fixed order.
 Engine ordered_engine(i64 version) {
   if (version < 92300) return {5, {{kKernelConfig, 31}, {kStages, 2}}};
   return {5, {{kTileM, 3}, {kTileN, 2}, {kKernelConfig, 2}, {kStreamK, 0}, {kTileCgaM, 0}, {kStages, 2}}};
@@ -134,7 +134,7 @@ struct Graph::Builder {
     operation.set(Attribute::operation_reshape_y, std::vector<RawDescriptor>{y.raw});
     return done(operation, y);
   }
-  // Keeps the descriptor that says what an operation does. It must live as long as the operation.
+  // Stores the descriptor that says what an operation does. The descriptor must live as long as the operation.
   RawDescriptor keep(Descriptor how) {
     how.finalize();
     return parts.emplace_back(std::move(how)).raw();
@@ -183,7 +183,7 @@ struct Graph::Builder {
     return done(operation, c);
   }
 
-  // Replaces scores of keys that the causal mask hides by the lowest number.
+  // Replaces the scores of keys that the causal mask hides by the lowest number.
   Tensor masked(const Tensor& x) {
     if (!p.causal) return x;
     const Tensor row = pointwise(Pointwise::index, x, {}, between(Data::int32, scores), Data::f32, {}, 2);
@@ -298,7 +298,7 @@ i64 config_workspace_bytes(const Descriptor& config) { return config.number(Attr
 i64 delta_bytes(const Problem& p) { return p.backward ? round_up(p.batch * p.heads * p.length * 4, 256) : 0; }
 
 i64 workspace_bound(const Problem& p) {
-  constexpr i64 kOfEngine = 4096;  // bytes that an engine needs in addition; the most seen was 256
+  constexpr i64 kOfEngine = 4096;  // the bytes that an engine may need in addition; the most seen was 256
   if (!p.backward) return kOfEngine;
   const i64 rows = p.batch * p.heads, length = round_up(p.length, 128);
   const i64 scores = 2 * rows * length * length, per_head = p.heads == p.kv_heads ? 0 : 2 * 4 * rows * p.length * p.width;

@@ -19,10 +19,10 @@ struct Strides {
   auto operator<=>(const Strides&) const = default;
 };
 
-/// An attention problem with as many keys as queries. The letters are explained in attention.h.
+/// An attention problem with as many keys as queries. attention.h explains the letters of the dimensions.
 struct Problem {
   i64 batch, length, heads, kv_heads, width;
-  DType dtype;  // bf16 or f16
+  DType dtype;  // the type of the views, bf16 or f16
   bool causal, backward;
   auto operator<=>(const Problem&) const = default;
 };
@@ -34,15 +34,15 @@ struct Layouts {
   Strides q, k, v, out, dout, dq, dk, dv;
   auto operator<=>(const Layouts&) const = default;
 };
-/// Return the layouts of tensors that are all contiguous, and those for q, k and v as thirds of one tensor with dq, dk and dv as thirds of
-/// another.
+/// contiguous() returns the layouts of tensors that are all contiguous. thirds() returns
+/// those for q, k and v as thirds of one tensor, with dq, dk and dv as thirds of another.
 Layouts contiguous(const Problem& problem);
 Layouts thirds(const Problem& problem);
 
-/// The GPU that a plan is made for. It is given by a handle, or without a GPU by a description, a cudnnBackendDescriptor of
-/// Kind::device_properties.
+/// The GPU that a plan is made for. The GPU is given by a handle, or, where there
+/// is none, by a description: a cudnnBackendDescriptor of Kind::device_properties.
 struct Target {
-  int compute_capability = 0;  // times 10: 90 for Hopper
+  int compute_capability = 0;  // the compute capability times 10: 90 for Hopper
   Handle handle = nullptr;
   RawDescriptor description = nullptr;
 };
@@ -51,13 +51,13 @@ struct Target {
 /// an empty string if it is deterministic.
 std::string why_not_on(int compute_capability, i64 version);
 
-/// An engine and its knobs, by cuDNN's numbers. Another version of cuDNN may number them differently.
+/// An engine and its knobs, by cuDNN's numbers. These numbers may differ between versions of cuDNN.
 struct Engine {
   i64 index = 0;
-  std::vector<std::pair<i64, i64>> knobs;  // pairs of knob type and value
+  std::vector<std::pair<i64, i64>> knobs;  // the knobs as pairs of type and value
   bool operator==(const Engine&) const = default;
 };
-/// Convert an engine to a text such as "engine 6 k2=5 k13=1" and back.
+/// Both functions convert between an engine and a text such as "engine 6 k2=5 k13=1".
 std::string to_string(const Engine& engine);
 std::optional<Engine> parse_engine(std::string_view text);
 
@@ -70,8 +70,8 @@ class Graph {
  public:
   Graph(const Problem& problem, const Layouts& layouts, const Target& target);
 
-  /// Returns the engines to try, best first. They are the choice of cuDNN's heuristics; for the backward graph on Blackwell, only the
-  /// engine that is deterministic. The list is empty if the heuristics know no engine.
+  /// Returns the engines to try, best first. cuDNN's heuristics choose them, except for the backward graph on Blackwell,
+  /// where the list is the one engine that is deterministic. The list is empty if the heuristics know no engine.
   std::vector<Engine> engines() const;
   /// Returns a finalized engine configuration, or nothing if cuDNN rejects it.
   std::optional<Descriptor> config(const Engine& engine) const;
@@ -81,18 +81,18 @@ class Graph {
   struct Builder;
   const Problem problem_;
   const Target target_;
-  std::vector<Descriptor> parts_;  // in the order in which they were made, so a part precedes those made of it
+  std::vector<Descriptor> parts_;  // the graph's parts in the order in which they were made, so a part comes before those made of it
   Descriptor graph_;
 };
 
 /// Returns the workspace, in bytes, that the engine itself requests. The backward graph needs delta_bytes() in addition.
 i64 config_workspace_bytes(const Descriptor& config);
-i64 delta_bytes(const Problem& problem);  // size of delta for backward, a multiple of 256; else 0
+i64 delta_bytes(const Problem& problem);  // returns the size of delta for backward, a multiple of 256; 0 for forward
 
-/// Returns an upper bound of the workspace in bytes, including delta, that holds for every engine on every accepted GPU and version. Memory
-/// plans use it, because they are also made where there is no cuDNN to ask. For backward it counts the score gradients at 2 bytes each,
-/// with lengths rounded up to a multiple of 128. If there are fewer key/value heads than query heads, it also counts a gradient of keys and
-/// one of values for every query head, at 4 bytes an element.
+/// Returns an upper bound of the workspace in bytes, including delta, that holds for every engine on every accepted GPU and
+/// version. Memory plans use this bound, because they are also made on machines without cuDNN. For the backward pass the bound
+/// counts the score gradients at 2 bytes each, with lengths rounded up to a multiple of 128. If there are fewer key/value
+/// heads than query heads, it also counts a gradient of keys and one of values for every query head, at 4 bytes an element.
 i64 workspace_bound(const Problem& problem);
 
 }  // namespace spillway::kernels::cudnn

@@ -8,10 +8,10 @@
 namespace spillway::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;   // threads of a thread block; each computes its own columns of a row
-constexpr int kTableRows = 32;  // rows of the table that a thread block sums at a time
-constexpr int kChunk = 1024;    // tokens that a thread block searches at a time
-constexpr int kAbreast = 8;     // tokens whose rows a thread loads at once
+constexpr int kThreads = 128;   // the threads of a thread block; each computes its own columns of a row
+constexpr int kTableRows = 32;  // the number of rows of the table that a thread block sums at a time
+constexpr int kChunk = 1024;    // the number of tokens that a thread block searches at a time
+constexpr int kAbreast = 8;     // the number of tokens whose rows a thread loads at once
 
 template <int kCount, class T>
 __global__ void gather_rows(const i32* id, i64 tokens, const T* table, i64 vocabulary, i64 columns, T* out) {
@@ -53,7 +53,8 @@ __device__ int sort_tokens(const i32* id, int tokens, i64 first_row, i64 rows, i
   return count;
 }
 
-// How many sums one access loads or stores: as many as kCount and 16 bytes allow. load_sums() and store_sums() access kCount sums this way.
+// The number of sums that one access loads or stores: as many as kCount and 16 bytes
+// allow. load_sums() and store_sums() access kCount sums in steps of this number.
 template <int kCount, class Sum>
 constexpr int kOfAccess = std::min(kCount, static_cast<int>(16 / sizeof(Sum)));
 template <int kCount, class Sum>
@@ -82,9 +83,9 @@ __device__ void add_rows(const T* from, i64 columns, const int* tokens, Sum (&su
   }
 }
 
-// Computes the gradient of the table. A thread block computes kTableRows rows of the table and kThreads * kCount of their columns, and goes
-// through all tokens in chunks. Each sum starts as the zero in memory. It is read and written once for each chunk of tokens that
-// contributes to it.
+// Computes the gradient of the table. A thread block computes kTableRows rows of the table and
+// kThreads * kCount of their columns, and goes through all tokens in chunks. Each sum starts as the
+// zero in memory, and is read and written once for each chunk of tokens that contributes to it.
 template <int kCount, class T>
 __global__ void __launch_bounds__(kThreads)
     sum_rows(const i32* id, i64 tokens, const T* dout, i64 vocabulary, i64 columns, Wide<T>* dtable) {

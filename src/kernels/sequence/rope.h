@@ -7,8 +7,9 @@ namespace spillway::kernels {
 
 constexpr i64 kMaxRopePairs = 512;
 
-/// Rotates each pair of x by the angle position * frequency, multiplies it by `scaling` and writes it to y. If `back`, rotates in the
-/// opposite direction, which gives the gradient. y may be x. positions[B, T] are int32. The angle is computed in wide_dtype of x.
+/// Rotates each pair of x by the angle position * frequency, multiplies it by `scaling` and
+/// writes the result to y. With `back`, the rotation goes in the opposite direction, which gives
+/// the gradient. y may be x. positions[B, T] are int32. The angle is computed in wide_dtype of x.
 void rope(const Tensor& x, const Tensor& positions, std::span<const double> inverse_frequencies, double scaling, bool back,
           const Tensor& y);
 

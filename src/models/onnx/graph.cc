@@ -14,7 +14,7 @@ namespace {
 using Message = protozero::pbf_writer;
 
 constexpr i64 kIrVersion = 8, kOperatorSet = 17, kAlignment = 64;
-constexpr i32 kExternal = 1;  // EXTERNAL of the enum TensorProto.DataLocation
+constexpr i32 kExternal = 1;  // the value EXTERNAL of the enum TensorProto.DataLocation
 constexpr const char* kDataName = "model.onnx.data";
 
 // The field numbers of onnx.proto.

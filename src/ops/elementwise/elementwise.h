@@ -1,7 +1,7 @@
-// Element-wise arithmetic and activations for f32, f64, bf16 and f16 (computed in f32), inputs of any strides. Two-argument ops broadcast
-// as numpy does; the gradient of a broadcast input is the sum over the axes along which it was broadcast, in ascending order. Each op
-// rounds once, and no element's value depends on its place in the tensor. Throws Error(bug) on dtypes that differ or shapes that do not
-// broadcast.
+// Element-wise arithmetic and activations for f32, f64, bf16 and f16 (computed in f32) and inputs of any
+// strides. Two-argument ops broadcast as numpy does; the gradient of a broadcast input is the sum over the
+// axes along which it was broadcast, in ascending order. Each op rounds once, and no element's value depends
+// on its place in the tensor. Throws Error(bug) on dtypes that differ or shapes that do not broadcast.
 #pragma once
 #include "autograd/tape.h"
 
@@ -14,7 +14,7 @@ Variable sub(const Variable& a, const Variable& b);
 Variable mul(const Variable& a, const Variable& b);
 Variable div(const Variable& a, const Variable& b);
 
-/// Returns x times the factor, which is first rounded to the type of the computation (f32, or f64 for f64).
+/// Returns x times `factor`, which is first rounded to the type of the computation (f32, or f64 for f64).
 Variable scale(const Variable& x, double factor);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);

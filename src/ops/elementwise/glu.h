@@ -6,9 +6,9 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Returns silu(gate) * up. Both have the same shape and any strides.
+/// Returns silu(gate) * up, for gate and up of one shape and any strides.
 Variable swiglu(const Variable& gate, const Variable& up);
-/// Returns gelu_tanh(gate) * up. Both have the same shape and any strides.
+/// Returns gelu_tanh(gate) * up, for gate and up of one shape and any strides.
 Variable geglu(const Variable& gate, const Variable& up);
 
 }  // namespace spillway::ops

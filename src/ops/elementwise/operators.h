@@ -1,6 +1,6 @@
-// C++ operators for the ops of elementwise.h and pointwise.h, on variables, tensors (which are constants) and numbers. A number becomes a
-// rank-0 tensor of the other operand's dtype and is rounded to it. The exception is x * number, which calls scale(). Comparisons return
-// masks (uint8), so == of two variables gives a mask, not a bool.
+// C++ operators for the ops of elementwise.h and pointwise.h, on variables, tensors (which are constants) and
+// numbers. A number becomes a rank-0 tensor of the other operand's dtype and is rounded to it, except that x
+// * number calls scale(). Comparisons return masks (uint8), so == of two variables gives a mask, not a bool.
 #pragma once
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/pointwise.h"

@@ -51,11 +51,11 @@ namespace {
 
 Tensor workspace_or_none(i64 bytes) { return bytes > 0 ? workspace(bytes) : Tensor(); }
 
-// Input 0 of the op is x. The weights of the experts are the inputs from this number on.
+// The number of the first weight among the op's inputs. Input 0 is x, and the weights of the experts follow it.
 constexpr int kFirstWeight = 1;
 
-// Returns whether the expert has no rows, so that its weight need not be dequantized. If `begins` is on a GPU, it returns false, because
-// reading it would wait for the GPU.
+// Returns whether the expert has no rows, so that its weight need not be dequantized.
+// Returns false if `begins` is on a GPU, because reading it would wait for the GPU.
 bool has_no_rows(const Tensor& begins, size_t expert) {
   if (begins.device().is_meta() || begins.device().is_cuda()) return false;
   const i32* begin = begins.data<i32>() + expert;

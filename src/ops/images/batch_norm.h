@@ -1,6 +1,6 @@
-// Normalisation of images per channel or group of channels, by PyTorch's formulas: f32, f64, bf16 and f16 (statistics in f32), inputs of
-// any strides. Forward saves x and two statistics per channel or group. For bf16 and f16, gamma and beta must be parameters of the tape or
-// constants, because their gradients are f32. Throws Error(bug), which lists the shapes and dtypes, if they do not match.
+// Normalisation of images per channel or group of channels, by PyTorch's formulas, for f32, f64, bf16 and f16 (statistics in f32) and
+// inputs of any strides. Forward saves x and two statistics per channel or group. For bf16 and f16, gamma and beta must be parameters of
+// the tape or constants, because their gradients are f32. Throws an Error(bug) that lists the shapes and dtypes if they do not match.
 #pragma once
 #include "autograd/tape.h"
 
@@ -10,7 +10,7 @@ using autograd::Variable;
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  bool training = true;  // true: normalise by this batch's statistics; false: by the running statistics
+  bool training = true;  // true: normalise by this batch's statistics; false: normalise by the running statistics
 };
 /// Returns (x - mean) / sqrt(variance + eps) * gamma + beta per channel, for x[N, C, ...], gamma[C] and beta[C] (Ioffe and Szegedy,
 /// arXiv:1502.03167). Training does not read running_mean[C] and running_variance[C]. Instead, backward gives them "gradients": this

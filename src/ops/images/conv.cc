@@ -13,7 +13,7 @@ using autograd::SavedTensor;
 using kernels::ConvShape;
 using kernels::Window;
 
-// Refuses inputs that do not match. `image` and `kernel` name the axes in the message, as "H, W" and "kh, kw".
+// Throws Error(bug) if the inputs do not match. `image` and `kernel` name the axes in the message, as "H, W" and "kh, kw".
 void check(const char* op, const Variable& x, const Variable& w, const Variable& bias, i64 groups, bool transposed, const char* image,
            const char* kernel) {
   const int rank = x.shape().rank(), wanted = image == std::string("L") ? 3 : 4;
@@ -31,7 +31,7 @@ void check(const char* op, const Variable& x, const Variable& w, const Variable&
          {x.value, w.value, bias.value});
 }
 
-// Convolves images or one-dimensional rows and returns y of shape `shape`.
+// Convolves images, or one-dimensional rows as images of one row, and returns y of shape `shape`.
 Variable convolved(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added,
                    const char* op = __builtin_FUNCTION()) {
   const Variable x = dense(in), w = dense(weight), bias = dense(added);
@@ -53,7 +53,7 @@ Variable convolved(const ConvShape& s, const Shape& shape, const Variable& in, c
   });
 }
 
-// Computes the transposed convolution y of shape `shape`. `s` describes the convolution that y would be the input and x the output of.
+// Computes the transposed convolution y of shape `shape`. `s` describes the convolution that maps y to x.
 Variable transposed(const ConvShape& s, const Shape& shape, const Variable& in, const Variable& weight, const Variable& added,
                     const char* op = __builtin_FUNCTION()) {
   const Variable x = dense(in), w = dense(weight), bias = dense(added);
@@ -73,12 +73,12 @@ Variable transposed(const ConvShape& s, const Shape& shape, const Variable& in, 
   });
 }
 
-// A one-dimensional row is treated as an image of one row.
+// Describes a setting of a one-dimensional row, which is treated as an image of one row.
 Pair of_row(i64 columns) { return {1, columns}; }
 Window window_of(const Shape& w, const ConvOptions& o) { return {{w[2], w[3]}, o.stride, o.padding, o.dilation}; }
 Window window_of(const Shape& w, const Conv1dOptions& o) { return {of_row(w[2]), of_row(o.stride), {0, o.padding}, of_row(o.dilation)}; }
 
-// Returns the convolution whose input gradient is this transposed convolution.
+// Returns the convolution whose input gradient equals this transposed convolution.
 ConvShape transposed_shape(const char* op, const Variable& x, const Variable& w, i64 groups, Pair extent, const Window& v, Pair beyond) {
   const auto grown = [](i64 positions, i64 kernel, i64 stride, i64 padding, i64 dilation, i64 more) {
     return (positions - 1) * stride - 2 * padding + dilation * (kernel - 1) + more + 1;

@@ -24,7 +24,7 @@ Variable pick(const Variable& in, int at, const Tensor& places, const Picks& pic
   return r.output(out, [=, whole = x.shape()](Backward& b) { b.pass(0, scattered(b.gradient(), axis, b.saved(kept), picks, whole)); });
 }
 
-// Returns the axis counted from the front. Refuses an index that does not have x's extents on the other axes.
+// Returns `axis` counted from the front. Throws Error(bug) if the index does not have x's extents on the other axes.
 int checked_axis(const char* op, const Tensor& x, int axis, const Tensor& index) {
   const int at = axis_from_front(op, x, axis);
   bool fits = index.dtype() == DType::int32 && index.rank() == x.rank();

@@ -1,4 +1,5 @@
-// Builds a tensor of zeros to which elements are added at given indices along one axis. That is the gradient of ops that pick elements.
+// Builds a tensor of zeros to which elements are added at given indices
+// along one axis. Ops that pick elements compute their gradients this way.
 #pragma once
 #include "kernels/accumulate.h"
 #include "kernels/layout/pick.h"

@@ -43,7 +43,7 @@ Tensor permuted(const Tensor& x, const Axes& axes) {
   }
 }
 
-// Returns the axes counted from the front, and the inverse permutation.
+// Returns the axes of a permutation counted from the front, and the inverse permutation.
 std::pair<Axes, Axes> axes_of(const Shape& shape, const std::vector<int>& axes) {
   Axes there, back;
   there.rank = back.rank = shape.rank();
@@ -194,7 +194,7 @@ Variable stack(const std::vector<Variable>& parts, int axis) {
 
 namespace {
 
-// Returns the view of a padded tensor in which x lies.
+// Returns the part of a padded tensor that holds the unpadded elements, as a view.
 Tensor inside(Tensor padded, const std::vector<Padding>& paddings) {
   const int first = padded.rank() - static_cast<int>(paddings.size());
   for (size_t i = 0; i < paddings.size(); ++i) {

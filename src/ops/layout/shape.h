@@ -1,5 +1,5 @@
-// Ops that rearrange elements: f32, f64, bf16 and f16, inputs of any strides, contiguous results. reshape shares memory with a contiguous
-// input; every other op copies.
+// Ops that rearrange elements, for f32, f64, bf16 and f16 inputs of any strides, with
+// contiguous results. reshape() shares memory with a contiguous input; every other op copies.
 #pragma once
 #include <limits>
 #include <variant>
@@ -11,7 +11,7 @@ namespace spillway::ops {
 
 using autograd::Variable;
 
-/// Returns the same elements in the same order in another shape.
+/// Returns the elements of x in their order in another shape.
 Variable reshape(const Variable& x, const Shape& shape);
 /// Returns x with its axes reordered: axis i of the result is axis axes[i] of x. Negative axes count from the end.
 Variable permute(const Variable& x, const std::vector<int>& axes);
@@ -31,18 +31,18 @@ Variable concat(const std::vector<Variable>& parts, int axis);
 
 /// Returns x with the axes a and b swapped.
 Variable transpose(const Variable& x, int a, int b);
-/// Returns parts of x with these extents along `axis`; the extents sum to the extent of the axis.
+/// Returns parts of x with these extents along `axis`. The extents must sum to the extent of the axis.
 std::vector<Variable> split(const Variable& x, const std::vector<i64>& extents, int axis);
 /// Joins parts of one shape along a new axis, which becomes axis `axis` of the result.
 Variable stack(const std::vector<Variable>& parts, int axis);
-/// The numbers of elements to add before and behind the elements of an axis.
+/// The numbers of elements that pad() adds before and behind the elements of an axis.
 struct Padding {
   i64 before = 0, behind = 0;
 };
 /// Surrounds x with `value`. `paddings` has one entry for each of the last axes of x; its last entry belongs to the last axis.
 Variable pad(const Variable& x, const std::vector<Padding>& paddings, double value = 0);
-/// Return x with some elements of each matrix of the last two axes set to zero: those above the diagonal (tril) or those below it (triu).
-/// Diagonal 0 is the main one, and 1 the one above it.
+/// Both functions return x with some elements of each matrix of the last two axes set to zero: tril()
+/// those above the diagonal, triu() those below it. Diagonal 0 is the main one, and 1 the one above it.
 Variable tril(const Variable& x, i64 diagonal = 0);
 Variable triu(const Variable& x, i64 diagonal = 0);
 

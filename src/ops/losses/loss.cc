@@ -57,8 +57,8 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets) {
 
 namespace {
 
-// A rectangular part of the logits: `rows` rows from `row` on and `columns` columns from `column` on. It is stored from element `at` of the
-// buffer on, and its rows lie `pitch` elements apart.
+// A rectangular part of the logits: `rows` rows from `row` on and `columns` columns from `column` on.
+// The part is stored from element `at` of the buffer on, and its rows lie `pitch` elements apart.
 struct Piece {
   i64 row, rows, column, columns, pitch, at;
 };
@@ -66,8 +66,8 @@ struct Piece {
 // Cuts the logits into pieces, row by row, and lays the pieces out one after the other.
 struct Cut {
   std::vector<Piece> pieces;
-  i64 all = 0, largest = 0;  // elements of all pieces together, and of the largest one
-  bool kept = false;         // all pieces stay in memory from forward to backward
+  i64 all = 0, largest = 0;  // the numbers of elements of all pieces together, and of the largest piece
+  bool kept = false;         // whether all pieces stay in memory from forward to backward
 
   Cut(i64 rows, i64 vocabulary, DType wide, const LogitsMemory& memory) {
     const kernels::LogitsCut cut = kernels::logits_cut(rows, vocabulary, wide, memory.piece_bytes);
@@ -83,13 +83,14 @@ struct Cut {
   }
 };
 
-// The fused head. Its logits are in wide_dtype of x and are computed in pieces. Either all pieces are in memory at once, or one at a time.
+// The fused head: the matrix product that gives the logits, and their cross entropy. The logits are in
+// wide_dtype of x and are computed in pieces. Either all pieces are in memory at once, or one at a time.
 struct Head {
   Tensor x, w, targets;
   i64 rows, vocabulary;
-  double cap;  // soft cap of the logits; 0: none
+  double cap;  // the soft cap of the logits; 0 if there is none
   std::vector<Piece> pieces;
-  bool kept;  // all pieces are in memory at once
+  bool kept;  // whether all pieces are in memory at once
   i64 buffer_elems = 0;
 
   Head(const Tensor& hidden, const Tensor& weight, const Tensor& wanted, const LogitsMemory& memory, double softcap)
@@ -107,8 +108,8 @@ struct Head {
     return buffer.slice(0, p.at, p.at + p.rows * p.pitch).reshape({p.rows, p.pitch});
   }
   static Tensor logits_in(const Piece& p, const Tensor& buffer) { return memory_of(p, buffer).slice(1, 0, p.columns); }
-  // Returns the memory for the gradient of a piece's logits, which overwrites these logits. If the gradient's type is narrower, each of its
-  // rows begins where the row of the logits begins. The columns of padding are included.
+  // Returns the memory for the gradient of a piece's logits, which overwrites these logits. If the gradient's type is
+  // narrower, each row of the gradient begins where the row of the logits begins. The columns of padding are included.
   Tensor gradients_in(const Piece& p, const Tensor& buffer) const {
     const Tensor memory = memory_of(p, buffer);
     if (memory.dtype() == x.dtype()) return memory;
@@ -133,12 +134,14 @@ struct Head {
     kernels::matmul(x_of(p), padded_w(p).transpose(0, 1), {}, out, workspace(bytes));
     if (cap > 0) kernels::softcap(out, cap, out);
   }
-  // Computes dlogits w for one piece. The first piece of a range of rows writes it to `sum`; the other pieces of the same rows add it.
+  // Computes dlogits w for one piece. The first piece of a range of rows
+  // writes the product to `sum`; the other pieces of these rows add to it.
   void add_input_gradient(const Piece& p, const Tensor& dlogits, const Tensor& sum) const {
     const i64 bytes = kernels::matmul_workspace_bytes(p.rows, w.size(1), p.pitch, x.dtype(), sum.dtype());
     kernels::matmul(dlogits, padded_w(p), {}, sum, workspace(bytes), p.column == 0 ? kernels::Store::replace : kernels::Store::add);
   }
-  // Computes dlogits^T x for one piece. The first piece of a range of columns writes it to dw; the other pieces of the same columns add it.
+  // Computes dlogits^T x for one piece. The first piece of a range of columns
+  // writes the product to dw; the other pieces of these columns add to it.
   void add_weight_gradient(const Piece& p, const Tensor& dlogits, const Tensor& dw) const {
     const Tensor to = dw.slice(0, p.column, p.column + p.columns);
     const bool padded = p.pitch > p.columns;
@@ -150,7 +153,8 @@ struct Head {
   }
 };
 
-// Writes the statistics and sums up the losses. Afterwards `buffer` holds all logits if they are kept, else the last piece.
+// Writes the statistics of all rows and sums up their losses. Afterwards
+// `buffer` holds all logits if they are kept, and the last piece otherwise.
 void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistics, const Tensor& total) {
   const Tensor losses = empty({head.rows}, statistics.dtype(), "token losses");
   for (const Piece& p : head.pieces) {
@@ -161,8 +165,8 @@ void head_losses(const Head& head, const Tensor& buffer, const Tensor& statistic
   kernels::sum_in_order(losses, 1, total);
 }
 
-// Computes the gradients of x and w. An undefined dx or dw is not wanted. If `converted` is set, the logits in `buffer` have already been
-// overwritten with their gradient.
+// Computes the gradients of x and w. A gradient whose dx or dw is undefined is not computed. If
+// `converted` is set, the logits in `buffer` have already been overwritten with their gradient.
 void head_gradients(const Head& head, const Tensor& buffer, const Tensor& statistics, double factor, bool converted, const Tensor& dx,
                     const Tensor& dw) {
   // The input's gradient is summed in wide_dtype and rounded once, however many pieces there are.
@@ -202,8 +206,8 @@ Variable linear_cross_entropy(const Variable& in, const Variable& weight, const 
   head_losses(head, logits, statistics, total);
   Recorder r({x, w});
   const auto kept_x = r.save(x), kept_w = r.save(w), kept_targets = r.save(targets), kept_statistics = r.save(statistics);
-  // Only this op reads the logits that it keeps, so backward may overwrite them with their gradient. If backward runs in two parts, the
-  // second part uses this gradient. Logits that are not kept are computed again in each part.
+  // Only linear_cross_entropy() reads the logits that it keeps, so backward may overwrite them with their gradient. If
+  // backward runs in two parts, the second part uses this gradient. Logits that are not kept are computed again in each part.
   const SavedTensor kept_logits = head.kept ? r.save(logits) : SavedTensor();
   return r.output(total, [=](Backward& b) {
     const Head again(b.saved(kept_x), b.saved(kept_w), b.saved(kept_targets), memory, softcap);

@@ -19,12 +19,12 @@ Variable cross_entropy_mean(const Variable& logits, const Tensor& targets_N);
 /// Limits the memory of the logits. piece_bytes decides how the logits are cut into pieces, which changes bits of the results. kept_bytes
 /// only decides whether the logits stay in memory until backward, which changes no bits.
 struct LogitsMemory {
-  i64 piece_bytes = 256 * kMiB;  // upper limit for the bytes of logits computed at a time (kernels::logits_cut)
+  i64 piece_bytes = 256 * kMiB;  // the upper limit for the bytes of logits computed at a time (kernels::logits_cut)
   i64 kept_bytes = piece_bytes;  // logits of at most this size, or of one piece, are kept for backward
 };
 
-/// Returns the bytes of logits that backward of linear_cross_entropy() computes again, for an x of this dtype; 0 if the logits are kept.
-/// The cut into pieces, and so the result, depends on the device of the current stream.
+/// Returns the bytes of logits that backward of linear_cross_entropy() computes again, for an x of this dtype; 0 if the logits
+/// are kept. The logits are cut into pieces for the device of the current stream, which the result therefore depends on.
 i64 logits_again_bytes(i64 rows, i64 vocabulary, DType dtype, const LogitsMemory& memory = {});
 
 /// Returns cross_entropy_sum(x w^T) for x[N, C] (or [B, T, C]) and w[V, C] without ever holding more logits than `memory` allows. The

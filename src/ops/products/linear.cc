@@ -21,7 +21,7 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor
   kernels::matmul(a, b, bias, out, workspace_of(a, out));
 }
 
-// Computes out = a b (+ bias), plus `others` if `others` is defined.
+// Computes out = a b (+ bias). If `others` is defined, it is added to the result.
 void multiply_onto(const Tensor& others, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& out) {
   if (!others.defined()) return multiply(a, b, bias, out);
   kernels::matmul_onto(as_rows(others), a, b, bias, out, workspace_of(a, out));

@@ -19,8 +19,8 @@ struct Weight {
   Weight(Variable w, kernels::WeightFormat f, const Shape& s) : stored(std::move(w)), format(f), shape(s) {}
 
   Variable stored;
-  kernels::WeightFormat format = kernels::WeightFormat::plain;  // if not plain, `stored` is not differentiable
-  Shape shape;                                                  // shape of the values, not of `stored`
+  kernels::WeightFormat format = kernels::WeightFormat::plain;  // unless it is plain, `stored` is not differentiable
+  Shape shape;                                                  // the shape of the values, which may differ from that of `stored`
 };
 
 inline Weight dense(Weight w) {
@@ -28,7 +28,7 @@ inline Weight dense(Weight w) {
   return w;
 }
 
-/// Returns the weight's values in the dtype of `stored`. For a plain weight that is `stored` itself; quantized units are dequantized by
+/// Returns the weight's values in the dtype of `stored`. A plain weight's values are `stored` itself; quantized units are dequantized by
 /// this call. One exception: bf16 values for f32 products on a CPU are returned as bf16, because those products widen them while they read.
 inline Tensor values_of(const Tensor& stored, kernels::WeightFormat format, const Shape& shape) {
   if (format == kernels::WeightFormat::plain) return stored;

@@ -41,8 +41,8 @@ Shape without_axis(const Shape& shape, int axis) {
   return shape_of(extents);
 }
 
-// Merges the axes to reduce into one and calls reduce(y, axis), where `axis` is the merged axis of y. reduce() returns its result without
-// this axis.
+// Merges the axes to reduce into one and calls reduce(y, axis), where `axis` is the
+// merged axis of y. The function `reduce` returns its result without this axis.
 using Reduce = std::function<Variable(const Variable& y, int axis)>;
 Variable over_axes(const char* op, const Variable& in, const AxisList& axes, bool keep, const Reduce& reduce) {
   const Variable x = dense(in);

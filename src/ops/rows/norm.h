@@ -10,8 +10,8 @@ using autograd::Variable;
 
 /// Returns (x - mean) / sqrt(var + eps) * gamma + beta with the biased variance, for x[..., C], gamma[C] and beta[C].
 Variable layer_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps);
-/// Returns x / sqrt(mean(x^2) + eps) * (gamma + gain_offset) (Zhang and Sennrich, arXiv:1910.07467). Gemma stores gains that lie around 0
-/// and uses an offset of 1.
+/// Returns x / sqrt(mean(x^2) + eps) * (gamma + gain_offset) (Zhang and Sennrich,
+/// arXiv:1910.07467). Gemma's gains lie around 0, so Gemma uses an offset of 1.
 Variable rms_norm(const Variable& x, const Variable& gamma, double eps, double gain_offset = 0);
 
 }  // namespace spillway::ops

@@ -48,7 +48,8 @@ struct Thirds {
 Variable attention(const Variable& queries, const Variable& keys, const Variable& values, const AttentionOptions& options) {
   if (queries.shape().rank() != 4 || keys.shape().rank() != 4 || !(keys.shape() == values.shape()))
     refuse("attention", "q[B, T, H, D] and k and v[B, T, Hkv, D]", {queries.value, keys.value, values.value});
-  // Kernels accept heads with gaps between them, as in a key/value cache, but tensors that a tape saves must be contiguous.
+  // Kernels accept heads with gaps between them, as in a key/value cache.
+  // Tensors that a tape saves must be contiguous, so they are copied if needed.
   const bool kept = queries.needs_gradient() || keys.needs_gradient() || values.needs_gradient();
   const auto taken = [=](const Variable& x) { return kept || x.value.stride(-1) != 1 ? dense(x) : x; };
   const Variable q = taken(queries), k = taken(keys), v = taken(values);

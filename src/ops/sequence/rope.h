@@ -12,7 +12,7 @@ using autograd::Variable;
 /// is computed in fp64.
 Variable rope(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies,
               double attention_scaling = 1);
-/// Works like rope(), but with the pairs (2i, 2i + 1). For this, x is permuted, rotated, and permuted back.
+/// Computes rope() for the pairs (2i, 2i + 1) instead of (i, i + D/2). For this, x is permuted, rotated, and permuted back.
 Variable rope_interleaved(const Variable& x_BTHD, const Tensor& positions_BT, std::span<const double> inverse_frequencies,
                           double attention_scaling = 1);
 

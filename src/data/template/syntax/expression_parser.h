@@ -10,11 +10,11 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& stream) : stream_(stream) {}
 
   NodePtr expression(bool with_condition = true);
-  /// Parses an expression, or a tuple of expressions separated by commas. The name `end_word` ends it and is not consumed.
+  /// Parses an expression, or a tuple of expressions separated by commas. The name `end_word` ends the expression and is not consumed.
   NodePtr tuple(bool with_condition = true, std::string_view end_word = "");
   /// Parses the target of `for` and `with`: a name, or a tuple of targets.
   NodePtr target(std::string_view end_word = "");
-  /// Parses the target of `set`. It may be what target() accepts, or an attribute of a namespace (`ns.x`).
+  /// Parses the target of `set`: whatever target() accepts, or an attribute of a namespace (`ns.x`).
   NodePtr set_target();
   /// Parses a chain of filters that has no input before it, as a filter block has: `upper | replace('a', 'b')`.
   NodePtr filters();

@@ -46,7 +46,7 @@ class Lexer {
 
   void add(TokenKind kind, std::string text = "") { tokens_.push_back({kind, line_, std::move(text)}); }
 
-  // Moves forward by `bytes` bytes. If the last of them is a newline, the next token is at the beginning of a line.
+  // Moves forward by `bytes` bytes. If the last of these bytes is a newline, the next token is at the beginning of a line.
   void advance(size_t bytes) {
     const std::string_view passed = rest().substr(0, bytes);
     line_ += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
@@ -113,8 +113,8 @@ class Lexer {
     advance(begin - at_ + tag_end(begin, "#}"));
   }
 
-  // Returns the position after the name `word` and the white space around it. The search starts at `from`, directly after "{%", where a
-  // sign may stand. Returns npos if something else is there.
+  // Returns the position after the name `word` and the white space around it. The search starts at
+  // `from`, directly after "{%", where a sign may stand. Returns npos if the text there is not `word`.
   size_t past_word(size_t from, std::string_view word) const {
     if (from < source_.size() && (source_[from] == '-' || source_[from] == '+')) ++from;
     from += spaces_at(from);
@@ -141,7 +141,7 @@ class Lexer {
   }
 
   void inside(std::string_view mark, TokenKind end_kind) {
-    std::string open;  // stack of brackets that are open
+    std::string open;  // a stack of the brackets that are open
     while (at_ < source_.size()) {
       if (const size_t end = open.empty() ? tag_end(at_, mark) : 0; end > 0) {
         add(end_kind);
@@ -171,7 +171,7 @@ class Lexer {
     return end;
   }
 
-  // Returns the end of the floating-point number that begins at `at_`, or `at_` itself if there is none.
+  // Returns the end of the floating-point number that begins at `at_`, or `at_` itself if no number begins there.
   size_t real_end() const {
     if (at_ > 0 && source_[at_ - 1] == '.') return at_;
     const size_t whole = digits_end(at_, 10);
@@ -197,7 +197,7 @@ class Lexer {
       const int base = peek() != '0' ? 10 : letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 1;
       const size_t first = at_ + 2 + (peek(2) == '_' ? 1 : 0);
       end = base == 10 || base == 1 ? digits_end(at_, base) : digits_end(first, base);
-      // No digit follows the prefix, so the token is a plain 0, and a name follows it.
+      // If no digit follows the prefix, the token is a plain 0, and a name follows it.
       if (base != 10 && base != 1 && end <= first) end = at_ + 1;
     }
     std::string text = source_.substr(at_, end - at_);

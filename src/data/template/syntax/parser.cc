@@ -23,7 +23,7 @@ class Parser {
   }
 
  private:
-  // Parses statements up to and including the name of one of the tags `ends`. If `ends` is empty, it parses to the end of the template.
+  // Parses statements up to and including the name of one of the tags `ends`. If `ends` is empty, parses to the end of the template.
   Block statements_until(const std::vector<std::string_view>& ends) {
     const TokenStream::Deeper deeper(stream_);
     Block block;
@@ -56,7 +56,7 @@ class Parser {
     }
   }
 
-  // Does the same as statements_until(), for the body of a statement. It first expects the end of the statement's tag.
+  // Expects the end of a statement's tag, and then parses the statement's body as statements_until() does.
   Block body_until(const std::vector<std::string_view>& ends) {
     stream_.skip(":");
     stream_.expect(TokenKind::block_end);
@@ -224,8 +224,8 @@ class Parser {
     macro_body(*node.code, "endgeneration");
   }
 
-  // While a Buffered lives, the parser is inside a statement whose text is rendered separately. There, break and continue cannot refer to
-  // the loop outside.
+  // While a Buffered lives, the parser is inside a statement whose text is rendered
+  // separately. In such a statement, break and continue cannot refer to a loop around it.
   class Buffered {
    public:
     explicit Buffered(Parser& parser, int loops = 0) : parser_(parser), loops_(std::exchange(parser.loops_, loops)) {}

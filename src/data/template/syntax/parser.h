@@ -12,8 +12,8 @@ struct Syntax {
   bool has_generation = false;
 };
 
-/// Throws Error(data) "[chat template] FILE, line N: expected …, got …" if the source is not a valid template. If it uses a statement that
-/// chat templates do not need, the message names that statement.
+/// Parses the source of a template. Throws Error(data) "[chat template] FILE, line N: expected …, got …" if the source is
+/// not a valid template. If the source uses a statement that chat templates do not need, the message names that statement.
 Syntax parse(std::string_view source, const std::string& file);
 
 }  // namespace spillway::data::chat

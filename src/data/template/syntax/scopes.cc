@@ -63,8 +63,8 @@ class Scopes {
     }
   }
 
-  // Records that a name is set. `maybe` is true inside a branch, which may not run. After a branch, Jinja therefore also looks the name up
-  // among the template's variables.
+  // Records that a name is set. `maybe` is true inside a branch, which may not run.
+  // After such a branch, Jinja looks the name up among the template's variables too.
   static void write(const std::string& name, Names& names, std::vector<std::string>& unset, bool maybe) {
     if (!maybe && !names.has(name)) unset.push_back(name);
     names.add(name);
@@ -123,8 +123,8 @@ class Scopes {
   Names::Known known_;
 };
 
-// Finds, for each name in kSpecialNames, whether it is first read or first set. It visits the parts of a node in the order in which Jinja
-// visits them.
+// Finds, for each name in kSpecialNames, whether the name is first read or first
+// set. The parts of a node are visited in the order in which Jinja visits them.
 class FirstUseFinder {
  public:
   const FirstUses& found() const { return found_; }

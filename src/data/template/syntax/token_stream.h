@@ -1,5 +1,5 @@
-// TokenStream is the list of a template's tokens together with the parser's position in it. It throws the parser's errors, with the line of
-// that position.
+// TokenStream is the list of a template's tokens together with the parser's position in
+// it. The parser's errors are thrown by TokenStream, with the line of that position.
 #pragma once
 #include <string>
 #include <vector>
@@ -37,7 +37,7 @@ class TokenStream {
   /// Stores `kid` in `slot`, a member of `parent` other than its children, such as Node::more.
   void put(Node& parent, NodePtr& slot, NodePtr kid) const;
 
-  /// While a Deeper lives, the parser is one level deeper in its recursion. Fails beyond kDeepest levels.
+  /// While a Deeper lives, the parser is one level deeper in its recursion. The constructor fails beyond kDeepest levels.
   class Deeper {
    public:
     explicit Deeper(TokenStream& stream) : stream_(stream) {

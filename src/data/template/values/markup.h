@@ -8,15 +8,15 @@
 namespace spillway::data::chat {
 
 Value make_markup(String text);
-/// Returns Markup if `model` is Markup, else a plain text.
+/// Returns Markup if `model` is Markup, and a plain text otherwise.
 Value make_text_like(const Value& model, String text);
 
-/// Does what markupsafe.escape does. Markup is returned unchanged. Any other value becomes text, in which & < > ' " are replaced by HTML
-/// entities.
+/// Escapes a value as markupsafe.escape does. Markup is returned unchanged. Any
+/// other value becomes text, in which & < > ' " are replaced by HTML entities.
 Value escape(Run& run, const Value& value);
 
-/// These two implement Markup's methods, together with the methods of plain text. escape_arguments() escapes those arguments that Markup's
-/// own method would escape. marked() turns texts in the method's result into Markup.
+/// escape_arguments() and marked() turn a call of a text's method into one of Markup's method. escape_arguments() escapes
+/// those arguments that Markup's own method would escape. marked() turns texts in the method's result into Markup.
 void escape_arguments(Run& run, const std::string& method, Arguments& arguments);
 Value marked(Run& run, const std::string& method, const Value& outcome);
 

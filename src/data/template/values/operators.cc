@@ -56,8 +56,8 @@ double true_quotient(i64 a, i64 b) {
   const auto size = [](i64 n) { return n < 0 ? u64{0} - static_cast<u64>(n) : static_cast<u64>(n); };
   const u64 dividend = size(a), divisor = size(b);
   if (dividend == 0) return b < 0 ? -0.0 : 0.0;
-  // The quotient has at least 64 bits. If the division leaves a remainder, its last bit is set, so that the conversion to double rounds
-  // correctly.
+  // The quotient has at least 64 bits. If the division leaves a remainder, the
+  // quotient's last bit is set, so that the conversion to double rounds correctly.
   const int shift = 64 + std::countl_zero(dividend);
   const auto wide = static_cast<u128>(dividend) << shift;
   const auto quotient = wide / divisor | static_cast<unsigned>(wide % divisor != 0);
@@ -103,7 +103,7 @@ Value on_integers(Run& run, Operator op, i64 a, i64 b) {
   return {};
 }
 
-// Returns a / b rounded down, and the remainder that belongs to it. Both are computed as CPython does for floats.
+// Returns a / b rounded down, and the remainder of this division. Both are computed as CPython does for floats.
 std::pair<double, double> divide_down(const Run& run, double a, double b) {
   if (b == 0) run.fail("float floor division by zero");
   double rest = std::fmod(a, b);
@@ -210,7 +210,7 @@ class Nested {
     return same(a, b);
   }
 
-  // Implements Python's `is`. For immutable values the result may differ from Python's, where it depends on which objects are shared.
+  // Implements Python's `is`. For immutable values the result may differ from Python's, where identity depends on which objects are shared.
   static bool same(const Value& a, const Value& b) {
     if (a.held().index() != b.held().index()) return false;
     return (a.is_undefined() && b.is_undefined()) || (a.is_none() && b.is_none()) || (a.space() && a.space() == b.space()) ||

@@ -13,7 +13,7 @@ namespace {
 constexpr i64 kSteps = 10'000'000, kStepsPerByte = 16;
 constexpr i64 kBytes = i64{64} << 20, kBytesPerByte = 32;
 constexpr i64 kUnlimited = std::numeric_limits<i64>::max() / 2;
-constexpr size_t kHeapBytes = 16;  // bytes that the heap takes in addition for each allocation
+constexpr size_t kHeapBytes = 16;  // the bytes that the heap takes in addition for each allocation
 constexpr size_t kLongestMessage = 2000;
 
 constinit thread_local Run* current_run = nullptr;
@@ -44,7 +44,8 @@ Run::Run(const std::string& file, std::time_t now)
     : current_(this), file_(file), now_(now), steps_(kUnlimited), steps_left_(kUnlimited), most_bytes_(kUnlimited) {}
 
 Run::~Run() {
-  // Clear the attributes of all namespaces first. Then freeing one namespace never frees others, whether they form a cycle or a long chain.
+  // The attributes of all namespaces are cleared first. Freeing one namespace
+  // then never frees others, whether they form a cycle or a long chain.
   for (auto& space : spaces_) space->attributes.clear();
 }
 

@@ -1,6 +1,6 @@
-// Run keeps the books of one rendering of a chat template: how many steps and bytes it may still take, and its current line and message.
-// fail() throws an error with that position. Every interpreter function that can fail or take long receives the Run. Memory that containers
-// allocate is charged to the Run by their allocator, Metered. A Run is used by one thread, which runs one rendering at a time.
+// Run accounts for one rendering of a chat template: how many steps and bytes the rendering may still take, and its current line and
+// message. fail() throws an error with that position. Every interpreter function that can fail or take long receives the Run. Memory that
+// containers allocate is charged to the Run by their allocator, Metered. A Run is used by one thread, which runs one rendering at a time.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -14,16 +14,16 @@ namespace spillway::data::chat {
 
 struct Space;
 
-/// Limit on how deep values, expressions and macro calls may be nested.
+/// The limit on how deep values, expressions and macro calls may be nested.
 constexpr int kDeepest = 200;
-/// Limit on the number of keyword arguments of a call, and on the number of parameters of a macro.
+/// The limit on the number of keyword arguments of a call, and on the number of parameters of a macro.
 constexpr size_t kMostNamed = 1000;
-/// Number of names whose comparison costs one step of the budget
+/// The number of names whose comparison costs one step of the budget.
 constexpr size_t kScannedInAStep = 16;
-/// Limit on the length of the name of a variable, a parameter or a namespace attribute, in bytes.
+/// The limit on the length of the name of a variable, a parameter or a namespace attribute, in bytes.
 constexpr size_t kLongestName = 256;
 
-/// Charges `bytes` of memory to the rendering that this thread runs. Throws Error(data) if the rendering then holds more than its limit.
+/// Charges `bytes` of memory to the rendering that this thread runs. Throws Error(data) if the rendering then exceeds its limit.
 void charge(size_t bytes);
 /// Gives back memory that was charged with charge().
 void release(size_t bytes) noexcept;
@@ -67,16 +67,16 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  /// Throws Error(data): "[chat template] FILE, line N, message M: what".
+  /// Throws Error(data) "[chat template] FILE, line N, message M: what", with the current line and message.
   [[noreturn]] void fail(const std::string& what) const;
 
   /// Counts bytes of input: of the template, or of the texts and values of the conversation. The limits are derived from their total.
   void count_read(size_t bytes) { read_bytes_ += static_cast<i64>(bytes); }
-  /// Sets the limits; call it after all input has been counted. From then on the rendering may take 10 million steps plus 16 for each byte
-  /// of input. Its values may hold 64 MiB at a time plus 32 bytes for each byte of input, in addition to the conversation itself.
+  /// Sets the limits. Call begin() after all input has been counted. From then on the rendering may take 10 million steps plus 16 for each
+  /// byte of input. Its values may hold 64 MiB at a time plus 32 bytes for each byte of input, in addition to the conversation itself.
   void begin();
 
-  /// Uses up steps. Fails if there are not enough left. A step is the work for one value or for one node of the syntax tree, about 0.1 µs.
+  /// Uses up steps, and fails if fewer steps are left. A step is the work for one value or for one node of the syntax tree, about 0.1 µs.
   void spend(i64 steps = 1) {
     if (steps > steps_left_) fail_steps();
     steps_left_ -= steps;
@@ -95,11 +95,11 @@ class Run {
 
   std::time_t now() const { return now_; }
 
-  int line = 1;     // current line of the template
-  i64 message = 0;  // number of the current message, from 1; 0 outside the loop over messages
+  int line = 1;     // the current line of the template
+  i64 message = 0;  // the number of the current message, from 1; 0 outside of the loop over messages
 
-  /// While a Level lives, it counts as one level of nested blocks and expressions, also across macro calls. Fails beyond 1000 levels, which
-  /// fit on a thread's stack.
+  /// While a Level lives, it counts as one level of nested blocks and expressions, also across
+  /// macro calls. The constructor fails beyond 1000 levels, which fit on a thread's stack.
   class Level {
    public:
     explicit Level(Run& run) : run_(run) {
@@ -132,7 +132,7 @@ class Run {
     Run* outer_;
   };
 
-  const Current current_;  // declared first, so that it is destroyed after everything that is charged to this Run
+  const Current current_;  // this member is declared first, so that it is destroyed after everything that is charged to this Run
   const std::string& file_;
   std::time_t now_;
   int depth_ = 0;

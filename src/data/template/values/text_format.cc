@@ -144,7 +144,8 @@ class PercentFormatter {
     } else {
       values_ = {right};
     }
-    // Python treats every value that can be indexed, except a text, as a mapping. For a mapping it does not complain about unused values.
+    // Python treats every value that can be indexed, except a text, as a
+    // mapping. With a mapping on the right, Python accepts unused values.
     may_be_left_ = right.dict() || right.is_undefined() || right.range() || (s && s->is_list());
   }
 

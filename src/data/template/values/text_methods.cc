@@ -9,8 +9,8 @@
 namespace spillway::data::chat {
 namespace {
 
-// The part of a text that the arguments start and stop select, as in a slice. These are arguments 2 and 3. The part is empty if start is
-// after stop or after the end of the text.
+// The part of a text that the arguments start and stop (numbers 2 and 3) select, as
+// in a slice. The part is empty if start is after stop or after the end of the text.
 struct Window {
   std::string_view text;
   i64 begin = 0;  // index of the code point at which the selected part begins
@@ -79,7 +79,7 @@ Value strip_method(Run& run, const Bound& a) {
   return strip_text(run, *a.at(0).text(), a.has(1) ? &a.text(run, 1) : nullptr, sides);
 }
 
-// Splits a text at white space, at most `most` times. It begins at the left end, or if `from_right` is true, at the right end.
+// Splits a text at white space, at most `most` times. Splitting begins at the left end, or, if `from_right` is true, at the right end.
 List<std::string_view> split_at_spaces(Run& run, std::string_view text, i64 most, bool from_right) {
   run.spend_letters(text.size());
   List<std::string_view> parts;
@@ -243,7 +243,8 @@ std::span<const Builtin> text_methods() { return kMethods; }
 
 namespace {
 
-// A text of up to so many bytes is searched for by comparing it at every position. For longer ones that could be slow, so memmem is used.
+// The longest wanted text, in bytes, that is searched for by comparing it at every
+// position. For longer texts such a search could be slow, so memmem is used.
 constexpr size_t kShort = 32;
 
 size_t place_of(std::string_view text, std::string_view wanted) {

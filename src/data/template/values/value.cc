@@ -140,7 +140,7 @@ String hash_key(Run& run, const Value& value) {
     const i64 size = r->size();
     return printed("r{},{},{}", size, size > 0 ? r->start : 0, size > 1 ? r->step : 0);
   }
-  // Python compares the following values by identity, so their address is the key.
+  // Python compares the remaining kinds of values by identity, so their address is the key.
   if (const Sequence* q = value.sequence(); q && (q->form == Form::generator || q->form == Form::values)) return place(q);
   if (value.space()) return place(value.space());
   if (value.loop()) return place(value.loop());

@@ -1,6 +1,6 @@
-// Value is a value of the template language. It behaves like a Python value, as far as chat templates can tell. Values are immutable and
-// share their contents; only the attributes of a namespace can be set. When a container is created, a limit on the nesting of containers is
-// checked.
+// Value is a value of the template language. A Value behaves like a Python value, as far as chat
+// templates can tell. Values are immutable and share their contents; only the attributes of a
+// namespace can be set. When a container is created, a limit on the nesting of containers is checked.
 #pragma once
 #include <map>
 #include <memory>
@@ -25,7 +25,7 @@ struct Callable;
 struct Node;
 struct Scope;
 
-/// The result of a look-up that found nothing. `why` says what was missing; null stands for an empty text.
+/// The result of a look-up that found nothing. `why` says what was missing; a null `why` stands for an empty text.
 struct Undefined {
   std::shared_ptr<const String> why;
 };
@@ -37,8 +37,8 @@ struct Range {
   i64 at(i64 index) const { return static_cast<i64>(static_cast<u64>(start) + static_cast<u64>(index) * static_cast<u64>(step)); }
 };
 using Text = std::shared_ptr<const String>;
-/// A text made by the filter `safe` or `escape`, like Python's markupsafe.Markup. It behaves like a text, except that text which is joined
-/// to it is escaped.
+/// A text made by the filter `safe` or `escape`, like Python's markupsafe.Markup. Text
+/// that is joined to a Markup is escaped; otherwise a Markup behaves like a text.
 struct Markup {
   Text text;
 };
@@ -49,7 +49,7 @@ class Value {
                             std::shared_ptr<const Range>, Space*, std::shared_ptr<const Loop>, std::shared_ptr<const Turns>,
                             std::shared_ptr<const Callable>>;
 
-  Value() = default;  // an undefined value
+  Value() = default;  // creates an undefined value
   Value(None none) : held_(none) {}
   Value(bool b) : held_(b) {}
   Value(i64 i) : held_(i) {}
@@ -105,15 +105,15 @@ class Value {
 
 using Values = List<Value>;
 
-/// Python's sequence types, which share the struct Sequence here. They differ in how they print, in how they compare, and in whether they
-/// can be indexed.
+/// Python's sequence types, which all use the struct Sequence. They differ in
+/// how they print, in how they compare, and in whether they can be indexed.
 enum class Form : u8 { list, tuple, group, keys, values, items, generator };
 
 struct Sequence {
   Form form = Form::list;
   Values items;
   int depth = 1;
-  mutable size_t taken = 0;  // number of items that a generator has yielded; it yields each item once
+  mutable size_t taken = 0;  // the number of items that a generator has yielded; it yields each item once
   bool is_list() const { return form == Form::list; }
   bool is_tuple() const { return form == Form::tuple || form == Form::group; }
   bool has_index() const { return is_list() || is_tuple(); }
@@ -123,8 +123,8 @@ struct Sequence {
 /// A dict. Its entries are in the order in which they were inserted.
 struct Dict {
   List<std::pair<Value, Value>> entries;
-  // Index of the entries by hash_key(); used if there are more than a few entries. It is a tree rather than a hash table, so that nobody
-  // can make look-ups slow by the choice of keys.
+  // The index of the entries by hash_key(), used if there are more than a few entries. The index is
+  // a tree rather than a hash table, so that nobody can make look-ups slow by the choice of keys.
   std::map<String, size_t, std::less<>, Metered<std::pair<const String, size_t>>> places;
   int depth = 1;
   /// Returns the value of a key, or null if the dict does not have the key. Fails, as in Python, for a value that cannot be a key, such as
@@ -144,8 +144,8 @@ struct Loop {
   i64 depth = 1;                    // how deep the loop's recursive calls are nested, counted from 1
   const Node* recursive = nullptr;  // the loop that a call of `loop` runs again
   std::weak_ptr<Scope> around;      // the scope that encloses the loop
-  /// The values of the previous call of loop.changed(). All iterations of a loop share them. They are kept in a namespace that the first
-  /// call creates.
+  /// The values of the previous call of loop.changed(), which all iterations of
+  /// a loop share. They are kept in a namespace that the first call creates.
   std::shared_ptr<Space*> seen;
 };
 
@@ -159,14 +159,14 @@ struct Turns {
 };
 
 struct Macro;
-/// Something that can be called: a built-in function (then only `name` is set), a method of `self`, or a macro, which the rendering owns.
+/// A value that can be called: a built-in function (then only `name` is set), a method of `self`, or a macro, which the rendering owns.
 struct Callable {
   std::string name;
   Value self;
   const Macro* macro = nullptr;
 };
 
-/// These create sequences. They fail if the items are nested too deeply.
+/// These functions create sequences. They fail if the items are nested too deeply.
 Value make_sequence(Run& run, Form form, Values items);
 Value make_list(Run& run, Values items);
 
@@ -196,7 +196,7 @@ bool truth(const Value& value);
 /// Returns true if the whole part of `d` fits into a signed integer of 64 bits.
 inline bool fits_64_bits(double d) { return d >= -0x1p63 && d < 0x1p63; }
 
-/// Returns the name that Python gives to the value's type, for messages.
+/// Returns the name that Python gives to the value's type, for error messages.
 std::string type_name(const Value& value);
 
 /// Converts a JSON value. Its bytes are counted as input (Run::count_read), and objects keep the order of their keys. Fails for whole

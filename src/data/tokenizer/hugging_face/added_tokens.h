@@ -1,5 +1,5 @@
-// The "added_tokens" of a tokenizer.json. These are texts that become one token wherever they occur; they are found before the model sees
-// the text. Immutable and thread-safe.
+// The "added_tokens" of a tokenizer.json. These are texts that become one token wherever they
+// occur; they are found before the rest of the text is tokenized. Immutable and thread-safe.
 #pragma once
 #include <map>
 #include <string>
@@ -17,21 +17,21 @@ struct AddedToken {
   std::string text;
   i32 id = kNoToken;
   bool special = false;
-  bool single_word = false;             // matches only if no word character is directly before or after the text
+  bool single_word = false;             // the token matches only if no word character is directly before or after the text
   bool lstrip = false, rstrip = false;  // the token also takes the white space before it (lstrip) or after it (rstrip)
-  bool normalized = false;              // searched in the normalized text; the token's own text is normalized for that
+  bool normalized = false;              // the token is searched in the normalized text; its own text is normalized for that
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Reads the list. Throws Error(data) if it is invalid. The id of each added token must be the one that Hugging Face's tokenizers would
-  /// give it: the id of the same text in the model's vocabulary, or else the next unused id.
+  /// Reads the list of added tokens. Throws Error(data) if the list is invalid. The id of each added token must be the one that Hugging
+  /// Face's tokenizers would give it: the id of that text in the model's vocabulary, or the next unused id if the text is not in it.
   AddedTokens(const nlohmann::json& value, const JsonPlace& place, const Vocabulary& model, const Normalizers& normalizers);
 
-  /// Splits `text` into added tokens of one kind (those whose flag `normalized` has this value) and the text between them. No part is
-  /// empty, and together the parts are the whole text. Throws Error(data) if the budget is used up. This happens with long added tokens of
-  /// which large parts match almost everywhere in the text.
+  /// Splits `text` into added tokens of one kind (those whose flag `normalized` has the given value) and the text
+  /// between them. No part is empty, and together the parts are the whole text. Throws Error(data) if the budget
+  /// is used up, which happens with long added tokens of which large parts match almost everywhere in the text.
   void find(std::string_view text, bool normalized, WorkBudget& budget, std::vector<Span>& into) const;
   bool any(bool normalized) const { return normalized ? any_normalized_ : any_plain_; }
 
@@ -40,7 +40,7 @@ class AddedTokens {
   bool is_special(std::string_view text) const;
   /// Returns a number that is greater than all ids of added tokens.
   i64 bound() const { return bound_; }
-  /// Returns true if an added token may span the end of a line, or take the white space that follows it.
+  /// Returns true if an added token may span the end of a line, or take the white space that comes after the line's end.
   bool touch_line_ends() const { return touch_line_ends_; }
 
  private:

@@ -18,7 +18,7 @@ const nlohmann::json& value_or_null(Fields& fields, const char* key) {
 
 }  // namespace
 
-/// Takes one Scratch from the tokenizer's list of idle ones, or a new one, and puts it back on destruction.
+/// Takes an idle Scratch (working memory) from the tokenizer's list, or makes a new one, and puts it back on destruction.
 class HuggingFaceTokenizer::Borrowed {
  public:
   Borrowed(const HuggingFaceTokenizer& owner, WorkBudget& budget) : owner_(owner) {
@@ -32,7 +32,7 @@ class HuggingFaceTokenizer::Borrowed {
     scratch_->budget = &budget;
   }
   ~Borrowed() {
-    // A Scratch whose memory grew for a large text is freed instead of put back.
+    // A Scratch (working memory) that grew for a large text is freed instead of put back.
     if (scratch_->symbols.capacity() + scratch_->heap.capacity() + scratch_->best.capacity() > kMostKept) return;
     const std::lock_guard guard(owner_.lock_);
     owner_.idle_.push_back(std::move(scratch_));
@@ -215,7 +215,7 @@ void HuggingFaceTokenizer::encode_pieces(const Pieces& pieces, Output& out) cons
   }
 }
 
-/// Returns the text of a token that the decoder gets. It is empty for a token that is not shown.
+/// Returns the text that the decoder gets for a token. The text is empty for a token that is not shown.
 std::string_view HuggingFaceTokenizer::shown(i32 id, bool skip_special) const {
   const AddedToken* added = added_.find(id);
   const std::string_view text = added ? std::string_view(added->text) : model_->vocabulary().text(id);

@@ -16,7 +16,7 @@ namespace spillway::data {
 
 class HuggingFaceTokenizer : public Tokenizer {
  public:
-  /// Builds the tokenizer from the parsed file; `place` names the file in messages. Throws Error(data) if the file is invalid.
+  /// Builds the tokenizer from the parsed file; `place` names the file in error messages. Throws Error(data) if the file is invalid.
   HuggingFaceTokenizer(const nlohmann::json& file, const JsonPlace& place);
 
   void set_named(const NamedTokens& named) { named_ = named; }
@@ -46,7 +46,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::string_view shown(i32 id, bool skip_special) const;
   void find_line_ends();
 
-  std::string file_;  // name of the tokenizer's file, for messages
+  std::string file_;  // the name of the tokenizer's file, for error messages
   Normalizers normalizers_;
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;
@@ -55,8 +55,8 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::optional<Decoder> decoder_;
   NamedTokens named_;
   i64 vocabulary_ = 0;
-  // True if the fast path may be used. It applies if each piece for the model is an unchanged part of the text and at most one pattern cuts
-  // the text. The first flag is for any text, the second for texts of ASCII only.
+  // True if the fast path may be used: each piece for the model is an unchanged part of the text, and
+  // at most one pattern cuts the text. plain_ is for any text, plain_ascii_ for texts of ASCII only.
   bool plain_ = false, plain_ascii_ = false;
   const Regex* pattern_ = nullptr;  // the pattern that cuts the text in the fast path; null if nothing cuts it
   bool cut_at_line_ends_ = false;

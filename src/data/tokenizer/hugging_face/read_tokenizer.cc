@@ -18,7 +18,7 @@ std::optional<std::string> token_text(const json& config, const char* key, const
   return fields.text("content");
 }
 
-/// Looks for `key` in the files in order. Returns the id of the token that the first file with this key names.
+/// Looks for `key` in the files in order. Returns the id of the token that the first file with `key` names.
 std::optional<i32> named_token(const Tokenizer& tokenizer, const std::vector<std::pair<json, JsonPlace>>& configs, const char* key) {
   for (const auto& [config, place] : configs) {
     const auto text = token_text(config, key, place);

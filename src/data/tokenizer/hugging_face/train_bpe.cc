@@ -23,8 +23,8 @@ constexpr i64 kLeastCount = 2;
 
 constexpr u32 kNoPlace = ~u32{0};
 
-// Memory that a distinct word takes until the last merge. A word takes kBytesOfAWord for its text and count. Each of its bytes takes
-// kBytesOfAByte for a symbol and for that symbol's entries in the lists of pairs.
+// The memory that a distinct word takes until the last merge. A word takes kBytesOfAWord for its text and count.
+// Each of its bytes takes kBytesOfAByte for a symbol and for that symbol's entries in the lists of pairs.
 constexpr i64 kBytesOfAWord = 128, kBytesOfAByte = 32;
 
 /// A symbol of a word: its token, the index of its word, and the indices of its left and right neighbours. A symbol that was merged into
@@ -43,14 +43,14 @@ struct PairHash {
   }
 };
 
-/// How often a pair occurs, and the ascending indices of symbols that may be its left symbol. The list is complete once the newer token of
-/// the pair has been made: later merges add no places.
+/// Counts how often a pair occurs, and lists the ascending indices of symbols that may be its left symbol.
+/// The list is complete once the newer token of the pair has been made: later merges add no places.
 struct PairUse {
   i64 count = 0;
   std::vector<u32> places;
 };
 
-/// The count that a pair had when it was put into the queue. The pair's present count is never larger.
+/// An entry of the queue of pairs, with the count that the pair had when the entry was made. The pair's present count is never larger.
 struct PairOffer {
   i64 count;
   Pair pair;
@@ -150,7 +150,7 @@ class Training {
     if (by > 0) use.places.push_back(place);
   }
 
-  /// Makes a token of the pair and replaces the pair by that token in all words. Returns the pairs that occur more often than before.
+  /// Makes a token of the pair and replaces the pair by that token in all words. Returns the pairs that then occur more often than before.
   std::vector<Pair> merge(const Pair& pair) {
     const i32 id = add_token(tokens_[static_cast<size_t>(pair.first)] + tokens_[static_cast<size_t>(pair.second)]);
     merges_.push_back(pair);
@@ -158,7 +158,7 @@ class Training {
     uses_.erase(pair);
     std::vector<Pair> grown;
     for (const u32 at : places) merge_at(at, pair, id, grown);
-    uses_.erase(pair);  // erased again, because merges at neighbouring places may have added the pair
+    uses_.erase(pair);  // the pair is erased again, because merges at neighbouring places may have added it
     std::ranges::sort(grown);
     grown.erase(std::unique(grown.begin(), grown.end()), grown.end());
     std::erase(grown, pair);
@@ -192,11 +192,11 @@ class Training {
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, i32> ids_;
   i32 of_byte_[256] = {};
-  std::vector<TrainingSymbol> symbols_;  // symbols of all distinct words, one word after the other
-  std::vector<i64> counts_;              // number of occurrences of each word
+  std::vector<TrainingSymbol> symbols_;  // the symbols of all distinct words, one word after the other
+  std::vector<i64> counts_;              // the number of occurrences of each word
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::vector<Pair> merges_;
-  i64 taken_ = 0, word_bytes_ = 0;  // memory and text bytes that all distinct words take together
+  i64 taken_ = 0, word_bytes_ = 0;  // the memory and the text bytes that all distinct words take together
 };
 
 void check_training(const BpeTraining& training) {

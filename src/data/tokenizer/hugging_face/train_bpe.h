@@ -1,6 +1,6 @@
-// Trains a byte-level BPE (Sennrich, Haddow, Birch 2016; bytes as in GPT-2). The result is deterministic: the same texts in any order give
-// the same bytes. Of pairs that occur equally often, the one with the lower ids is merged first. Hugging Face's trainer has the same rule,
-// so it gives the same merges.
+// Trains a byte-level BPE (Sennrich, Haddow, Birch 2016; bytes as in GPT-2). Training is deterministic:
+// a set of texts in any order gives one result. Of pairs that occur equally often, the one with the
+// lower ids is merged first. Hugging Face's trainer has this rule too, so it gives equal merges.
 #pragma once
 #include <functional>
 #include <limits>
@@ -13,11 +13,12 @@
 namespace spillway::data {
 
 struct BpeTraining {
-  // Number of tokens wanted, including the special tokens and the 256 bytes. The result has fewer tokens if no pair occurs twice any more.
+  // The number of tokens wanted, including the special tokens and the 256
+  // bytes. The result has fewer tokens if no pair occurs twice any more.
   i64 vocabulary = 0;
-  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // they get the ids from 0 on; the first one marks the end of a text
-  std::string pattern{kGpt2Pattern};                            // cuts texts into words; no token spans two words
-  i64 memory_bytes = std::numeric_limits<i64>::max();           // memory limit for the distinct words
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // they have the ids from 0 on; the first one marks the end of a text
+  std::string pattern{kGpt2Pattern};                            // the expression that cuts texts into words; no token spans two words
+  i64 memory_bytes = std::numeric_limits<i64>::max();           // the memory limit for the distinct words
 };
 
 /// The contents of the two files of a trained tokenizer. Each member is named after its file.

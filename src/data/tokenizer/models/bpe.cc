@@ -1,6 +1,6 @@
-// Byte pair encoding (Sennrich, Haddow, Birch 2016, "Neural Machine Translation of Rare Words with Subword Units"). A piece starts as a
-// list of its characters. The neighbouring pair with the lowest rank is merged into one symbol; of equal ranks, the leftmost pair comes
-// first. This repeats until no neighbouring pair has a rank.
+// Byte pair encoding (Sennrich, Haddow, Birch 2016, "Neural Machine Translation of Rare Words with Subword Units").
+// A piece starts as a list of its characters. The neighbouring pair with the lowest rank is merged into one symbol;
+// of pairs of equal rank, the leftmost is merged first. This repeats until no neighbouring pair has a rank.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -19,8 +19,8 @@ using Candidate = Scratch::Candidate;
 
 constexpr std::string_view kMetaspace = "\u2581";
 constexpr u32 kNoRank = ~u32{0};
-constexpr size_t kAffixCost = 32;  // budget steps charged for each byte that may become a symbol
-constexpr size_t kShortWord = 48;  // limit in symbols: for words up to this length a scan of all pairs is faster than a heap
+constexpr size_t kAffixCost = 32;  // the budget steps charged for each byte that may become a symbol
+constexpr size_t kShortWord = 48;  // the longest word, in symbols, for which a scan of all pairs is faster than a heap
 
 class Bpe : public Model {
  public:
@@ -39,8 +39,8 @@ class Bpe : public Model {
 
   Merges merges_;
   Vocabulary by_bytes_;  // tokens by their raw bytes; filled only if pieces come as raw bytes
-  // For each byte, its token, or kNoToken if there is none. If pieces come as raw bytes, it is the token of that single byte; otherwise it
-  // is the token "<0xNN>".
+  // The token of each byte, or kNoToken if there is none. If pieces come as raw
+  // bytes, it is the token of that single byte; otherwise it is the token "<0xNN>".
   std::array<i32, 256> of_byte_{};
   i32 unknown_ = kNoToken;
   std::string prefix_, suffix_;
@@ -163,7 +163,7 @@ void Bpe::start(std::string_view text, Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   symbols.clear();
   if (!raw_) return start_with_characters(text, scratch);
-  // This does the same as start_with_characters(), except that each byte is a character of its own.
+  // The loop works as start_with_characters() does, except that each byte is a character of its own.
   for (const char c : text) {
     const i32 id = of_byte_[static_cast<unsigned char>(c)];
     if (id != kNoToken) {
@@ -275,7 +275,7 @@ void Bpe::merge_long(Scratch& scratch) const {
     if (left.bytes == 0 || left.next < 0) continue;
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     const Merges::Merge* merge = merges_.find(left.id, right.id);
-    // This candidate is outdated: one of its two symbols has been merged since.
+    // A candidate is outdated if one of its two symbols has been merged since.
     if (merge == nullptr || merge->id != candidate.id) continue;
     left.id = candidate.id;
     left.bytes += right.bytes;

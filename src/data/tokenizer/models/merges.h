@@ -1,5 +1,5 @@
-// The merges of a byte pair encoding, in one flat hash table: it maps (left id, right id) to (rank, id of the merged token). Immutable
-// after the last put().
+// Stores the merges of a byte pair encoding in one flat hash table, which maps (left
+// id, right id) to (rank, id of the merged token). Immutable after the last put().
 #pragma once
 #include <vector>
 
@@ -18,9 +18,9 @@ class Merges {
     while (slots < 2 * count) slots *= 2;
     slots_.resize(slots);
   }
-  /// Adds a pair, or replaces its merge if the pair is there already. At most `count` pairs (the constructor's argument) may be added.
-  /// Returns false if hundreds of other pairs have the same hash, which happens only if the pairs were chosen to cause it. The table must
-  /// not be used then.
+  /// Adds a pair, or replaces its merge if the pair is in the table already. At most `count` pairs (the
+  /// constructor's argument) may be added. Returns false if hundreds of other pairs have the pair's hash,
+  /// which happens only if the pairs were chosen to cause it. After false the table must not be used.
   [[nodiscard]] bool put(i32 left, i32 right, Merge merge) {
     const u64 key = key_of(left, right);
     const size_t slot = slot_of(key);

@@ -16,8 +16,8 @@ namespace spillway::data {
 struct Scratch {
   struct Symbol {
     i32 id;
-    i32 bytes;           // length in bytes; 0 if the symbol was merged into another one
-    i64 previous, next;  // indices of the neighbours; -1 if there is none
+    i32 bytes;           // the symbol's length in bytes; 0 if the symbol was merged into another one
+    i64 previous, next;  // the indices of the neighbours; -1 if there is no neighbour
   };
   struct Candidate {
     u32 rank;
@@ -26,10 +26,10 @@ struct Scratch {
   };
   struct Best {
     double score = 0;
-    i64 begin = -1;  // on the best path that ends here, where the last token begins; -1 if no path ends here
+    i64 begin = -1;  // where the last token of the best path to this position begins; -1 if no path ends at it
     i32 id = 0;
   };
-  WorkBudget* budget = nullptr;  // budget of the current text
+  WorkBudget* budget = nullptr;  // the budget of the current text
   WordCache cache;
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
@@ -50,13 +50,13 @@ class Model {
   Vocabulary vocabulary_;
 };
 
-/// Reads the model's JSON. If `raw_bytes` is true, the caller asks for a model that takes pieces as plain bytes although its vocabulary is
-/// written in byte characters (byte_level.h); this saves the mapping. If the model cannot do so, it sets `raw_bytes` to false. Throws
-/// Error(data).
+/// Reads the model's JSON. If `raw_bytes` is true, the caller asks for a model that takes pieces as plain
+/// bytes although its vocabulary is written in byte characters (byte_level.h); such a model saves the
+/// mapping. If the model cannot take plain bytes, read_model() sets `raw_bytes` to false. Throws Error(data).
 std::unique_ptr<Model> read_model(const nlohmann::json& value, const JsonPlace& place, bool& raw_bytes);
 
-/// Reads a text that a model puts before or after parts of a word, such as "##". Returns "" if the key is missing. At most 16 bytes are
-/// allowed.
+/// Reads a text that a model puts before or after parts of a word, such as "##".
+/// Returns "" if the key is missing. Throws if the text has more than 16 bytes.
 std::string read_affix(Fields& fields, const char* key);
 
 std::unique_ptr<Model> read_bpe(Fields& fields, bool& raw_bytes);

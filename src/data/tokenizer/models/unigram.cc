@@ -1,5 +1,5 @@
-// The unigram model (Kudo 2018, "Subword Regularization"). A piece can be split into tokens in many ways; the model chooses the way with
-// the largest sum of the tokens' scores.
+// The unigram model (Kudo 2018, "Subword Regularization"). A piece can be split into tokens
+// in many ways; the model chooses the split with the largest sum of the tokens' scores.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kUnknownPenalty = 10.0;  // an unknown character's score is the lowest score minus this
+constexpr double kUnknownPenalty = 10.0;  // an unknown character scores the lowest score minus this penalty
 
 class Unigram : public Model {
  public:

@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLookUpCost = 4;     // budget steps for a look-up of a text, to which one is added for each 8 bytes
-constexpr size_t kLongestAffix = 16;  // limit in bytes; common affixes are "##" and "</w>"
+constexpr size_t kLookUpCost = 4;     // the budget steps for a look-up of a text, to which one is added for each 8 bytes
+constexpr size_t kLongestAffix = 16;  // the limit in bytes; common affixes are "##" and "</w>"
 
 class WordModel : public Model {
  public:
@@ -109,7 +109,7 @@ std::unique_ptr<Model> read_word_level(Fields& fields) { return std::make_unique
 
 std::unique_ptr<Model> read_model(const json& value, const JsonPlace& place, bool& raw_bytes) {
   Fields fields(value, place);
-  // Old files do not name the type of the model.
+  // Reads the type of the model. Old files do not name the type, so it is recognised by the keys.
   const std::string type = fields.text_if_any("type").value_or(value.contains("merges") ? "BPE" : "");
   const bool bpe = type == "BPE";
   if (!bpe) raw_bytes = false;

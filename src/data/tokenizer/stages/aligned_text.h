@@ -1,5 +1,5 @@
-// AlignedText is a text while it is being normalized. If `tracked` is true, it also records for each byte from which bytes of the original
-// text it came. A plain value.
+// AlignedText is a text while it is being normalized. If `tracked` is true, the object also records
+// for each byte from which bytes of the original text it came. AlignedText is a plain value.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,18 +13,18 @@ namespace spillway::data {
 struct AlignedText {
   std::string text;
   bool tracked = false;
-  std::vector<ByteRange> origin;  // if `tracked`, one range of the original text for each byte; else empty
-  WorkBudget* budget = nullptr;   // budget of the whole text; it is set whenever a step runs
+  std::vector<ByteRange> origin;  // one range of the original text for each byte if `tracked`; otherwise empty
+  WorkBudget* budget = nullptr;   // the budget of the whole text; it is set whenever a step runs
 };
 
 /// Returns the range of the original text from which bytes [begin, end) of `text` came. `text` must be tracked.
 ByteRange origin_of(const AlignedText& text, size_t begin, size_t end);
 
-/// Returns `original` as valid UTF-8: each broken sequence is replaced by U+FFFD. `original` may be a part of a longer text; `begin` is its
-/// offset there, from which the recorded ranges count.
+/// Returns `original` as valid UTF-8: each broken sequence is replaced by U+FFFD. `original` may be a
+/// part of a longer text; `begin` is its offset in that text, from which the recorded ranges count.
 AlignedText aligned(std::string_view original, i64 begin, bool tracked, WorkBudget& budget);
 
-/// Returns bytes [begin, end) as a text of their own.
+/// Returns bytes [begin, end) of `text` as a text of their own.
 AlignedText part_of(const AlignedText& text, size_t begin, size_t end);
 
 /// Builds a new text from parts of an old one. Throws Error(data) if the new text becomes longer than the budget allows.

@@ -9,7 +9,7 @@
 namespace spillway::data {
 namespace {
 
-// Budget steps for each byte of a replacement text. They limit texts that replacements would make a hundred times as long.
+// The budget steps for each byte of a replacement text. They limit texts that replacements would make a hundred times as long.
 constexpr size_t kContentCost = 16;
 
 struct Stage : DecodeStage {
@@ -18,7 +18,7 @@ struct Stage : DecodeStage {
   DecodeStage& next;
 };
 
-/// A stage that holds text back until it has a whole token.
+/// A stage that holds text back until it has received a whole token.
 struct WholeTokenStage : Stage {
   using Stage::Stage;
   virtual void token(std::string text) = 0;
@@ -109,7 +109,8 @@ struct Strip : Stage {
       ++stripped;
     }
     if (!text.empty()) stripped = start;
-    // Hold back occurrences of `content` at the end of the text, at most `stop` of them. If the token ends here, they are dropped.
+    // Occurrences of `content` at the end of the text, at most `stop` of
+    // them, are held back. If the token ends after them, they are dropped.
     size_t certain = text.size();
     i64 at_end = 0;
     while (at_end < stop && text.substr(0, certain).ends_with(content)) {
@@ -126,11 +127,12 @@ struct Strip : Stage {
     stripped = 0;
   }
   std::string content;
-  i64 start, stop, stripped = 0, held = 0;  // held: number of occurrences of `content` that are held back
+  i64 start, stop, stripped = 0, held = 0;  // `held` counts the occurrences of `content` that are held back
 };
 
-/// Replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence are held back. If the next byte does not continue
-/// the occurrence, the pattern's borders (Knuth, Morris, Pratt 1977) tell how many of these bytes may still be the beginning of one.
+/// A stage that replaces a fixed text, the pattern. Bytes that may be the beginning of an occurrence
+/// are held back. If the next byte does not continue the occurrence, the pattern's borders (Knuth,
+/// Morris, Pratt 1977) tell how many of these bytes may still be the beginning of one.
 struct ReplaceText : Stage {
   ReplaceText(DecodeStage& stage_behind, std::shared_ptr<const Pattern> what, std::string by)
       : Stage(stage_behind), pattern(std::move(what)), text_of_pattern(*pattern->literal()), content(std::move(by)) {}
@@ -211,8 +213,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
   text.resize(std::min(kept, text.size()));
 }
 
-/// A quick check for WordPieces' cleanup. Returns false if the text contains nothing that the cleanup changes. All that it changes begins
-/// with a space and one of the characters below.
+/// Quickly checks whether WordPieces' cleanup might change the text. Returns false if the text contains
+/// nothing that the cleanup changes. All that it changes begins with a space and one of the characters below.
 bool may_be_unclean(std::string_view text) {
   for (size_t at = text.find(' '); at != std::string_view::npos; at = text.find(' ', at + 1)) {
     if (at + 1 < text.size() && std::string_view(".?!,'nd").find(text[at + 1]) != std::string_view::npos) return true;

@@ -1,6 +1,6 @@
-// The "decoder" of a tokenizer.json: a chain of stages that turns tokens into text. Each stage passes text on as soon as later tokens can
-// no longer change it. So the same stages serve streaming and decoding of all tokens at once. A Decoder is immutable and thread-safe; a
-// Chain belongs to one stream.
+// The "decoder" of a tokenizer.json: a chain of stages that turns tokens into text. Each stage passes
+// text on as soon as later tokens can no longer change it. So one chain serves both streaming and
+// decoding of all tokens at once. A Decoder is immutable and thread-safe; a Chain belongs to one stream.
 #pragma once
 #include <functional>
 #include <memory>
@@ -36,10 +36,10 @@ class DecodeStage {
 
 class Decoder {
  public:
-  /// Reads the decoder's JSON. If the JSON is null, tokens are joined with spaces. Throws Error(data) if it is invalid.
+  /// Reads the decoder's JSON. If the JSON is null, tokens are joined with spaces. Throws Error(data) if the JSON is invalid.
   Decoder(const nlohmann::json& value, const JsonPlace& place);
 
-  /// The stages for one stream, linked to a chain. They append valid UTF-8 to `out`, in whole characters.
+  /// The stages for one stream, linked to a chain. They append valid UTF-8 to `out`, always whole characters.
   class Chain {
    public:
     Chain(const Decoder& decoder, WorkBudget& budget, std::string& out);

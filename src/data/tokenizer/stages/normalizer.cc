@@ -42,8 +42,8 @@ AlignedText without(const AlignedText& text, const Drop& drop) {
   });
 }
 
-/// Normalizes the text in parts, each as short as possible. So each changed byte gets only a few characters of the original text as its
-/// origin.
+/// Normalizes the text in parts, each as short as possible. As a result, each
+/// changed byte gets only a few characters of the original text as its origin.
 AlignedText in_normal_form(const AlignedText& text, NormalForm form) {
   Rewriter out(text);
   const std::string_view all = text.text;
@@ -127,7 +127,7 @@ struct Replace : Normalizer {
     Rewriter out(text);
     pattern.walk(text.text, *text.budget, [&](size_t begin, size_t end, bool match) {
       if (!match) return out.keep(begin, end);
-      // The origin of the replacement is the last character of the match.
+      // The last character of the match counts as the origin of the replacement.
       out.put(content, begin + last_of(std::string_view(text.text).substr(begin, end - begin)), end);
     });
     return out.take();

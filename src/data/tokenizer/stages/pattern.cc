@@ -33,7 +33,7 @@ void Pattern::find_borders() {
 }
 
 size_t find_in_long(std::string_view text, std::string_view what, size_t from) {
-  // memmem searches for a long `what` in linear time. For a short `what` its time is at most the text's length times that of `what`.
+  // memmem searches for a long `what` in linear time. For a short `what` it takes at most the product of the two lengths.
   const void* const found = ::memmem(text.data() + from, text.size() - from, what.data(), what.size());
   return found == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }

@@ -20,20 +20,20 @@ using Segments = std::vector<Segment>;
 
 class Pattern {
  public:
-  /// Reads a pattern. Throws Error(data) if it is invalid.
+  /// Reads a pattern. Throws Error(data) if the pattern is invalid.
   static Pattern read(const nlohmann::json& value, const JsonPlace& place);
 
-  /// If the pattern is a plain string, returns that string, which is never empty. For a regular expression returns nothing.
+  /// Returns the text of a pattern that is a plain string, which is never empty. For a regular expression returns nothing.
   const std::optional<std::string>& literal() const { return literal_; }
-  /// For a plain string, returns for each of its prefixes the length of that prefix's longest proper border. A border of a text is a
-  /// shorter text with which it both begins and ends.
+  /// Returns the borders of a pattern that is a plain string: for each of its prefixes, the length of that
+  /// prefix's longest proper border. A border of a text is a shorter text with which it both begins and ends.
   const std::vector<u32>& borders() const { return borders_; }
   const Regex* regex() const { return regex_ ? &*regex_ : nullptr; }
   /// Calls part(begin, end, match) for each part of the text, in order: for each match, and for each text between matches. Throws
   /// Error(data) if the budget is used up.
   template <class Part>
   void walk(std::string_view text, WorkBudget& budget, const Part& part) const;
-  /// Does the same as walk(), but stores the parts in a list.
+  /// Stores the parts that walk() would visit in a list.
   void segments(std::string_view text, WorkBudget& budget, Segments& into) const;
 
  private:
@@ -43,8 +43,8 @@ class Pattern {
   std::optional<Regex> regex_;
 };
 
-/// Does what std::string_view::find() does, but in linear time for any text. find_bytes() uses std::string_view::find() for short texts,
-/// where that is faster.
+/// Finds `what` in `text` as std::string_view::find() does, but in linear time for any
+/// text. find_bytes() uses std::string_view::find() for short texts, where that is faster.
 size_t find_in_long(std::string_view text, std::string_view what, size_t from);
 inline size_t find_bytes(std::string_view text, std::string_view what, size_t from) {
   constexpr size_t kShort = 64;
@@ -69,11 +69,11 @@ void Pattern::walk(std::string_view text, WorkBudget& budget, const Part& part) 
   if (behind != text.size()) part(behind, text.size(), false);
 }
 
-/// Says what becomes of the matches when a text is split at them. The names are those of Hugging Face's tokenizers.
+/// Selects what becomes of the matches when a text is split at them. The names are those of Hugging Face's tokenizers.
 enum class Behaviour { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behaviour read_behaviour(const std::string& name, const JsonPlace& place);
-/// Changes the parts as the behaviour says. The parts that remain are in order, and none is empty. Their `match` flags have no meaning
-/// afterwards.
+/// Removes, isolates or merges the segments of a text as `behaviour` says. The segments that
+/// remain are in order, and none is empty. Their `match` flags have no meaning afterwards.
 void apply(Behaviour behaviour, Segments& segments);
 
 }  // namespace spillway::data

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr i64 kMostIds = 256;  // limit on the number of tokens before a text, and on that after a text
+constexpr i64 kMostIds = 256;  // the limit on the number of tokens before a text, and on the number after it
 constexpr i64 kLargestId = (i64{1} << 31) - 2;
 
 using SpecialIds = std::map<std::string, std::vector<i32>>;
@@ -38,7 +38,7 @@ SpecialIds read_special_ids(Fields& fields) {
 }
 
 Around read_template(Fields& fields) {
-  fields.pass_over({"pair"});  // ignored, because pairs of texts are never encoded here
+  fields.pass_over({"pair"});  // `pair` is ignored, because this program never encodes pairs of texts
   const SpecialIds special = read_special_ids(fields);
   const json& parts = fields.at("single", "an array");
   const JsonPlace place = fields.place_of("single");

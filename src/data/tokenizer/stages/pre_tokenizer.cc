@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// The patterns of GPT-2, Llama 3, Qwen 2 and GPT-4o. Each of them always cuts where a line ends in a letter: no piece spans that position,
-// and no piece before it depends on what follows it.
+// The patterns of GPT-2, Llama 3, Qwen 2 and GPT-4o. Each of them always cuts where a line ends in a
+// letter: no piece spans that position, and no piece before that position depends on the text after it.
 #define CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
 #define REST R"([^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 constexpr std::array<std::string_view, 4> kCutAtLineEnds = {
@@ -87,7 +87,7 @@ struct CutAtCharacters : PreTokenizer {
   LineEnds ends;
 };
 
-/// Cuts a text into runs of word characters and runs of other characters. White space is in neither kind of run.
+/// Cuts a text into runs of word characters and runs of other characters. White space belongs to neither kind of run.
 struct CutIntoWords : PreTokenizer {
   void operator()(Pieces& pieces) const override {
     cut_pieces(pieces, Behaviour::isolated, [](std::string_view text, Segments& segments) {
@@ -184,7 +184,7 @@ void add_characters(PreTokenizers& into, std::function<bool(char32_t)> is, Behav
 }
 
 void add_byte_level(Fields& fields, PreTokenizers& into) {
-  // ignored: it changes only the offsets that Hugging Face reports, and this program reports untrimmed ones
+  // The key trim_offsets is ignored: it changes only the offsets that Hugging Face reports, and this program reports untrimmed ones.
   fields.flag("trim_offsets", true);
   if (fields.flag("add_prefix_space", true)) into.push_back(std::make_unique<SpaceInFront>());
   if (fields.flag("use_regex", true)) {
@@ -251,7 +251,7 @@ PreTokenizers read_pre_tokenizer(const json& value, const JsonPlace& place) {
 
 Metaspace read_metaspace(Fields& fields) {
   Metaspace metaspace;
-  fields.pass_over({"str_rep"});  // ignored, because it repeats the value of `replacement`
+  fields.pass_over({"str_rep"});  // `str_rep` is ignored, because it repeats the value of `replacement`
   metaspace.replacement = fields.character("replacement");
   metaspace.split = fields.flag("split", true);
   const auto scheme = fields.text_if_any("prepend_scheme");

@@ -10,7 +10,7 @@
 
 namespace spillway::data {
 
-/// A part of a text: an added token (id at least 0), or a piece for the model (id -1). Never empty.
+/// A part of a text: an added token (id at least 0), or a piece for the model (id -1). A Span is never empty.
 struct Span {
   size_t begin, end;
   i32 id = -1;
@@ -23,12 +23,12 @@ struct Pieces {
   bool at_start = false;
 };
 
-/// Says whether the text may be cut between an ASCII letter and a following newline (possibly with more white space), as far as one step is
-/// concerned.
+/// Tells whether a text may be cut between an ASCII letter and a following
+/// newline (possibly with more white space), as far as one step is concerned.
 enum class LineEnds {
-  hidden,  // no: such a cut may change the result
-  kept,    // yes, provided that another step always cuts there
-  cut      // yes: this step always cuts there, whatever the text around
+  hidden,  // such a cut may change the result
+  kept,    // such a cut is safe, provided that another step always cuts at this place
+  cut      // such a cut is safe: this step always cuts at this place, whatever the text around
 };
 
 class PreTokenizer {
@@ -36,9 +36,9 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   virtual void operator()(Pieces& pieces) const = 0;
   virtual LineEnds line_ends() const { return LineEnds::kept; }
-  /// If all that this step does is to cut at the beginning and end of each match of a pattern, returns that pattern; else null.
+  /// Returns the pattern of a step that only cuts at the beginning and end of each match of a pattern. Returns null for any other step.
   virtual const Regex* isolates() const { return nullptr; }
-  /// Returns true if all that this step does is to map bytes to byte characters (byte_level.h).
+  /// Returns true if the step does nothing but map bytes to byte characters (byte_level.h).
   virtual bool maps_bytes() const { return false; }
 };
 using PreTokenizers = std::vector<std::unique_ptr<PreTokenizer>>;
@@ -47,7 +47,7 @@ using PreTokenizers = std::vector<std::unique_ptr<PreTokenizer>>;
 /// null, there are no steps. Throws Error(data).
 PreTokenizers read_pre_tokenizer(const nlohmann::json& value, const JsonPlace& place);
 
-/// The Metaspace settings, which a pre-tokenizer and a decoder share.
+/// The settings of Metaspace, which a pre-tokenizer and a decoder share.
 struct Metaspace {
   enum class Prepend { always, first, never };
   char32_t replacement = 0x2581;

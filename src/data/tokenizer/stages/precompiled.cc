@@ -1,6 +1,6 @@
-// Reads SentencePiece's character map. It consists of the size of the trie in bytes (u32), the trie, and the replacement texts, each of
-// which ends with a zero byte. The trie is a double array of 32-bit units, as the library darts-clone writes it. All numbers are
-// little-endian.
+// Reads SentencePiece's character map. The map consists of the size of the trie in bytes (u32),
+// the trie, and the replacement texts, each of which ends with a zero byte. The trie is a double
+// array of 32-bit units, as the library darts-clone writes it. All numbers are little-endian.
 #include <array>
 #include <cstring>
 #include <optional>
@@ -51,8 +51,8 @@ class Precompiled : public Normalizer {
     if (!is_utf8(texts_)) refuse_value(place, "replacement texts in UTF-8", "other bytes");
   }
 
-  /// Rewrites the text grapheme by grapheme. If a grapheme has less than 6 bytes and the map contains the grapheme or a prefix of it, the
-  /// whole grapheme is replaced. Otherwise each of its characters is looked up and replaced by itself.
+  /// Rewrites the text grapheme by grapheme. If a grapheme has less than 6 bytes and the map contains the grapheme or a prefix
+  /// of it, the whole grapheme is replaced. Otherwise each character of the grapheme is looked up and replaced by itself.
   AlignedText operator()(const AlignedText& text) const override {
     Rewriter out(text);
     const std::string_view all = text.text;
@@ -81,7 +81,7 @@ class Precompiled : public Normalizer {
 
   static size_t offset(u32 unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1u << 9)) >> 6); }
 
-  /// Returns the replacement text of the shortest prefix of `key` that the map contains, or nothing if it contains none.
+  /// Returns the replacement text of the shortest prefix of `key` that the map contains, or nothing if the map contains no prefix.
   std::optional<std::string_view> shortest(std::string_view key) const {
     size_t at = offset(units_[0]);
     for (const char c : key) {

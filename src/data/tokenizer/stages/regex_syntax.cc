@@ -9,22 +9,22 @@
 namespace spillway::data {
 namespace {
 
-// Contents of the character classes that replace \s and \w. They are spelled out because PCRE2's own \s also contains U+180E, and its \w
-// lacks marks and connectors.
+// The contents of the character classes that replace \s and \w. They are spelled out
+// because PCRE2's own \s also contains U+180E, and its \w lacks marks and connectors.
 constexpr std::string_view kSpaces = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kWords =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
-// Superscripts and fractions of Latin-1. In Oniguruma, \w matches them outside of a character class but not inside one.
+// The superscripts and fractions of Latin-1. In Oniguruma, \w matches them outside of a character class but not inside one.
 constexpr std::string_view kLatinNumbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
 
-// Limits for patterns that may run on a window. They keep the cost of one matching attempt small, whatever the pattern is.
+// The limits for patterns that may run on a window. They keep the cost of one matching attempt small, whatever the pattern is.
 constexpr size_t kLongestInWindow = 1024;
 constexpr u32 kMostRepeatsInWindow = 64;
 
 class Translation {
  public:
-  /// If `counted` is true, callouts are inserted into the translated pattern.
+  /// Begins the translation of a pattern. If `counted` is true, callouts are inserted into the translated pattern.
   Translation(std::string_view pattern, const std::string& where, const std::function<bool(const std::string&)>& knows_property,
               bool counted)
       : pattern_(pattern), where_(where), knows_property_(knows_property), counted_(counted) {
@@ -57,7 +57,7 @@ class Translation {
         behind_repeat();
       } else {
         if (c == '|' && !groups_.empty()) callout(kCalloutHere);
-        if (c == '^') has_window_ = false;  // PCRE2 sees no line start after a newline at the very end, even if only the window ends there
+        if (c == '^') has_window_ = false;  // on a window the end may be false: PCRE2 sees no line start after a newline at the very end
         if (std::string_view("|^$").find(c) == std::string_view::npos) begin_atom();
         out_ += c;
         ++at_;
@@ -81,11 +81,11 @@ class Translation {
     if (counted_) out_ += callout_text(number);
   }
   static std::string callout_text(unsigned number) { return "(?C" + std::to_string(number) + ")"; }
-  /// Inserts a callout before the last atom (the part that a repeat applies to), which will be repeated at least `least` times.
+  /// Inserts a callout before the last atom (the part that a repeat applies to). The atom will be repeated at least `least` times.
   void before_repeat(u32 least) {
     if (counted_) out_.insert(atom_, callout_text(least == 0 ? kCalloutHere : kCalloutRepeat + static_cast<u32>(std::bit_width(least))));
   }
-  /// Copies the character that makes a repeat lazy or possessive, if there is one, and inserts a callout after it.
+  /// Copies the character that makes a repeat lazy or possessive, if there is one. Then inserts a callout.
   void behind_repeat() {
     if (peek(0) == '?' || peek(0) == '+') out_ += pattern_[at_++];
     callout(kCalloutBehind);
@@ -169,7 +169,7 @@ class Translation {
         }
         [[fallthrough]];
       default:
-        if (c == 'G') has_window_ = false;  // the meaning of \G depends on where the search begins
+        if (c == 'G') has_window_ = false;  // \G does not work on a window, since its meaning depends on where the search begins
         if (c == 'X' && counted_) {
           out_ += "(?:" + callout_text(kCalloutHere) + "\\X" + callout_text(kCalloutBehind) + ")";
           break;
@@ -204,7 +204,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) == '^') out_ += pattern_[at_++];
     bool first = true;
-    int within = 0;  // depth of nested character classes; their members are added to the outer class
+    int within = 0;  // the depth of nested character classes, whose members are added to the outer class
     while (at_ < pattern_.size() && (pattern_[at_] != ']' || first || within > 0)) {
       if (pattern_[at_] == '\\') {
         escape(true);
@@ -233,7 +233,7 @@ class Translation {
     out_ += pattern_[at_++];
     if (peek(0) != '?') return;
     out_ += pattern_[at_++];
-    // Options of the group. Oniguruma's option m is PCRE2's option s. PCRE2's own m is always on.
+    // The letters are the options of the group. Oniguruma's option m is PCRE2's option s. PCRE2's own m is always on.
     size_t letters = 0;
     while (std::isalpha(static_cast<unsigned char>(peek(letters))) || peek(letters) == '-') ++letters;
     const char behind = peek(letters);
@@ -244,7 +244,7 @@ class Translation {
       if (c != 'i' && c != 'm' && c != '-') refuse(std::string("the option ") + c);
       out_ += c == 'm' ? 's' : c;
     }
-    if (options && behind == ')') {  // these options apply to the rest of the enclosing group
+    if (options && behind == ')') {  // options without a ':' apply to the rest of the enclosing group
       groups_.pop_back();
       out_ += pattern_[at_++];
       return;
@@ -257,7 +257,7 @@ class Translation {
     }
   }
 
-  /// Translates {n}, {n,}, {,m} or {n,m}. A + after it repeats the whole repeat.
+  /// Translates {n}, {n,}, {,m} or {n,m}. If a + follows, it repeats the whole repeat.
   bool interval() {
     size_t i = 1;
     while (std::isdigit(static_cast<unsigned char>(peek(i)))) ++i;
