@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/flags/cluster.h"
+#include "app/flags/option.h"
 #include "app/flags/text.h"
 #include "base/units.h"
 
@@ -193,7 +194,8 @@ std::string train_command(const PlanConfig& given, bool on_nvme) {
     if (c.nodes > 1) text = fmt::format("srun --nodes={} --ntasks-per-node={} {}", c.nodes, c.gpus, text);
   }
   for (const std::string& word : given.train_words) {
-    if (word != "--json" && word != "--quiet") text += " " + shell_word(word);
+    const Option* flag = word.starts_with("--") ? find_option(Command::train, word.substr(2)) : nullptr;
+    if (flag == nullptr || !flag->only_prints) text += " " + shell_word(word);
   }
   if (given.ranks > 1 && text.starts_with("spillway")) text += fmt::format(" --ranks {}", given.ranks);
   if (given.cluster && on_nvme) text += " --nvme PATH";

@@ -273,14 +273,10 @@ void check(ScheduleConfig& config, const Host&) {
 // Applies --cluster. Refuses flags for values that the cluster itself determines.
 void take_cluster(PlanConfig& config) {
   if (!config.cluster) return;
-  const std::pair<const char*, bool> given[] = {{"--device", config.device.has_value()},
-                                                {"--device-memory", config.device_memory_bytes.has_value()},
-                                                {"--host-memory", config.host_memory_bytes.has_value()},
-                                                {"--nvme", !config.nvme.empty()},
-                                                {"--ranks", config.ranks != 1}};
-  for (const auto& [flag, too] : given) {
-    if (too)
-      refuse(std::string("[--cluster] expected no ") + flag +
+  const Settings given = config;
+  for (const Option* option : options_of(Command::plan)) {
+    if (option->set_by_cluster && is_given(*option, given))
+      refuse("[--cluster] expected no --" + option->name +
              " with this flag, because --cluster sets the same value, got both: leave one out");
   }
   plan_for(config, parse_cluster(*config.cluster, "--cluster"));

@@ -89,6 +89,28 @@ struct Option {
   bool required = false, positional = false;
   std::string exclusive;  // name of another option that may not be given together with this one
 
+  // How the program treats the option. These attributes stand in place of lists of names in the code that acts on them.
+  bool shown_first = false;             // a first command needs it: shown by --help of train and plan, the others only by --help=all
+  bool shown_by_inspect = false;        // inspect shows it above all else about a run
+  bool required_by_train = false;       // train needs a value, unlike the other commands that take the option
+  bool may_be_empty = false;            // an empty text is a value
+  bool only_prints = false;             // says how results are printed; a printed command leaves it out
+  bool not_compared = false;            // no difference between runs in a report: where a run is stored, or what it prints
+  bool of_one_node = false;             // may have other values on other ranks, because it concerns a rank's own node or its rendezvous
+  bool set_by_launcher = false;         // left out of a command that a launcher starts, because the launcher sets the value
+  bool set_by_cluster = false;          // may not be given with --cluster, which sets the value
+  bool set_by_rehearsal = false;        // not passed on to the runs of --rehearse, which sets it or does without
+  bool compared_by_contents = false;    // names files: a run continues with other paths if their contents are the same
+  bool makes_rows = false;              // decides which rows are made from the same data files
+  bool of_some_rules = false;           // only some update rules have it; refused with the others, where it stays unset
+  bool refused_for_images = false;      // may not be given for a model that reads images
+  bool refused_for_text = false;        // may not be given for a model that reads text
+  bool refused_for_own_models = false;  // may not be given for a model that a program builds itself
+  bool counted_by_another = false;      // not among number_keys(), because another option's value there contains it
+  /// Returns the text by which number_keys() counts the option, in place of its field's, or nothing if the option counts as unset. Empty
+  /// if the field's value counts.
+  std::function<std::optional<std::string>(const TrainConfig&)> counts_as;
+
   bool belongs_to(Command command) const { return commands >> static_cast<unsigned>(command) & 1u; }
   std::string key() const;  // the option's JSON key: its name with underscores for dashes
   std::string shown_default() const;
@@ -99,6 +121,10 @@ const std::vector<Option>& options();
 std::vector<const Option*> options_of(Command command);
 /// Returns the command's option of that name, or null if it has none.
 const Option* find_option(Command command, std::string_view name);
+/// Returns the JSON keys of the command's options that have an attribute, in the table's order: keys_with(c, &Option::makes_rows).
+std::vector<std::string> keys_with(Command command, bool Option::*attribute);
+/// Returns whether the option has another value in `settings` than by default. Requires an option of the settings' command with a field.
+bool is_given(const Option& option, const Settings& settings);
 
 /// Each of these returns one part of the table that options() joins.
 std::vector<Option> model_options();
