@@ -52,26 +52,23 @@ void check_ranks(const TrainConfig& config) {
 
 void check_validation(const TrainConfig& config) {
   if (!config.validation_data.empty() || config.validation_fraction > 0) return;
-  for (const auto& [given, name] : {std::pair(config.validate_every.has_value(), "--validate-every"),
-                                    std::pair(config.validation_steps.has_value(), "--validation-steps")}) {
-    if (given)
-      refuse(std::string("[") + name +
+  const Settings given = config;
+  for (const Option* option : options_of(Command::train)) {
+    if (option->needs_validation_data && is_given(*option, given))
+      refuse("[--" + option->name +
              "] expected --validation-data or --validation-fraction as well, got neither: there is no validation data");
   }
 }
 
 void check_schedule(const TrainConfig& config) {
   using enum optim::Schedule::Kind;
-  const auto of = [&](bool given, const char* flag, optim::Schedule::Kind kind, const char* name) {
-    if (given && config.lr_schedule != kind)
-      refuse(std::string("[--") + flag + "] expected --lr-schedule " + name +
+  const Settings given = config;
+  const std::string schedule = find_option(Command::train, "lr-schedule")->field.get(given)->front();
+  for (const Option* option : options_of(Command::train)) {
+    if (!option->of_lr_schedule.empty() && option->of_lr_schedule != schedule && is_given(*option, given))
+      refuse("[--" + option->name + "] expected --lr-schedule " + option->of_lr_schedule +
              " as well, got another schedule: change the schedule or leave this flag out");
-  };
-  of(config.lr_step_size.has_value(), "lr-step-size", step, "step");
-  of(config.lr_gamma.has_value(), "lr-gamma", step, "step");
-  of(config.lr_power.has_value(), "lr-power", polynomial, "polynomial");
-  of(config.lr_pct_start.has_value(), "lr-pct-start", onecycle, "onecycle");
-  of(config.lr_decay_steps.has_value(), "lr-decay-steps", wsd, "wsd");
+  }
   if (config.lr_schedule == step && !config.lr_step_size)
     refuse(
         "[--lr-schedule] expected --lr-step-size N with the schedule step, got none: the rate is multiplied by --lr-gamma every N steps");

@@ -102,7 +102,9 @@ struct Option {
   bool set_by_rehearsal = false;        // not passed on to the runs of --rehearse, which sets it or does without
   bool compared_by_contents = false;    // names files: a run continues with other paths if their contents are the same
   bool makes_rows = false;              // decides which rows are made from the same data files
+  bool needs_validation_data = false;   // refused without --validation-data and --validation-fraction
   bool of_some_rules = false;           // only some update rules have it; refused with the others, where it stays unset
+  std::string of_lr_schedule;           // the only --lr-schedule with which it may be given; empty: any
   bool refused_for_images = false;      // may not be given for a model that reads images
   bool refused_for_text = false;        // may not be given for a model that reads text
   bool refused_for_own_models = false;  // may not be given for a model that a program builds itself
