@@ -3,7 +3,7 @@
 //   app::TrainConfig settings;
 //   settings.out = "runs/mine";
 //   settings.steps = 1000;
-//   settings.placement.optimizer = app::PlacementWish::whole(offload::Tier::nvme);
+//   settings.placement->optimizer = app::PlacementWish::whole(offload::Tier::nvme);
 //   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of the program's blocks
 //   trainer.callbacks.on_step = [](const app::StepEvent& e) { … };
 //   trainer.fit({.training = [] { return data::samples_of(…); }});
@@ -14,6 +14,8 @@
 #include <iosfwd>
 #include <string>
 
+#include "app/flags/placement_settings.h"
+#include "app/flags/shown_settings.h"
 #include "app/run/data_sources.h"
 #include "app/training.h"
 

@@ -125,7 +125,7 @@ class OwnModel : public testing::Test {
   }
   TrainConfig on(TrainConfig s, Tier tier) const {
     s.nvme = {{.path = (folder_.path() / "nvme").string(), .bytes = {}}};
-    s.placement.parameters = s.placement.gradients = s.placement.optimizer = PlacementWish::whole(tier);
+    s.placement->parameters = s.placement->gradients = s.placement->optimizer = PlacementWish::whole(tier);
     return s;
   }
   static std::vector<std::string> losses(const TrainConfig& s) {
@@ -208,7 +208,7 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
     TrainConfig s = on(settings(std::string("zero") + stage), *stage == '3' ? Tier::nvme : Tier::device);
     s.ranks = 2;
     s.communicator = "local";
-    s.placement.zero_stage = *stage - '0';
+    s.placement->zero_stage = *stage - '0';
     all.push_back(s);
     EXPECT_TRUE(fit(s).finished);
   }

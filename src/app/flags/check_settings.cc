@@ -7,6 +7,8 @@
 #include "app/flags/cluster.h"
 #include "app/flags/given.h"
 #include "app/flags/pipeline_wish.h"
+#include "app/flags/placement_settings.h"
+#include "app/flags/shown_settings.h"
 #include "app/flags/text.h"
 #include "app/flags/update_rule.h"
 #include "app/flags/weighted_path.h"
@@ -43,11 +45,11 @@ void check_ranks(const TrainConfig& config) {
     refuse("[--rehearse] expected ranks that spillway starts itself, got --communicator mpi: leave --communicator out");
   pipeline_of(config);
   if (config.ranks > 1) check_stages(config);
-  if (config.reduce_each && config.placement.zero_stage && *config.placement.zero_stage < 2)
+  if (config.reduce_each && config.placement->zero_stage && *config.placement->zero_stage < 2)
     refuse(
         "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, because each rank then stores only its shard of the "
         "gradients, got --zero-stage " +
-        std::to_string(*config.placement.zero_stage));
+        std::to_string(*config.placement->zero_stage));
 }
 
 void check_validation(const TrainConfig& config) {
@@ -93,23 +95,23 @@ void check_allowed(TrainConfig& config) {
 
 void check(TrainConfig& config, const Host& host) {
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.placement.activations);
+  check_activations(config.placement->activations);
   check_ranks(config);
   check_schedule(config);
   resolve_order(config);
   resolve_update_rule(config);
   check_allowed(config);
   config.micro_batches();
-  if (!config.prompt.empty() && config.sample_every == 0)
+  if (!config.shown->prompt.empty() && config.shown->sample_every == 0)
     refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without --sample-every");
-  if (config.histograms_every > 0 && !config.tensorboard)
+  if (config.shown->histograms_every > 0 && !config.shown->tensorboard)
     refuse(
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
         "the two flags out");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
   find_nvme(config,
-            wants(config.placement.parameters) || wants(config.placement.gradients) || wants(config.placement.optimizer) ||
-                wants(config.placement.activations),
+            wants(config.placement->parameters) || wants(config.placement->gradients) || wants(config.placement->optimizer) ||
+                wants(config.placement->activations),
             host);
 }
 
@@ -164,9 +166,9 @@ void check_forward(RanksConfig& config, const Host& host) {
   if (config.ranks > 1) check_stages(config);
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.placement.activations);
-  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
-  find_nvme(config, config.placement.parameters.uses(Tier::nvme), host);
+  check_activations(config.placement->activations);
+  config.placement->gradients = config.placement->optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
+  find_nvme(config, config.placement->parameters.uses(Tier::nvme), host);
 }
 
 void check(GenerateConfig& config, const Host& host) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/flags/held.h"
 #include "base/types.h"
 #include "data/documents/document_maker.h"
 #include "offload/io_engine.h"
@@ -31,40 +32,10 @@ enum class Precision { fp32, fp64, bf16, fp16, tf32 };
 DType weight_dtype(Precision precision);
 enum class Attention { own, cudnn };  // whose attention kernels a GPU runs: ours or cuDNN's
 enum class DataOrder { shuffled, sequential };
-enum class Recompute { automatic, none, block };
-enum class OptimizerOverlap { automatic, none, backward, forward };
 
-/// The placement that a --place flag asks for: automatic, one tier, or bytes per tier. Tiers are filled in the order device, host, nvme,
-/// and exactly one of them takes the rest.
-struct PlacementWish {
-  static constexpr i64 kRest = -1;
-  bool automatic = true;
-  std::array<i64, offload::kTiers> bytes{};  // per tier; kRest for the tier that takes all that remains
-
-  static PlacementWish whole(Tier tier);
-  /// Returns the tier if one tier takes everything, else nothing.
-  std::optional<Tier> one_tier() const;
-  bool uses(Tier tier) const { return !automatic && bytes[static_cast<size_t>(tier)] != 0; }
-  bool operator==(const PlacementWish&) const = default;
-};
-
-/// Holds what the user asks of the plan: where each kind of data resides, and how a step is scheduled. The planner obeys each member that
-/// is set, and chooses a value for each that is automatic or empty.
-struct PlacementSettings {
-  PlacementWish parameters, gradients, optimizer, activations;
-  Recompute recompute = Recompute::automatic;
-  OptimizerOverlap overlap = OptimizerOverlap::automatic;
-  std::optional<parallel::Order> order;  // has no option of its own; resolve_order() (pipeline_wish.h) sets it
-  std::optional<i64> prefetch;           // number of blocks whose tensors are prefetched
-  std::optional<int> zero_stage;         // 0 to 3
-  std::string pipeline_split = "auto";   // number of blocks in each stage, or "auto"
-  bool explained = true;                 // if nothing fits, the error message says what would help
-
-  /// Returns whether an option places something in this tier.
-  bool uses(Tier tier) const;
-  /// Returns whether something may be placed in this tier, because an option says so or leaves it open.
-  bool may_use(Tier tier) const;
-};
+struct PlacementWish;      // placement_settings.h
+struct PlacementSettings;  // placement_settings.h
+struct ShownSettings;      // shown_settings.h
 
 /// One scratch path of --nvme, given as PATH[:SIZE].
 struct ScratchPath {
@@ -86,12 +57,6 @@ struct Cadence {
 
 /// The format in which frozen weights of linear layers are stored (kernels::WeightFormat), as for QLoRA.
 enum class BaseWeights { fp32, bf16, int8, nf4 };
-
-/// The value of --trace-steps: a trace is recorded of the steps first..last, both included. Steps are counted from 1.
-struct StepRange {
-  i64 first = 3, last = 6;
-  bool operator==(const StepRange&) const = default;
-};
 
 struct Resume {
   enum class Kind { automatic, never, must, path } kind = Kind::automatic;
@@ -120,7 +85,7 @@ struct ResourceConfig : CommonConfig {
   std::optional<i64> device_memory_bytes, host_memory_bytes;
   std::vector<ScratchPath> nvme;
   bool allow_network_nvme = false;
-  PlacementSettings placement;
+  Held<PlacementSettings> placement;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> threads;
   bool for_any_node = false;  // set by `plan`: given sizes may be another machine's, so they are not checked against this one
@@ -210,15 +175,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   bool no_final_checkpoint = false;
   i64 keep = 2;
   std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
-  i64 log_every = 1;
-  i64 sample_every = 0;      // steps between samples of generated text; 0: no samples
-  i64 histograms_every = 0;  // steps between histograms of the parameters; 0: no histograms
-  std::string prompt;
-  std::optional<std::string> trace;  // file that the trace is written to; empty: no trace
-  StepRange trace_steps;
-  bool profile = false, detect_anomaly = false;
-  std::optional<i64> endurance_bytes;  // bytes that may be written to one drive over its life, as its maker rates it
-  bool tensorboard = true, metrics_csv = false;
+  Held<ShownSettings> shown;
 
   /// Returns the number of micro-batches of one optimizer step on each of `data_parallel_ranks` ranks. Throws Error(usage), which names the
   /// nearest legal sizes, if the global batch does not divide evenly.
@@ -345,6 +302,11 @@ struct ScheduleConfig : CommonConfig {
   parallel::ScheduleCosts costs;
   std::optional<std::string> out, csv;  // files to write
 };
+
+/// Returns whether an option places something in this tier.
+bool uses_tier(const PlacementSettings& wishes, Tier tier);
+/// Returns whether something may be placed in this tier, because an option says so or leaves it open.
+bool may_use_tier(const PlacementSettings& wishes, Tier tier);
 
 /// Returns every option of train with its value as JSON, one key per line, which --config can read. Unset optionals are null, or "auto" if
 /// the flag accepts that word. Numbers read back to the same bits.

@@ -1,5 +1,6 @@
 // Options for memory tiers, speed and ranks. Only the kind of device and a pinned instruction set change the numbers that a run computes.
 #include "app/flags/field.h"
+#include "app/flags/placement_settings.h"
 
 namespace spillway::app {
 namespace {

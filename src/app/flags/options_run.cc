@@ -1,5 +1,6 @@
 // Options for the run folder, its checkpoints, and the output during a run.
 #include "app/flags/field.h"
+#include "app/flags/shown_settings.h"
 
 namespace spillway::app {
 namespace {
@@ -8,6 +9,11 @@ constexpr const char *kRun = "Run folder", *kShown = "What is shown";
 const unsigned kAll = on(Command::train, Command::plan, Command::generate, Command::chat, Command::export_model, Command::tokenize,
                          Command::inspect, Command::status, Command::doctor, Command::bench, Command::schedule, Command::slurm,
                          Command::selftest, Command::evaluate, Command::classify, Command::report, Command::top, Command::import_model);
+
+template <class M>
+auto shown(M ShownSettings::*member) {
+  return nested(&TrainConfig::shown, member);
+}
 
 std::vector<Option> run_folder() {
   return {
@@ -76,19 +82,19 @@ std::vector<Option> run_folder() {
   };
 }
 
-std::vector<Option> shown() {
+std::vector<Option> output() {
   return {
       {.name = "log-every",
        .group = kShown,
        .help = "optimizer steps between progress lines",
-       .field = integer(&TrainConfig::log_every),
+       .field = integer(shown(&ShownSettings::log_every)),
        .commands = kTrain,
        .metavar = "STEPS",
        .range = at_least(1)},
       {.name = "sample-every",
        .group = kShown,
        .help = "optimizer steps between samples of generated text; 0 is off",
-       .field = integer(&TrainConfig::sample_every),
+       .field = integer(shown(&ShownSettings::sample_every)),
        .commands = kTrain,
        .metavar = "STEPS",
        .range = at_least(0),
@@ -98,20 +104,20 @@ std::vector<Option> shown() {
       {.name = "prompt",
        .group = kShown,
        .help = "text with which the samples of --sample-every start",
-       .field = text(&TrainConfig::prompt),
+       .field = text(shown(&ShownSettings::prompt)),
        .commands = kTrain,
        .may_be_empty = true,
        .set_by_rehearsal = true},
       {.name = "tensorboard",
        .group = kShown,
        .help = "write TensorBoard event files into the run folder: numbers of every step, text samples, histograms, the configuration",
-       .field = choice(&TrainConfig::tensorboard, {{"on", true}, {"off", false}}),
+       .field = choice(shown(&ShownSettings::tensorboard), {{"on", true}, {"off", false}}),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "histograms-every",
        .group = kShown,
        .help = "optimizer steps between histograms of each trained parameter in the event files; 0 is off",
-       .field = integer(&TrainConfig::histograms_every),
+       .field = integer(shown(&ShownSettings::histograms_every)),
        .commands = kTrain,
        .metavar = "STEPS",
        .range = at_least(0),
@@ -119,13 +125,13 @@ std::vector<Option> shown() {
       {.name = "metrics-csv",
        .group = kShown,
        .help = "write metrics.csv into the run folder, one row per step",
-       .field = flag(&TrainConfig::metrics_csv),
+       .field = flag(shown(&ShownSettings::metrics_csv)),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "trace",
        .group = kShown,
        .help = "write a trace of some steps for ui.perfetto.dev: instructions per thread, reads and writes of the disk, bytes per tier",
-       .field = text(&TrainConfig::trace),
+       .field = text(shown(&ShownSettings::trace)),
        .commands = kTrain,
        .metavar = "FILE",
        .default_text = "off",
@@ -133,26 +139,26 @@ std::vector<Option> shown() {
       {.name = "trace-steps",
        .group = kShown,
        .help = "first and last step of --trace, counted from 1",
-       .field = composite(&TrainConfig::trace_steps, parse_step_range, print_step_range),
+       .field = composite(shown(&ShownSettings::trace_steps), parse_step_range, print_step_range),
        .commands = kTrain,
        .metavar = "A:B",
        .set_by_rehearsal = true},
       {.name = "profile",
        .group = kShown,
        .help = "print a table at the end: time and rate of each kind of instruction (on a CPU also of each op) next to what bench measured",
-       .field = flag(&TrainConfig::profile),
+       .field = flag(shown(&ShownSettings::profile)),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "detect-anomaly",
        .group = kShown,
        .help = "stop (exit 7) at the first op, forward or backward, whose result is not finite, and print its name, place and inputs; "
                "changes no number but reads every result (4 % of a step on a CPU; a GPU waits for each op)",
-       .field = flag(&TrainConfig::detect_anomaly),
+       .field = flag(shown(&ShownSettings::detect_anomaly)),
        .commands = kTrain},
       {.name = "endurance",
        .group = kShown,
        .help = "rated total writes of one --nvme drive; the log says after how many days this run would reach them",
-       .field = composite(&TrainConfig::endurance_bytes, parse_endurance, print_endurance),
+       .field = composite(shown(&ShownSettings::endurance_bytes), parse_endurance, print_endurance),
        .commands = kTrain,
        .metavar = "600TBW",
        .default_text = "off"},
@@ -193,7 +199,7 @@ std::vector<Option> shown() {
 
 std::vector<Option> run_options() {
   std::vector<Option> all = run_folder();
-  for (auto& option : shown()) all.push_back(std::move(option));
+  for (auto& option : output()) all.push_back(std::move(option));
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/flags/placement_settings.h"
 #include "app/flags/text.h"
 #include "base/units.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/choice.h"
 #include "app/plan/prediction.h"
 #include "app/plan/refusal.h"

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "app/flags/placement_settings.h"
+
 namespace spillway::app {
 namespace {
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/search.h"
 #include "base/units.h"
 

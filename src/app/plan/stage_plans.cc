@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/reasons.h"
 #include "app/plan/search.h"
 #include "base/error.h"

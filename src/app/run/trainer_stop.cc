@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "app/flags/shown_settings.h"
 #include "app/node/host.h"
 #include "app/node/process_memory.h"
 #include "app/node/signals.h"
@@ -50,7 +51,7 @@ std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
 TimeAhead::Next Trainer::after_next_step() const {
   const i64 step = progress_.step + 1;
   const auto at = [&](i64 every) { return every > 0 && step % every == 0; };
-  return {validates_after(step), at(config_.sample_every), at(config_.histograms_every)};
+  return {validates_after(step), at(config_.shown->sample_every), at(config_.shown->histograms_every)};
 }
 
 double Trainer::seconds_ahead() const {

@@ -1,4 +1,5 @@
 #include "app/flags/text.h"
+#include "app/flags/placement_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // Tests where a plan puts the key/value cache: on the device while there is room, else in host memory. No GPU is needed.
 #include <gtest/gtest.h>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/choice.h"
 #include "app/plan/cost_model.h"
 #include "app/plan/planner.h"

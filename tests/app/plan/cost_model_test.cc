@@ -1,6 +1,7 @@
 // Tests the expected cost of a plan: which facts of the model it uses, what is prefetched, and what copies cost for a given number of
 // tokens.
 #include "app/plan/cost_model.h"
+#include "app/flags/placement_settings.h"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/candidates.h"
 #include "app/plan/reasons.h"
 #include "app/plan/stage_plans.h"

@@ -2,6 +2,7 @@
 // have the bytes and FLOPs of real trainings. GPU rates are the constants of plan --cluster and the CPU's are given here: nothing is timed.
 #include <gtest/gtest.h>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/planner.h"
 #include "app/plan/prediction.h"
 #include "models/model.h"

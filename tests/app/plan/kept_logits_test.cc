@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/choice.h"
 #include "app/plan/reasons.h"
 #include "app/plan/search.h"

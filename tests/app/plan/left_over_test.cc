@@ -1,6 +1,7 @@
 // Tests that memory which a plan leaves unused takes groups that auto would otherwise spill. Explicit requests stay as they are, and no
 // number changes.
 #include "app/plan/left_over.h"
+#include "app/flags/placement_settings.h"
 
 #include <gtest/gtest.h>
 

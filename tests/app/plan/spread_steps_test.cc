@@ -2,6 +2,7 @@
 // If all of it fits, no Step waits.
 #include <gtest/gtest.h>
 
+#include "app/flags/placement_settings.h"
 #include "app/plan/search.h"
 #include "models/model.h"
 #include "models/presets.h"
