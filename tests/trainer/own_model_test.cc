@@ -192,7 +192,7 @@ TEST_F(OwnModel, BitsDoNotDependOnWhereTheBytesLie) {
   ASSERT_EQ(losses(base).size(), 6u);
   TrainConfig nvme = on(settings("nvme_run"), Tier::nvme), stages = on(settings("stages"), Tier::nvme);
   nvme.durability = app::Durability::step;
-  nvme.placement.recompute = app::Recompute::block;
+  nvme.placement->recompute = app::Recompute::block;
   stages.ranks = stages.pipeline_stages = 2;
   stages.communicator = "local";
   for (const TrainConfig& s : {nvme, stages}) {

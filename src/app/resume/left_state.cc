@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "app/flags/shown_settings.h"
 #include "base/error.h"
 #include "data/file.h"
 #include "offload/left_store.h"
@@ -110,7 +111,7 @@ TrainConfig saving_config(const TrainConfig& config, i64 step) {
   before.resume = {};
   before.no_final_checkpoint = false;
   before.keep_schedule = true;
-  before.trace.reset();
+  before.shown->trace.reset();
   return before;
 }
 

@@ -2,9 +2,9 @@
 // on stdout.
 #include <gtest/gtest.h>
 
+#include "app/flags/placement_settings.h"
 #include "app/flags/suggest.h"
 #include "base/error.h"
-#include "app/flags/placement_settings.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::command_line_test {

@@ -28,13 +28,13 @@ TEST(Wishes, TheZeroStageIsOpenUnlessSaid) {
 
 TEST(Wishes, MayUseATierUnlessAllIsSaidToLieElsewhere) {
   PlacementSettings wishes;
-  EXPECT_FALSE(wishes.uses(Tier::nvme));
-  EXPECT_TRUE(wishes.may_use(Tier::nvme));
+  EXPECT_FALSE(uses_tier(wishes, Tier::nvme));
+  EXPECT_TRUE(may_use_tier(wishes, Tier::nvme));
   wishes.parameters = wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
-  EXPECT_FALSE(wishes.may_use(Tier::nvme));
+  EXPECT_FALSE(may_use_tier(wishes, Tier::nvme));
   wishes.optimizer = PlacementWish::whole(Tier::nvme);
-  EXPECT_TRUE(wishes.uses(Tier::nvme));
-  EXPECT_TRUE(wishes.may_use(Tier::nvme));
+  EXPECT_TRUE(uses_tier(wishes, Tier::nvme));
+  EXPECT_TRUE(may_use_tier(wishes, Tier::nvme));
 }
 
 TEST(Wishes, StateAndPrecisionMustGoTogether) {
