@@ -1,5 +1,5 @@
-// A value that is stored apart from the object that contains it. A new option's field then changes neither the size of the configurations
-// nor what a file must include that does not use the field, so that only the files that do are compiled again.
+// Held<T> stores a value outside the object that it is a member of. The object's size then does not depend on T, and a file that does not
+// use the T need not include T's header. So a new field in T makes only the files that use T compile again.
 #pragma once
 
 namespace spillway::app {
