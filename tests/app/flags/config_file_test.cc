@@ -354,5 +354,18 @@ TEST(DefaultOut, IsTheModelsNameAndTheHash) {
   EXPECT_TRUE(default_out(c).starts_with("runs/model-"));
 }
 
+TEST(Configuration, CopiesHoldSettingsOfTheirOwn) {
+  TrainConfig first;
+  first.placement->prefetch = 3;
+  TrainConfig copy = first, assigned;
+  assigned = first;
+  TrainConfig moved = std::move(assigned);
+  first.placement->prefetch = 4;
+  EXPECT_EQ(copy.placement->prefetch, 3);
+  EXPECT_EQ(moved.placement->prefetch, 3);
+  moved.shown->log_every = 7;
+  EXPECT_EQ(copy.shown->log_every, 1);
+}
+
 }  // namespace
 }  // namespace spillway::app::config_file_test
