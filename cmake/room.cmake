@@ -86,7 +86,7 @@ function(together target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;--param=ggc-min-heapsize=500000>)
   foreach(source ${ARGN})
     # Settings are held apart (held.h) so that a new option compiles few files: each file that includes them is compiled by itself.
-    file(STRINGS ${source} alone REGEX "#include (<hwy/foreach_target.h>|\".*/(placement|shown)_settings.h\")")
+    file(STRINGS ${source} alone REGEX "#include (<hwy/foreach_target.h>|\".*/(placement|run)_settings.h\")")
     if(alone OR source MATCHES "\\.cu$")
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "app/flags/placement_settings.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/run/data_sources.h"
 #include "app/training.h"
 

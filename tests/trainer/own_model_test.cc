@@ -226,7 +226,7 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   TrainConfig killed = on(settings("killed"), Tier::nvme);
   killed.ranks = killed.pipeline_stages = 2;
   killed.communicator = "local";
-  killed.checkpoint_every = {app::Cadence::Unit::steps, 2};
+  killed.run->checkpoint_every = {app::Cadence::Unit::steps, 2};
   for (i64 at = 1; at < 6; ++at) {
     const pid_t child = ::fork();
     if (child == 0) {

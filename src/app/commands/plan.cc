@@ -7,7 +7,7 @@
 #include "app/commands/plan_report.h"
 #include "app/flags/cluster.h"
 #include "app/flags/pipeline_wish.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/plan/stage_plans.h"
 #include "app/ranks/device_choice.h"
 #include "app/record/recorder.h"
@@ -27,7 +27,7 @@ Pace pace_of(const PlanConfig& config, const Session& session, std::optional<i64
   Pace pace{config.global_batch() * *config.sequence_length, step_s, steps, {}};
   const NvmePaths& nvme = session.nvme();
   if (const i64 written = plan.moved_per_step().written[2] * ranks; written > 0)
-    pace.wear = wear_of(written, 1, pace.tokens_per_step, pace.step_s, config.shown->endurance_bytes, drives_worth(nvme.shares.weights));
+    pace.wear = wear_of(written, 1, pace.tokens_per_step, pace.step_s, config.run->endurance_bytes, drives_worth(nvme.shares.weights));
   return pace;
 }
 

@@ -6,7 +6,7 @@
 
 #include "app/flags/cluster.h"
 #include "app/flags/option.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/flags/text.h"
 #include "base/units.h"
 
@@ -83,7 +83,7 @@ std::string pace_text(const PlanReport& report) {
     text += fmt::format(
         "\nwritten to nvme: {}; to spare the drive, the planner adds {} to the time of a step when it compares plans, which is {:.0f} % of "
         "the time that the writes take",
-        to_text(pace.wear, config.shown->endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
+        to_text(pace.wear, config.run->endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
   return text;
 }
 

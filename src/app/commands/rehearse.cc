@@ -14,7 +14,7 @@
 #include "app/commands/commands.h"
 #include "app/commands/rehearse_folder.h"
 #include "app/commands/rehearse_report.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/node/signals.h"
 #include "app/node/working.h"
 #include "base/error.h"
@@ -64,7 +64,7 @@ class Rehearsal {
   Words words(const fs::path& out, const char* every) const {
     Words all = config_.rehearsal_words;
     all.insert(all.end(), {"--out=" + out.string(), std::string("--checkpoint-every=") + every,
-                           fmt::format("--keep={}", std::max<i64>(1, config_.keep - kept_))});
+                           fmt::format("--keep={}", std::max<i64>(1, config_.run->keep - kept_))});
     if (holds_out()) all.push_back("--validation-steps=1");
     return all;
   }
@@ -83,11 +83,11 @@ class Rehearsal {
     Words all = other_warmup ? own_words(killed(), "100000") : words(killed(), "100000");
     if (!other_warmup) all.insert(all.end(), {fmt::format("--steps={}", last), "--keep-schedule"});
     if (holds_out()) all.push_back(fmt::format("--validate-every={}", last));
-    if (config_.shown->sample_every > 0 && samples_soon_enough()) {
+    if (config_.run->sample_every > 0 && samples_soon_enough()) {
       all.push_back(fmt::format("--sample-every={}", last));
-      if (!config_.shown->prompt.empty()) all.push_back("--prompt=" + config_.shown->prompt);
+      if (!config_.run->prompt.empty()) all.push_back("--prompt=" + config_.run->prompt);
     }
-    if (config_.shown->histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
+    if (config_.run->histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
     return all;
   }
 

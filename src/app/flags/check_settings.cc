@@ -8,7 +8,7 @@
 #include "app/flags/given.h"
 #include "app/flags/pipeline_wish.h"
 #include "app/flags/placement_settings.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/flags/text.h"
 #include "app/flags/update_rule.h"
 #include "app/flags/weighted_path.h"
@@ -102,9 +102,9 @@ void check(TrainConfig& config, const Host& host) {
   resolve_update_rule(config);
   check_allowed(config);
   config.micro_batches();
-  if (!config.shown->prompt.empty() && config.shown->sample_every == 0)
+  if (!config.run->prompt.empty() && config.run->sample_every == 0)
     refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without --sample-every");
-  if (config.shown->histograms_every > 0 && !config.shown->tensorboard)
+  if (config.run->histograms_every > 0 && !config.run->tensorboard)
     refuse(
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
         "the two flags out");

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "app/flags/placement_settings.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "base/error.h"
 
 namespace spillway::app {
@@ -26,7 +26,7 @@ Held<T>::~Held() {
 }
 
 template class Held<PlacementSettings>;
-template class Held<ShownSettings>;
+template class Held<RunSettings>;
 
 i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps) {
   return kind == optim::Schedule::Kind::onecycle ? 0 : std::min<i64>(2000, steps / 100);

@@ -35,7 +35,7 @@ enum class DataOrder { shuffled, sequential };
 
 struct PlacementWish;      // placement_settings.h
 struct PlacementSettings;  // placement_settings.h
-struct ShownSettings;      // shown_settings.h
+struct RunSettings;        // run_settings.h
 
 /// One scratch path of --nvme, given as PATH[:SIZE].
 struct ScratchPath {
@@ -57,6 +57,12 @@ struct Cadence {
 
 /// The format in which frozen weights of linear layers are stored (kernels::WeightFormat), as for QLoRA.
 enum class BaseWeights { fp32, bf16, int8, nf4 };
+
+/// The value of --trace-steps: a trace is recorded of the steps first..last, both included. Steps are counted from 1.
+struct StepRange {
+  i64 first = 3, last = 6;
+  bool operator==(const StepRange&) const = default;
+};
 
 struct Resume {
   enum class Kind { automatic, never, must, path } kind = Kind::automatic;
@@ -171,11 +177,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::vector<std::string> allow_change;  // configuration keys that may differ from the run's
   bool rehearse = false;
   std::vector<std::string> rehearsal_words;  // for --rehearse: the given flags without those that concern the run folder or the display
-  Cadence checkpoint_every;
-  bool no_final_checkpoint = false;
-  i64 keep = 2;
-  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
-  Held<ShownSettings> shown;
+  Held<RunSettings> run;
 
   /// Returns the number of micro-batches of one optimizer step on each of `data_parallel_ranks` ranks. Throws Error(usage), which names the
   /// nearest legal sizes, if the global batch does not divide evenly.

@@ -1,6 +1,6 @@
 // Options for the run folder, its checkpoints, and the output during a run.
 #include "app/flags/field.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 
 namespace spillway::app {
 namespace {
@@ -11,8 +11,8 @@ const unsigned kAll = on(Command::train, Command::plan, Command::generate, Comma
                          Command::selftest, Command::evaluate, Command::classify, Command::report, Command::top, Command::import_model);
 
 template <class M>
-auto shown(M ShownSettings::*member) {
-  return nested(&TrainConfig::shown, member);
+auto of_run(M RunSettings::*member) {
+  return nested(&TrainConfig::run, member);
 }
 
 std::vector<Option> run_folder() {
@@ -53,7 +53,7 @@ std::vector<Option> run_folder() {
       {.name = "checkpoint-every",
        .group = kRun,
        .help = "interval between checkpoints: steps (500), time (30m) or 1epoch; the run also saves at its end and on a signal",
-       .field = composite(&TrainConfig::checkpoint_every, parse_cadence, print_cadence),
+       .field = composite(of_run(&RunSettings::checkpoint_every), parse_cadence, print_cadence),
        .commands = kTrain,
        .metavar = "STEPS|TIME|1epoch",
        .shown_first = true,
@@ -61,20 +61,20 @@ std::vector<Option> run_folder() {
       {.name = "no-final-checkpoint",
        .group = kRun,
        .help = "save no checkpoint at the end",
-       .field = flag(&TrainConfig::no_final_checkpoint),
+       .field = flag(of_run(&RunSettings::no_final_checkpoint)),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "keep",
        .group = kRun,
        .help = "number of newest complete checkpoints to keep",
-       .field = integer(&TrainConfig::keep),
+       .field = integer(of_run(&RunSettings::keep)),
        .commands = kTrain,
        .range = at_least(1),
        .set_by_rehearsal = true},
       {.name = "time-limit",
        .group = kRun,
        .help = "time that the run may take: when the next step and two saves would not fit into it, the run saves and exits with 75",
-       .field = duration(&TrainConfig::time_limit_s),
+       .field = duration(of_run(&RunSettings::time_limit_s)),
        .commands = kTrain,
        .default_text = "Slurm's end time",
        .range = above(0),
@@ -82,19 +82,19 @@ std::vector<Option> run_folder() {
   };
 }
 
-std::vector<Option> output() {
+std::vector<Option> shown() {
   return {
       {.name = "log-every",
        .group = kShown,
        .help = "optimizer steps between progress lines",
-       .field = integer(shown(&ShownSettings::log_every)),
+       .field = integer(of_run(&RunSettings::log_every)),
        .commands = kTrain,
        .metavar = "STEPS",
        .range = at_least(1)},
       {.name = "sample-every",
        .group = kShown,
        .help = "optimizer steps between samples of generated text; 0 is off",
-       .field = integer(shown(&ShownSettings::sample_every)),
+       .field = integer(of_run(&RunSettings::sample_every)),
        .commands = kTrain,
        .metavar = "STEPS",
        .range = at_least(0),
@@ -104,20 +104,20 @@ std::vector<Option> output() {
       {.name = "prompt",
        .group = kShown,
        .help = "text with which the samples of --sample-every start",
-       .field = text(shown(&ShownSettings::prompt)),
+       .field = text(of_run(&RunSettings::prompt)),
        .commands = kTrain,
        .may_be_empty = true,
        .set_by_rehearsal = true},
       {.name = "tensorboard",
        .group = kShown,
        .help = "write TensorBoard event files into the run folder: numbers of every step, text samples, histograms, the configuration",
-       .field = choice(shown(&ShownSettings::tensorboard), {{"on", true}, {"off", false}}),
+       .field = choice(of_run(&RunSettings::tensorboard), {{"on", true}, {"off", false}}),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "histograms-every",
        .group = kShown,
        .help = "optimizer steps between histograms of each trained parameter in the event files; 0 is off",
-       .field = integer(shown(&ShownSettings::histograms_every)),
+       .field = integer(of_run(&RunSettings::histograms_every)),
        .commands = kTrain,
        .metavar = "STEPS",
        .range = at_least(0),
@@ -125,13 +125,13 @@ std::vector<Option> output() {
       {.name = "metrics-csv",
        .group = kShown,
        .help = "write metrics.csv into the run folder, one row per step",
-       .field = flag(shown(&ShownSettings::metrics_csv)),
+       .field = flag(of_run(&RunSettings::metrics_csv)),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "trace",
        .group = kShown,
        .help = "write a trace of some steps for ui.perfetto.dev: instructions per thread, reads and writes of the disk, bytes per tier",
-       .field = text(shown(&ShownSettings::trace)),
+       .field = text(of_run(&RunSettings::trace)),
        .commands = kTrain,
        .metavar = "FILE",
        .default_text = "off",
@@ -139,26 +139,26 @@ std::vector<Option> output() {
       {.name = "trace-steps",
        .group = kShown,
        .help = "first and last step of --trace, counted from 1",
-       .field = composite(shown(&ShownSettings::trace_steps), parse_step_range, print_step_range),
+       .field = composite(of_run(&RunSettings::trace_steps), parse_step_range, print_step_range),
        .commands = kTrain,
        .metavar = "A:B",
        .set_by_rehearsal = true},
       {.name = "profile",
        .group = kShown,
        .help = "print a table at the end: time and rate of each kind of instruction (on a CPU also of each op) next to what bench measured",
-       .field = flag(shown(&ShownSettings::profile)),
+       .field = flag(of_run(&RunSettings::profile)),
        .commands = kTrain,
        .set_by_rehearsal = true},
       {.name = "detect-anomaly",
        .group = kShown,
        .help = "stop (exit 7) at the first op, forward or backward, whose result is not finite, and print its name, place and inputs; "
                "changes no number but reads every result (4 % of a step on a CPU; a GPU waits for each op)",
-       .field = flag(shown(&ShownSettings::detect_anomaly)),
+       .field = flag(of_run(&RunSettings::detect_anomaly)),
        .commands = kTrain},
       {.name = "endurance",
        .group = kShown,
        .help = "rated total writes of one --nvme drive; the log says after how many days this run would reach them",
-       .field = composite(shown(&ShownSettings::endurance_bytes), parse_endurance, print_endurance),
+       .field = composite(of_run(&RunSettings::endurance_bytes), parse_endurance, print_endurance),
        .commands = kTrain,
        .metavar = "600TBW",
        .default_text = "off"},
@@ -199,7 +199,7 @@ std::vector<Option> output() {
 
 std::vector<Option> run_options() {
   std::vector<Option> all = run_folder();
-  for (auto& option : output()) all.push_back(std::move(option));
+  for (auto& option : shown()) all.push_back(std::move(option));
   return all;
 }
 

@@ -1,4 +1,4 @@
-// What the user asks of the placement and of the order of work in a step. Plain values, thus thread-safe.
+// PlacementSettings says where the user wants data to reside and how a step is scheduled. Plain values, thus thread-safe.
 #pragma once
 #include <array>
 #include <optional>

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "app/flags/shown_settings.h"
 #include "base/units.h"
 
 namespace spillway::app {

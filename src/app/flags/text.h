@@ -10,8 +10,6 @@
 
 namespace spillway::app {
 
-struct StepRange;  // shown_settings.h
-
 /// Throws Error(usage) with this message.
 [[noreturn]] void refuse(const std::string& message);
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "app/flags/config.h"
-#include "app/flags/shown_settings.h"
 #include "app/ranks/peers.h"
 #include "offload/system_calls.h"
 #include "parallel/run/rank.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/flags/update_rule.h"
 #include "app/node/signals.h"
 #include "app/node/working.h"
@@ -48,7 +48,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
       limit_(seconds_left(config)),
       model_flops_(model_flops(session.chosen(), session.model())),
       matmul_flops_(measured_flops(load_calibration(), session.chosen())),
-      saves_(session, folder, console, peers, config.keep, progress.step),
+      saves_(session, folder, console, peers, config.run->keep, progress.step),
       accounts_(session),
       recorder_(folder.path(), peers, progress.step, *config.steps) {
   if (config.precision != Precision::fp16) {
@@ -56,7 +56,7 @@ Trainer::Trainer(const TrainConfig& config, Session& session, const RunData& dat
   } else if (!progress_.loss_scale) {
     progress_.loss_scale.emplace();
   }
-  if (config.shown->profile) profile_.emplace();
+  if (config.run->profile) profile_.emplace();
   if (session.rank().plan().on_gpu()) steps_ahead_.emplace(*data.training, MemoryPool::heap());
   find_best();
   saves_.on_saved([this](i64 step) {
@@ -150,7 +150,7 @@ parallel::StepSettings Trainer::step_settings() const {
   settings.gradient_clipping = config_.gradient_clipping;
   if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
   settings.random = RandomKey{config_.seed}.derive("training");
-  if (config_.shown->detect_anomaly) {
+  if (config_.run->detect_anomaly) {
     const std::string rank = peers_.ranks() > 1 ? ", " + peers_.name(peers_.rank()) : "";
     settings.detect_anomaly = fmt::format("step {}{}", progress_.step + 1, rank);
   }
@@ -175,7 +175,7 @@ Trainer::StepReport Trainer::step() {
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
   // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must have overflowed. With a loss scale above
   // 1 that is no anomaly: the scale was too large.
-  if (config_.shown->detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
+  if (config_.run->detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
     saves_.finish(false);  // so that the message below names the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, although the result of every op is finite: a sum over micro-batches or ranks, or "
@@ -255,7 +255,7 @@ void Trainer::write_metrics(const StepReport& r) {
 }
 
 void Trainer::show_progress(const StepReport& r) {
-  if (progress_.step % config_.shown->log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
+  if (progress_.step % config_.run->log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
   // A narrow terminal may cut off the end of the line, so the least important numbers come last.
   const bool padded = positions_per_step() > r.result.data_tokens;
@@ -302,10 +302,10 @@ std::string Trainer::why_skipped(const parallel::StepResult& result) const {
 }
 
 void Trainer::sample() {
-  if (config_.shown->sample_every == 0 || progress_.step % config_.shown->sample_every != 0) return;
+  if (config_.run->sample_every == 0 || progress_.step % config_.run->sample_every != 0) return;
   accounts_.settle();
   const auto tokenizer = tokenizer_of(config_, session_.source(), false);
-  const std::string prompt = config_.shown->prompt.empty() ? "\n" : config_.shown->prompt;
+  const std::string prompt = config_.run->prompt.empty() ? "\n" : config_.run->prompt;
   std::vector<i32> tokens;
   std::optional<Working> working(std::in_place, console_, "writing a sample");
   const TextRow row{data::encode_with_around(*tokenizer, prompt), {.seed = config_.seed}};
@@ -325,7 +325,7 @@ void Trainer::sample() {
 }
 
 void Trainer::write_histograms() {
-  if (config_.shown->histograms_every == 0 || progress_.step % config_.shown->histograms_every != 0) return;
+  if (config_.run->histograms_every == 0 || progress_.step % config_.run->histograms_every != 0) return;
   accounts_.settle();
   const Working working(console_, "counting histograms");
   const auto begin = Clock::now();
@@ -349,7 +349,7 @@ void Trainer::warn_of(const std::string& said) const {
 Wear Trainer::wear() const {
   const i64 steps = progress_.step - first_step_;
   return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, progress_.tokens - first_tokens_, seconds_since(start_),
-                 config_.shown->endurance_bytes, drives_worth(session_.nvme().shares.weights));
+                 config_.run->endurance_bytes, drives_worth(session_.nvme().shares.weights));
 }
 
 }  // namespace spillway::app

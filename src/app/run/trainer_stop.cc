@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/node/host.h"
 #include "app/node/process_memory.h"
 #include "app/node/signals.h"
@@ -40,7 +40,7 @@ double seconds_gone() {
 // there is no limit.
 std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
   std::optional<double> left;
-  if (config.time_limit_s) left = static_cast<double>(*config.time_limit_s) - seconds_gone();
+  if (config.run->time_limit_s) left = static_cast<double>(*config.run->time_limit_s) - seconds_gone();
   if (const auto end = slurm_time("SLURM_JOB_END_TIME")) {
     const double slurms = std::difftime(*end, std::time(nullptr));
     left = std::min(left.value_or(slurms), slurms);
@@ -51,7 +51,7 @@ std::optional<double> Trainer::seconds_left(const TrainConfig& config) {
 TimeAhead::Next Trainer::after_next_step() const {
   const i64 step = progress_.step + 1;
   const auto at = [&](i64 every) { return every > 0 && step % every == 0; };
-  return {validates_after(step), at(config_.shown->sample_every), at(config_.shown->histograms_every)};
+  return {validates_after(step), at(config_.run->sample_every), at(config_.run->histograms_every)};
 }
 
 double Trainer::seconds_ahead() const {
@@ -144,7 +144,7 @@ void Trainer::diverge(const std::string& why, const std::string& advice) {
 }
 
 bool Trainer::checkpoint_due(const StepReport& report) const {
-  const Cadence& every = config_.checkpoint_every;
+  const Cadence& every = config_.run->checkpoint_every;
   switch (every.unit) {
     case Cadence::Unit::steps:
       return progress_.step % every.count == 0;
@@ -197,7 +197,7 @@ void Trainer::end(const StepReport& last) {
                        progress_.step == first_step_ ? "; a larger patience continues the run" : ""));
   }
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
-  if (!config_.no_final_checkpoint && !is_saved) {
+  if (!config_.run->no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
       saves_.finish(false);  // so that the message below names the newest checkpoint
       throw AgreedError(ErrorCode::numbers,

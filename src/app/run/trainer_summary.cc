@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "app/checkpoints/python_line.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/node/process_memory.h"
 #include "app/plan/freeze.h"
 #include "app/run/metrics.h"
@@ -104,7 +104,7 @@ void Trainer::finish(const StepReport& last) {
   text += fmt::format("  moved per step: {} read from host and {} written there, {} read from nvme and {} written there\n",
                       format_bytes(moved.read[1] / steps), format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps),
                       format_bytes(moved.written[2] / steps));
-  if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.shown->endurance_bytes) + "\n";
+  if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.run->endurance_bytes) + "\n";
   if (!audit.empty()) {
     const auto stripes = static_cast<i64>(session_.nvme().paths.size());
     text += to_text(accounts_.audit_rows(), audit.steps());

@@ -11,7 +11,7 @@
 #include "app/checkpoints/deepspeed_state.h"
 #include "app/checkpoints/number_rules.h"
 #include "app/flags/pipeline_wish.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/flags/weighted_path.h"
 #include "app/node/failure.h"
 #include "app/node/grant.h"
@@ -185,7 +185,7 @@ class Training {
       console_.record([this](std::string_view line) { folder_->log(line); });
       remove_rests(folder_->path());
     }
-    session_->open(config_.shown->trace ? &watch_ : nullptr, &ends_);
+    session_->open(config_.run->trace ? &watch_ : nullptr, &ends_);
   }
 
   void prepare_attention() {
@@ -404,7 +404,7 @@ class Training {
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
     const i64 last_line = folder_->open_metrics(progress_.step);
-    for (const std::string& said : folder_->watch({config_.shown->tensorboard, config_.shown->metrics_csv}, last_line, to_json(asked)))
+    for (const std::string& said : folder_->watch({config_.run->tensorboard, config_.run->metrics_csv}, last_line, to_json(asked)))
       console_.warn(said);
     if (recovery_.record && peers_.first() && last_line + 1 < progress_.step) {
       console_.warn(fmt::format("metrics.jsonl has no lines for steps {} to {}: an earlier start resumed before them and removed the lines",
@@ -425,7 +425,7 @@ class Training {
       if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
     });
     std::optional<Trace> trace;
-    if (config_.shown->trace) trace.emplace(*config_.shown->trace, config_.shown->trace_steps, watch_, peers_);
+    if (config_.run->trace) trace.emplace(*config_.run->trace, config_.run->trace_steps, watch_, peers_);
     return Trainer(config_, *session_, *data_, *folder_, console_, peers_, progress_, trace ? &*trace : nullptr, callbacks_).run();
   } catch (...) {
     session_->keep_scratch();

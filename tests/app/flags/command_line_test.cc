@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/flags/placement_settings.h"
+#include "app/flags/run_settings.h"
 #include "app/flags/suggest.h"
 #include "base/error.h"
 #include "tests/app/support_app.h"
@@ -274,9 +275,9 @@ TEST(CommandLine, FlagsReachTheConfiguration) {
   EXPECT_EQ(c.nvme, (std::vector<ScratchPath>{{"/scratch", 2 * kGiB}}));
   EXPECT_TRUE(c.placement->optimizer.uses(Tier::nvme));
   EXPECT_FALSE(c.placement->optimizer.uses(Tier::host));
-  EXPECT_EQ(c.checkpoint_every, (Cadence{Cadence::Unit::epochs, 1}));
-  EXPECT_EQ(c.time_limit_s, 7200);
-  EXPECT_TRUE(c.no_final_checkpoint);
+  EXPECT_EQ(c.run->checkpoint_every, (Cadence{Cadence::Unit::epochs, 1}));
+  EXPECT_EQ(c.run->time_limit_s, 7200);
+  EXPECT_TRUE(c.run->no_final_checkpoint);
   EXPECT_EQ(c.precision, Precision::fp64);
   EXPECT_EQ(c.placement->prefetch, std::nullopt);
   EXPECT_EQ(c.data, (std::vector<std::string>{"text.txt", "second.bin"}));

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/flags/placement_settings.h"
-#include "app/flags/shown_settings.h"
+#include "app/flags/run_settings.h"
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
@@ -36,7 +36,7 @@ TEST(ConfigFile, KeysAreTheFlagsWithUnderscores) {
   EXPECT_EQ(c.device_memory_bytes, 640 * kMiB);
   EXPECT_EQ(c.nvme.front(), (ScratchPath{"/scratch", kGiB}));
   EXPECT_EQ(c.placement->prefetch, std::nullopt);
-  EXPECT_EQ(c.time_limit_s, 1800);
+  EXPECT_EQ(c.run->time_limit_s, 1800);
   EXPECT_EQ(c.data_order, DataOrder::sequential);
 }
 
@@ -196,7 +196,7 @@ TEST(ConfigFile, WrittenConfigurationsReadBackTheSame) {
   EXPECT_EQ(again.nvme, unusual().nvme);
   EXPECT_EQ(again.placement->optimizer, unusual().placement->optimizer);
   EXPECT_EQ(again.host_memory_bytes, 1234567);
-  EXPECT_EQ(again.shown->prompt, "In \"the\"\n");
+  EXPECT_EQ(again.run->prompt, "In \"the\"\n");
   EXPECT_EQ(again.epochs, 1.5);
   const std::string plain = to_json(train_config({}));
   EXPECT_EQ(to_json(from_file(plain)), plain);
@@ -363,8 +363,8 @@ TEST(Configuration, CopiesHoldSettingsOfTheirOwn) {
   first.placement->prefetch = 4;
   EXPECT_EQ(copy.placement->prefetch, 3);
   EXPECT_EQ(moved.placement->prefetch, 3);
-  moved.shown->log_every = 7;
-  EXPECT_EQ(copy.shown->log_every, 1);
+  moved.run->log_every = 7;
+  EXPECT_EQ(copy.run->log_every, 1);
 }
 
 }  // namespace

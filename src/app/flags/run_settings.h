@@ -1,19 +1,18 @@
-// What a run shows and records while it trains. Plain values, thus thread-safe.
+// RunSettings says what a run saves, shows and records while it trains. Plain values, thus thread-safe.
 #pragma once
 #include <optional>
 #include <string>
 
-#include "base/types.h"
+#include "app/flags/config.h"
 
 namespace spillway::app {
 
-/// The value of --trace-steps: a trace is recorded of the steps first..last, both included. Steps are counted from 1.
-struct StepRange {
-  i64 first = 3, last = 6;
-  bool operator==(const StepRange&) const = default;
-};
+struct RunSettings {
+  Cadence checkpoint_every;
+  bool no_final_checkpoint = false;
+  i64 keep = 2;                     // number of newest complete checkpoints that stay
+  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
 
-struct ShownSettings {
   i64 log_every = 1;         // steps between progress lines
   i64 sample_every = 0;      // steps between samples of generated text; 0: no samples
   i64 histograms_every = 0;  // steps between histograms of the parameters; 0: no histograms
