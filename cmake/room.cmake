@@ -75,7 +75,7 @@ file(REMOVE ${PROJECT_BINARY_DIR}/rooms.txt.new)
 
 # together(target source...): with SPILLWAY_UNITY the target's sources are compiled some at a time, as one, which takes less than half of the time:
 # most of it goes into headers and what is instantiated from them. A file that Highway compiles once per instruction set stays by itself, and
-# so does device code.
+# so do device code and files that include settings that are held apart.
 function(together target)
   if(NOT SPILLWAY_UNITY)
     return()
@@ -85,7 +85,8 @@ function(together target)
   # The compiler's own garbage is first looked for at 500 MB instead of 128: a tenth of its time.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;--param=ggc-min-heapsize=500000>)
   foreach(source ${ARGN})
-    file(STRINGS ${source} alone REGEX "#include <hwy/foreach_target.h>")
+    # Settings are held apart (held.h) so that a new option compiles few files: each file that includes them is compiled by itself.
+    file(STRINGS ${source} alone REGEX "#include (<hwy/foreach_target.h>|\".*/(placement|run)_settings.h\")")
     if(alone OR source MATCHES "\\.cu$")
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()

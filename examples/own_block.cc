@@ -79,7 +79,7 @@ int main(int argc, char** argv) try {
   settings.device = "cpu";
   if (argc > 2) {
     settings.nvme = {{.path = argv[2], .bytes = {}}};
-    settings.placement.parameters = settings.placement.gradients = settings.placement.optimizer =
+    settings.placement->parameters = settings.placement->gradients = settings.placement->optimizer =
         trainer::PlacementWish::whole(trainer::Tier::nvme);
   }
   if (argc > 4) {

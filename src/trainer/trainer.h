@@ -3,7 +3,7 @@
 //   trainer::TrainConfig settings;
 //   settings.out = "runs/mine";
 //   settings.steps = 1000;
-//   settings.placement.optimizer = trainer::PlacementWish::whole(offload::Tier::nvme);
+//   settings.placement->optimizer = trainer::PlacementWish::whole(offload::Tier::nvme);
 //   Trainer trainer("mine", build, settings);  // build(dtype) returns an nn::Sequential of the program's blocks
 //   trainer.callbacks.on_step = [](const trainer::StepEvent& e) { … };
 //   trainer.fit({.training = [] { return data::samples_of(…); }});
@@ -13,6 +13,8 @@
 #include <functional>
 #include <string>
 
+#include "trainer/settings/placement_settings.h"
+#include "trainer/settings/run_settings.h"
 #include "trainer/train/train.h"
 
 namespace spillway {

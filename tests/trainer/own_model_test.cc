@@ -125,7 +125,7 @@ class OwnModel : public testing::Test {
   }
   TrainConfig on(TrainConfig s, Tier tier) const {
     s.nvme = {{.path = (folder_.path() / "nvme").string(), .bytes = {}}};
-    s.placement.parameters = s.placement.gradients = s.placement.optimizer = PlacementWish::whole(tier);
+    s.placement->parameters = s.placement->gradients = s.placement->optimizer = PlacementWish::whole(tier);
     return s;
   }
   static std::vector<std::string> losses(const TrainConfig& s) {
@@ -194,7 +194,7 @@ TEST_F(OwnModel, BitsDoNotDependOnWhereTheBytesLie) {
   ASSERT_EQ(losses(base).size(), 6u);
   TrainConfig nvme = on(settings("nvme_run"), Tier::nvme), stages = on(settings("stages"), Tier::nvme);
   nvme.durability = trainer::Durability::step;
-  nvme.placement.recompute = trainer::Recompute::block;
+  nvme.placement->recompute = trainer::Recompute::block;
   stages.ranks = stages.pipeline_stages = 2;
   stages.communicator = "local";
   for (const TrainConfig& s : {nvme, stages}) {
@@ -210,7 +210,7 @@ TEST_F(OwnModel, BitsOfTwoRanksDoNotDependOnTheZeroStage) {
     TrainConfig s = on(settings(std::string("zero") + stage), *stage == '3' ? Tier::nvme : Tier::device);
     s.ranks = 2;
     s.communicator = "local";
-    s.placement.zero_stage = *stage - '0';
+    s.placement->zero_stage = *stage - '0';
     all.push_back(s);
     EXPECT_TRUE(fit(s).finished);
   }
@@ -228,7 +228,7 @@ TEST_F(OwnModel, GoesOnAfterAKillWithTheSameBits) {
   TrainConfig killed = on(settings("killed"), Tier::nvme);
   killed.ranks = killed.pipeline_stages = 2;
   killed.communicator = "local";
-  killed.checkpoint_every = {trainer::Cadence::Unit::steps, 2};
+  killed.run->checkpoint_every = {trainer::Cadence::Unit::steps, 2};
   for (i64 at = 1; at < 6; ++at) {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -22,6 +22,7 @@
 #include "trainer/checkpoints/checkpoint_tensors.h"
 #include "trainer/checkpoints/deepspeed_state.h"
 #include "trainer/events/lines_backward.h"
+#include "trainer/settings/option.h"
 
 namespace spillway::app {
 namespace {
@@ -182,12 +183,12 @@ Json describe_run(const fs::path& folder) {
   Json about = {{"kind", "run"}, {"path", folder.string()}};
   const Json config = fs::exists(folder / "config.json") ? read_json(folder / "config.json") : Json::object();
   const Json last = parse_ordered_json(last_line(folder / "metrics.jsonl"));
-  const auto say = [&](const Json& from, std::initializer_list<const char*> keys) {
-    for (const char* key : keys) {
+  const auto say = [&](const Json& from, const std::vector<std::string>& keys) {
+    for (const std::string& key : keys) {
       if (from.is_object() && from.contains(key)) about[key] = from[key];
     }
   };
-  say(config, {"model", "data", "steps"});
+  say(config, keys_with(Command::train, &Option::shown_by_inspect));
   say(last, {"step", "loss", "tokens_per_s"});
   about["table"] = checkpoint_rows(folder);
   if (last.is_object()) about["last_step"] = last;

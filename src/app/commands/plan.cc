@@ -17,6 +17,7 @@
 #include "trainer/run/session.h"
 #include "trainer/settings/cluster.h"
 #include "trainer/settings/pipeline_wish.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::app {
 namespace {
@@ -26,7 +27,7 @@ Pace pace_of(const PlanConfig& config, const Session& session, std::optional<i64
   Pace pace{config.global_batch() * *config.sequence_length, step_s, steps, {}};
   const NvmePaths& nvme = session.nvme();
   if (const i64 written = plan.moved_per_step().written[2] * ranks; written > 0)
-    pace.wear = wear_of(written, 1, pace.tokens_per_step, pace.step_s, config.endurance_bytes, drives_worth(nvme.shares.weights));
+    pace.wear = wear_of(written, 1, pace.tokens_per_step, pace.step_s, config.run->endurance_bytes, drives_worth(nvme.shares.weights));
   return pace;
 }
 
@@ -106,7 +107,7 @@ int run_plan(const PlanConfig& given, Console& console) {
   }
   const ChosenDevice device = device_of(config, gpus, place);
   Session session(config, device, std::move(source), "plan", state_of(config), place, pipeline_of(config));
-  session.plan(config.placement, work_of(config));
+  session.plan(*config.placement, work_of(config));
   std::optional<Roofline> roofline;
   if (config.roofline) roofline = make_roofline(session.chosen(), session.source().config);
   Prediction& prediction = session.prediction();

@@ -6,6 +6,8 @@
 
 #include "base/units.h"
 #include "trainer/settings/cluster.h"
+#include "trainer/settings/option.h"
+#include "trainer/settings/run_settings.h"
 #include "trainer/settings/text.h"
 
 namespace spillway::app {
@@ -82,7 +84,7 @@ std::string pace_text(const PlanReport& report) {
     text += fmt::format(
         "\nwritten to nvme: {}; to spare the drive, the planner adds {} to the time of a step when it compares plans, which is {:.0f} % of "
         "the time that the writes take",
-        to_text(pace.wear, config.endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
+        to_text(pace.wear, config.run->endurance_bytes), format_duration(write_price_s(report)), 100 * kWritePrice);
   return text;
 }
 
@@ -194,7 +196,8 @@ std::string train_command(const PlanConfig& given, bool on_nvme) {
     if (c.nodes > 1) text = fmt::format("srun --nodes={} --ntasks-per-node={} {}", c.nodes, c.gpus, text);
   }
   for (const std::string& word : given.train_words) {
-    if (word != "--json" && word != "--quiet") text += " " + shell_word(word);
+    const Option* flag = word.starts_with("--") ? find_option(Command::train, word.substr(2)) : nullptr;
+    if (flag == nullptr || !flag->only_prints) text += " " + shell_word(word);
   }
   if (given.ranks > 1 && text.starts_with("spillway")) text += fmt::format(" --ranks {}", given.ranks);
   if (given.cluster && on_nvme) text += " --nvme PATH";

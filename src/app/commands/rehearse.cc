@@ -19,6 +19,7 @@
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/node/stop.h"
 #include "trainer/node/working.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::app {
 namespace {
@@ -64,7 +65,7 @@ class Rehearsal {
   Words words(const fs::path& out, const char* every) const {
     Words all = config_.rehearsal_words;
     all.insert(all.end(), {"--out=" + out.string(), std::string("--checkpoint-every=") + every,
-                           fmt::format("--keep={}", std::max<i64>(1, config_.keep - kept_))});
+                           fmt::format("--keep={}", std::max<i64>(1, config_.run->keep - kept_))});
     if (holds_out()) all.push_back("--validation-steps=1");
     return all;
   }
@@ -83,11 +84,11 @@ class Rehearsal {
     Words all = other_warmup ? own_words(killed(), "100000") : words(killed(), "100000");
     if (!other_warmup) all.insert(all.end(), {fmt::format("--steps={}", last), "--keep-schedule"});
     if (holds_out()) all.push_back(fmt::format("--validate-every={}", last));
-    if (config_.sample_every > 0 && samples_soon_enough()) {
+    if (config_.run->sample_every > 0 && samples_soon_enough()) {
       all.push_back(fmt::format("--sample-every={}", last));
-      if (!config_.prompt.empty()) all.push_back("--prompt=" + config_.prompt);
+      if (!config_.run->prompt.empty()) all.push_back("--prompt=" + config_.run->prompt);
     }
-    if (config_.histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
+    if (config_.run->histograms_every > 0) all.push_back(fmt::format("--histograms-every={}", last));
     return all;
   }
 

@@ -10,31 +10,6 @@ namespace {
 
 constexpr size_t kIndent = 6, kWidth = 80;
 
-// kFirst lists the flags of train and plan that a user needs for a first command. The short help shows only these.
-constexpr std::string_view kFirst[] = {"model",
-                                       "from-scratch",
-                                       "data",
-                                       "validation-data",
-                                       "validation-fraction",
-                                       "tokenizer",
-                                       "sequence-length",
-                                       "micro-batch-size",
-                                       "global-batch-size",
-                                       "steps",
-                                       "epochs",
-                                       "learning-rate",
-                                       "precision",
-                                       "device",
-                                       "device-memory",
-                                       "host-memory",
-                                       "nvme",
-                                       "ranks",
-                                       "out",
-                                       "resume",
-                                       "checkpoint-every",
-                                       "program",
-                                       "help"};
-
 std::string wrapped(const std::string& text) {
   std::istringstream words(text);
   std::string out, word;
@@ -61,7 +36,7 @@ std::string entry(const Option& option) {
   const std::string metavar = option.shown_metavar(), value = option.shown_default();
   std::string head = option.positional ? "  " + metavar : "  --" + option.name + (metavar.empty() ? "" : " " + metavar);
   if (option.required) head += "  (required)";
-  if (option.name == "data" && option.belongs_to(Command::train)) head += "  (required by train)";
+  if (option.required_by_train) head += "  (required by train)";
   const std::string shown = value.empty() ? "" : "[" + value + "]";
   const bool fits = head.size() + 2 + shown.size() <= kWidth;
   if (fits && !shown.empty()) head += "  " + shown;
@@ -95,7 +70,7 @@ std::string command_help(Command command, bool everything) {
   std::vector<const Option*> all = options_of(command);
   const size_t there = all.size();
   if (!everything && (command == Command::train || command == Command::plan)) {
-    std::erase_if(all, [](const Option* option) { return std::ranges::find(kFirst, option->name) == std::end(kFirst); });
+    std::erase_if(all, [](const Option* option) { return !option->shown_first; });
   }
   std::string text = "spillway " + std::string(info(command).name) + "\n" + wrapped(std::string(info(command).summary)) + "\n";
   text += "usage: spillway " + std::string(info(command).name) + " " + std::string(info(command).usage) + "\n";

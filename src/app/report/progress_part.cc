@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "app/flags/option.h"
 #include "app/report/chart.h"
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
@@ -69,7 +70,7 @@ std::string chart_of(std::span<const ReportedRun> runs, const Wanted& wanted, do
 
 // Returns a table of the flags that differ between the runs. Flags that only say where a run is stored or what it prints are left out.
 std::string differences(std::span<const ReportedRun> runs) {
-  const std::set<std::string> dull = {"out", "resume", "quiet", "json"};
+  const std::vector<std::string> dull = keys_with(Command::train, &Option::not_compared);
   std::vector<std::vector<std::string>> rows(1, {"flag"});
   for (const ReportedRun& run : runs) rows[0].push_back(escaped(run.name));
   const auto value_in = [](const ReportedRun& run, const std::string& key) {
@@ -80,7 +81,7 @@ std::string differences(std::span<const ReportedRun> runs) {
   for (const ReportedRun& of : runs) {
     for (const auto& entry : of.config) {
       const std::string& key = entry.first;
-      if (dull.contains(key) || !seen.insert(key).second) continue;
+      if (std::ranges::find(dull, key) != dull.end() || !seen.insert(key).second) continue;
       std::vector<std::string> row{escaped(key)};
       for (const ReportedRun& run : runs) row.push_back(escaped(value_in(run, key)));
       if (std::ranges::adjacent_find(row.begin() + 1, row.end(), std::ranges::not_equal_to()) != row.end()) rows.push_back(std::move(row));

@@ -12,6 +12,7 @@
 #include "trainer/plan/prediction.h"
 #include "trainer/plan/refusal.h"
 #include "trainer/plan/stage_plans.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "trainer/settings/placement_settings.h"
+
 namespace spillway::trainer {
 namespace {
 

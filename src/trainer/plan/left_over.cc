@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "trainer/plan/search.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trainer/plan/search.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

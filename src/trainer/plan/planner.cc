@@ -10,6 +10,7 @@
 #include "trainer/plan/reasons.h"
 #include "trainer/plan/refusal.h"
 #include "trainer/plan/search.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

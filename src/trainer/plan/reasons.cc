@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/flags/placement_settings.h"
 #include "base/units.h"
 
 namespace spillway::trainer {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "app/flags/placement_settings.h"
 #include "base/error.h"
 
 namespace spillway::trainer {

@@ -10,6 +10,7 @@
 #include "parallel/schedule/pipeline_split.h"
 #include "trainer/plan/reasons.h"
 #include "trainer/plan/search.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

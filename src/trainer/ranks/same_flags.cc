@@ -4,28 +4,26 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "base/json.h"
 #include "parallel/sockets/build_id.h"
 #include "trainer/node/version.h"
+#include "trainer/settings/option.h"
 
 namespace spillway::trainer {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 9> kOfOneNode = {"threads",   "bind",  "device_memory", "host_memory", "nvme",
-                                                        "io_engine", "quiet", "json",          "rendezvous"};
-
-// Returns `value` as JSON text. Bytes that are not valid UTF-8 are replaced, because file names may contain them.
+// Returns `value` as JSON text. Bytes that are no valid UTF-8, which file names may contain, are replaced.
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string told_text(const std::string& flags, const Facts& facts) {
   Json told = parse_ordered_json(flags);
-  for (const std::string_view key : kOfOneNode) told.erase(std::string(key));
+  for (const Option& option : options()) {
+    if (option.of_one_node) told.erase(option.key());
+  }
   for (const NumberKey& fact : facts) told[fact.key] = fact.value;
   return shown(told);
 }

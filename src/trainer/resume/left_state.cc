@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "app/flags/run_settings.h"
 #include "base/error.h"
 #include "data/files/file.h"
 #include "offload/left_store.h"
@@ -109,9 +110,9 @@ TrainConfig saving_config(const TrainConfig& config, i64 step) {
   before.out = config.out;
   before.steps = step;
   before.resume = {};
-  before.no_final_checkpoint = false;
+  before.run->no_final_checkpoint = false;
   before.keep_schedule = true;
-  before.trace.reset();
+  before.run->trace.reset();
   return before;
 }
 

@@ -23,11 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// kByContents lists keys whose values name files. If the values of such a key differ, the contents of the files are compared.
-constexpr std::string_view kByContents[] = {"model", "data", "tokenizer", "chat_template", "adapter"};
-// kMakeRows lists keys that decide which rows are made from the same data files.
-constexpr std::string_view kMakeRows[] = {"sequence_length", "tokenizer",     "data_format",    "loss_on",
-                                          "packing",         "chat_template", "skip_bad_lines", "image_size"};
+// Returns the keys that name files. If their values differ, the contents of the files are compared.
+std::vector<std::string> keys_by_contents() { return keys_with(Command::train, &Option::compared_by_contents); }
 
 std::string flag_of(const std::string& key) {
   std::string flag = "--" + key;
@@ -122,9 +119,9 @@ bool makes_other_rows(const fs::path& run, const TrainConfig& config, const RunC
   strict.allow_change.clear();
   const std::string text = config_text(run);
   const std::vector<std::string> changes = text.empty() ? std::vector<std::string>() : number_changes(text, strict);
-  return std::ranges::any_of(kMakeRows, [&](std::string_view key) {
-    const bool respelled = std::ranges::any_of(changes, [&](const std::string& c) { return c.starts_with(std::string(key) + ": "); });
-    const bool differs = text.empty() || respelled || before.find(std::string(key)) != now.find(std::string(key));
+  return std::ranges::any_of(keys_with(Command::train, &Option::makes_rows), [&](const std::string& key) {
+    const bool respelled = std::ranges::any_of(changes, [&](const std::string& c) { return c.starts_with(key + ": "); });
+    const bool differs = text.empty() || respelled || before.find(key) != now.find(key);
     return allows(config, key) && differs;
   });
 }
@@ -158,11 +155,11 @@ std::string paths_of(const TrainConfig& config, const std::string& key, const st
 // Returns the keys whose contents are known both before and now, and differ.
 std::vector<std::string> other_contents(const fs::path& run, const TrainConfig& config, const RunContents& before, const RunContents& now) {
   std::vector<std::string> keys;
-  for (const std::string_view key : kByContents) {
-    const std::string was = before.find(std::string(key)), is = now.find(std::string(key));
+  for (const std::string& key : keys_by_contents()) {
+    const std::string was = before.find(key), is = now.find(key);
     if (was.empty() || is.empty() || was == is) continue;
     if (key == "data" && makes_other_rows(run, config, before, now)) continue;
-    keys.emplace_back(key);
+    keys.push_back(key);
   }
   return keys;
 }
@@ -214,9 +211,9 @@ RunContents contents_of_run(const fs::path& run, const Progress& progress) {
 
 std::vector<std::string> same_contents(const fs::path& run, const TrainConfig& config, const RunContents& before, const RunContents& now) {
   std::vector<std::string> same;
-  for (const std::string_view key : kByContents) {
-    const std::string was = before.find(std::string(key));
-    if (!was.empty() && was == now.find(std::string(key))) same.emplace_back(key);
+  for (const std::string& key : keys_by_contents()) {
+    const std::string was = before.find(key);
+    if (!was.empty() && was == now.find(key)) same.push_back(key);
   }
   const std::string text = config_text(run);
   if (text.empty()) return same;
@@ -271,7 +268,7 @@ std::vector<std::string> notes_of(const fs::path& run, const TrainConfig& config
 // change numbers, and the same contents at every path that is spelled in another way.
 bool is_same_run(const fs::path& run, const TrainConfig& config, const RunContents& now) try {
   const std::string text = config_text(run);
-  if (text.empty() || !number_changes(text, config, {std::begin(kByContents), std::end(kByContents)}).empty()) return false;
+  if (text.empty() || !number_changes(text, config, keys_by_contents()).empty()) return false;
   const std::vector<fs::path> saved = checkpoints(run);
   const RunContents before = contents_of_run(run, saved.empty() ? Progress() : read_progress(saved.back()));
   return other_contents(run, config, before, now).empty() && number_changes(text, config, same_contents(run, config, before, now)).empty();

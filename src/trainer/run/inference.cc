@@ -35,7 +35,7 @@ void Inference::open(const Settings& settings, Facts facts, const Workload& work
   const parallel::Pipeline pipeline{.ranks = mesh_.pipeline};
   const ChosenDevice device = device_on_ranks(config_, peers_);
   peers_.together([&] { session_.emplace(config_, device, source_, id, StateWishes(), peers_.place(), pipeline); });
-  plan_on_ranks(peers_, *session_, config_.placement, work);
+  plan_on_ranks(peers_, *session_, *config_.placement, work);
   if (peers_.ranks() > 1) {
     if (!device.meeting.text.empty()) messages.log(device.meeting.text);
     for (const std::string& line : session_->choices()) messages.log(line);

@@ -16,6 +16,7 @@
 #include "trainer/run/metrics.h"
 #include "trainer/run/plan_record.h"
 #include "trainer/run/weight_histograms.h"
+#include "trainer/settings/run_settings.h"
 #include "trainer/settings/update_rule.h"
 #include "trainer/text/generation.h"
 
@@ -47,7 +48,7 @@ TrainingLoop::TrainingLoop(const TrainConfig& config, Session& session, const Ru
       limit_(seconds_left(config)),
       model_flops_(model_flops(session.chosen(), session.model())),
       matmul_flops_(measured_flops(load_calibration(), session.chosen())),
-      saves_(session, folder, messages, peers, config.keep, progress.step),
+      saves_(session, folder, messages, peers, config.run->keep, progress.step),
       accounts_(session),
       recorder_(folder.path(), peers, progress.step, *config.steps) {
   if (config.precision != Precision::fp16) {
@@ -55,7 +56,7 @@ TrainingLoop::TrainingLoop(const TrainConfig& config, Session& session, const Ru
   } else if (!progress_.loss_scale) {
     progress_.loss_scale.emplace();
   }
-  if (config.profile) profile_.emplace();
+  if (config.run->profile) profile_.emplace();
   if (session.rank().plan().on_gpu()) steps_ahead_.emplace(*data.training, MemoryPool::heap());
   find_best();
   saves_.on_saved([this](i64 step) {
@@ -149,7 +150,7 @@ parallel::StepSettings TrainingLoop::step_settings() const {
   settings.gradient_clipping = config_.gradient_clipping;
   if (progress_.loss_scale) settings.loss_scale = progress_.loss_scale->scale;
   settings.random = RandomKey{config_.seed}.derive("training");
-  if (config_.detect_anomaly) {
+  if (config_.run->detect_anomaly) {
     const std::string rank = peers_.ranks() > 1 ? ", " + peers_.name(peers_.rank()) : "";
     settings.detect_anomaly = fmt::format("step {}{}", progress_.step + 1, rank);
   }
@@ -174,7 +175,7 @@ TrainingLoop::StepReport TrainingLoop::step() {
   if (report.result.skipped) report.why_skipped = why_skipped(report.result);
   // --detect-anomaly checked the result of every op, and all were finite, so a sum of results must
   // have overflowed. With a loss scale above 1 that is no anomaly, because the scale was too large.
-  if (config_.detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
+  if (config_.run->detect_anomaly && report.result.skipped && settings.loss_scale <= 1) {
     saves_.finish(false);  // makes the message below name the newest checkpoint
     throw AgreedError(ErrorCode::numbers,
                       fmt::format("[anomaly] step {}: {}, although the result of every op is finite: a sum over micro-batches or ranks, or "
@@ -256,7 +257,7 @@ void TrainingLoop::write_metrics(const StepReport& r) {
 }
 
 void TrainingLoop::show_progress(const StepReport& r) {
-  if (progress_.step % config_.log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
+  if (progress_.step % config_.run->log_every != 0 && progress_.step != *config_.steps && !r.validation_loss) return;
   const double per_step = seconds_since(start_) / static_cast<double>(progress_.step - first_step_);
   // The least important numbers come last in the progress line, because a narrow terminal may cut off the end of the line.
   const bool padded = positions_per_step() > r.result.data_tokens;
@@ -303,10 +304,10 @@ std::string TrainingLoop::why_skipped(const parallel::StepResult& result) const 
 }
 
 void TrainingLoop::sample() {
-  if (config_.sample_every == 0 || progress_.step % config_.sample_every != 0) return;
+  if (config_.run->sample_every == 0 || progress_.step % config_.run->sample_every != 0) return;
   accounts_.settle();
   const auto tokenizer = tokenizer_of(config_, session_.source(), false);
-  const std::string prompt = config_.prompt.empty() ? "\n" : config_.prompt;
+  const std::string prompt = config_.run->prompt.empty() ? "\n" : config_.run->prompt;
   std::vector<i32> tokens;
   std::optional<Working> working(std::in_place, messages_, "writing a sample");
   const TextRow row{data::encode_with_around(*tokenizer, prompt), {.seed = config_.seed}};
@@ -326,7 +327,7 @@ void TrainingLoop::sample() {
 }
 
 void TrainingLoop::write_histograms() {
-  if (config_.histograms_every == 0 || progress_.step % config_.histograms_every != 0) return;
+  if (config_.run->histograms_every == 0 || progress_.step % config_.run->histograms_every != 0) return;
   accounts_.settle();
   const Working working(messages_, "counting histograms");
   const auto begin = Clock::now();
@@ -350,7 +351,7 @@ void TrainingLoop::warn_of(const std::string& said) const {
 Wear TrainingLoop::wear() const {
   const i64 steps = progress_.step - first_step_;
   return wear_of(accounts_.moved().written[static_cast<size_t>(Tier::nvme)], steps, progress_.tokens - first_tokens_, seconds_since(start_),
-                 config_.endurance_bytes, drives_worth(session_.nvme().shares.weights));
+                 config_.run->endurance_bytes, drives_worth(session_.nvme().shares.weights));
 }
 
 }  // namespace spillway::trainer

@@ -14,6 +14,7 @@
 #include "trainer/node/stop.h"
 #include "trainer/node/working.h"
 #include "trainer/run/loop.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::trainer {
 namespace {
@@ -39,7 +40,7 @@ double seconds_gone() {
 // there is no limit.
 std::optional<double> TrainingLoop::seconds_left(const TrainConfig& config) {
   std::optional<double> left;
-  if (config.time_limit_s) left = static_cast<double>(*config.time_limit_s) - seconds_gone();
+  if (config.run->time_limit_s) left = static_cast<double>(*config.run->time_limit_s) - seconds_gone();
   if (const auto end = slurm_time("SLURM_JOB_END_TIME")) {
     const double slurms = std::difftime(*end, std::time(nullptr));
     left = std::min(left.value_or(slurms), slurms);
@@ -50,7 +51,7 @@ std::optional<double> TrainingLoop::seconds_left(const TrainConfig& config) {
 TimeAhead::Next TrainingLoop::after_next_step() const {
   const i64 step = progress_.step + 1;
   const auto at = [&](i64 every) { return every > 0 && step % every == 0; };
-  return {validates_after(step), at(config_.sample_every), at(config_.histograms_every)};
+  return {validates_after(step), at(config_.run->sample_every), at(config_.run->histograms_every)};
 }
 
 double TrainingLoop::seconds_ahead() const {
@@ -143,7 +144,7 @@ void TrainingLoop::diverge(const std::string& why, const std::string& advice) {
 }
 
 bool TrainingLoop::checkpoint_due(const StepReport& report) const {
-  const Cadence& every = config_.checkpoint_every;
+  const Cadence& every = config_.run->checkpoint_every;
   switch (every.unit) {
     case Cadence::Unit::steps:
       return progress_.step % every.count == 0;
@@ -197,7 +198,7 @@ void TrainingLoop::end(const StepReport& last) {
                        progress_.step == first_step_ ? "; a larger patience continues the run" : ""));
   }
   const bool is_saved = progress_.step == first_step_ && saves_.saved_step() == progress_.step && !validated_late_;
-  if (!config_.no_final_checkpoint && !is_saved) {
+  if (!config_.run->no_final_checkpoint && !is_saved) {
     if (progress_.standing.unsound) {
       saves_.finish(false);  // makes the message below name the newest checkpoint
       throw AgreedError(ErrorCode::numbers,

@@ -10,6 +10,7 @@
 #include "trainer/plan/freeze.h"
 #include "trainer/run/loop.h"
 #include "trainer/run/metrics.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::trainer {
 
@@ -103,7 +104,7 @@ void TrainingLoop::finish(const StepReport& last) {
   text += fmt::format("  moved per step: {} read from host and {} written there, {} read from nvme and {} written there\n",
                       format_bytes(moved.read[1] / steps), format_bytes(moved.written[1] / steps), format_bytes(moved.read[2] / steps),
                       format_bytes(moved.written[2] / steps));
-  if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.endurance_bytes) + "\n";
+  if (last_wear_.bytes_per_step > 0) text += "  written to nvme: " + to_text(last_wear_, config_.run->endurance_bytes) + "\n";
   if (!audit.empty()) {
     const auto stripes = static_cast<i64>(session_.nvme().paths.size());
     text += to_text(accounts_.audit_rows(), audit.steps());

@@ -11,6 +11,7 @@
 #include "trainer/checkpoints/adapters.h"
 #include "trainer/node/grant.h"
 #include "trainer/ranks/attention_choice.h"
+#include "trainer/settings/option.h"
 
 namespace spillway::trainer {
 namespace {
@@ -34,27 +35,28 @@ void apply_attention(const TrainConfig& config, ModelSource& source) {
   m.attention = kernels::AttentionLibrary::cudnn;
 }
 
-// Refuses the flags that only text models use.
-void check_images(const TrainConfig& config, const ModelSource& source) {
-  const auto refuse = [&](const char* flag, const std::string& got) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[{}] expected this flag to be left out, because {} reads images, got {}", flag, source.name, got));
-  };
-  if (config.sequence_length && *config.sequence_length != 1) refuse("--sequence-length", std::to_string(*config.sequence_length));
-  if (config.tokenizer) refuse("--tokenizer", *config.tokenizer);
-  const bool drops = source.config.family == models::Family::alexnet || source.config.family == models::Family::vgg11;
-  if (config.dropout.value_or(0) != 0 && !drops) refuse("--dropout", fmt::format("{}", *config.dropout));
-  if (config.sample_every > 0) refuse("--sample-every", std::to_string(config.sample_every));
+[[noreturn]] void refuse_flag(const std::string& name, const std::string& got, const std::string& why) {
+  throw Error(ErrorCode::usage, fmt::format("[--{}] expected this flag to be left out, because {}, got {}", name, why, got));
 }
 
-// Refuses the flags that only image models use.
+// Refuses each given flag that has the attribute. `why` says in the message why it is refused.
+void refuse_given(const TrainConfig& config, bool Option::*attribute, const std::string& why) {
+  const Settings given = config;
+  for (const Option* option : options_of(Command::train)) {
+    if (option->*attribute && is_given(*option, given)) refuse_flag(option->name, option->field.get(given)->front(), why);
+  }
+}
+
+void check_images(const TrainConfig& config, const ModelSource& source) {
+  const std::string why = source.name + " reads images";
+  refuse_given(config, &Option::refused_for_images, why);
+  const bool drops = source.config.family == models::Family::alexnet || source.config.family == models::Family::vgg11;
+  if (config.sequence_length.value_or(1) != 1) refuse_flag("sequence-length", std::to_string(*config.sequence_length), why);
+  if (config.dropout.value_or(0) != 0 && !drops) refuse_flag("dropout", fmt::format("{}", *config.dropout), why);
+}
+
 void check_text(const TrainConfig& config, const ModelSource& source) {
-  const auto refuse = [&](const char* flag, const std::string& got) {
-    throw Error(ErrorCode::usage,
-                fmt::format("[{}] expected this flag to be left out, because {} reads text, got {}", flag, source.name, got));
-  };
-  if (config.augment != "none") refuse("--augment", config.augment);
-  if (config.image_size) refuse("--image-size", std::to_string(*config.image_size));
+  refuse_given(config, &Option::refused_for_text, source.name + " reads text");
 }
 
 }  // namespace
@@ -74,7 +76,7 @@ namespace {
 
 // Resolves the settings for a model that a program builds itself. Refuses the settings that apply only to models that Spillway builds.
 void resolve_own_model(TrainConfig& config, const ModelSource& source) {
-  const auto refuse_if = [&](bool given, const char* key) {
+  const auto refuse_if = [&](bool given, const std::string& key) {
     if (given)
       throw Error(
           ErrorCode::usage,
@@ -82,16 +84,9 @@ void resolve_own_model(TrainConfig& config, const ModelSource& source) {
               "[{}] expected this setting to be left out, because it does not apply to `{}`, a model that the program builds itself", key,
               source.name));
   };
-  refuse_if(config.adapter || config.lora, config.lora ? "lora" : "adapter");
-  refuse_if(config.base_weights.has_value(), "base_weights");
-  refuse_if(config.tokenizer.has_value(), "tokenizer");
-  refuse_if(config.chat_template.has_value(), "chat_template");
-  refuse_if(config.attention != Attention::own, "attention");
-  refuse_if(config.dropout.has_value(), "dropout");
-  refuse_if(config.augment != "none", "augment");
-  refuse_if(config.image_size.has_value(), "image_size");
-  refuse_if(config.sample_every > 0, "sample_every");
-  refuse_if(config.from_scratch, "from_scratch");
+  const Settings given = config;
+  for (const Option* option : options_of(Command::train))
+    refuse_if(option->refused_for_own_models && is_given(*option, given), option->key());
   const nn::Sequential model = source.build(weight_dtype(*config.precision));
   if (model.blocks.empty())
     throw Error(ErrorCode::usage, fmt::format("[model] expected at least one block in the model `{}`, got none", source.name));

@@ -72,13 +72,13 @@ parallel::PlanRequest Session::request_for(const Workload& work) const {
 }
 
 void Session::plan(const PlacementSettings& wishes, const Workload& work) {
-  if (wishes.uses(Tier::nvme) && nvme_.paths.empty()) {
+  if (uses_tier(wishes, Tier::nvme) && nvme_.paths.empty()) {
     throw Error(
         ErrorCode::usage,
         "[plan] a --place flag asks for nvme, but there is no path: give --nvme PATH (the default in a Slurm job is $SLURM_TMPDIR)");
   }
   request_ = request_for(work);
-  NodeRates node = look_at_node(request_, wishes.may_use(Tier::nvme));
+  NodeRates node = look_at_node(request_, may_use_tier(wishes, Tier::nvme));
   if (!nvme_.paths.empty()) request_.stripe_weights = nvme_.shares.weights;
   deal_blocks(request_, wishes, node.rates);
   try {

@@ -10,6 +10,8 @@
 #include "trainer/settings/cluster.h"
 #include "trainer/settings/given.h"
 #include "trainer/settings/pipeline_wish.h"
+#include "trainer/settings/placement_settings.h"
+#include "trainer/settings/run_settings.h"
 #include "trainer/settings/text.h"
 #include "trainer/settings/update_rule.h"
 #include "trainer/settings/weighted_path.h"
@@ -44,35 +46,32 @@ void check_ranks(const TrainConfig& config) {
     refuse("[--rehearse] expected ranks that spillway starts itself, got --communicator mpi: leave --communicator out");
   pipeline_of(config);
   if (config.ranks > 1) check_stages(config);
-  if (config.reduce_each && config.placement.zero_stage && *config.placement.zero_stage < 2)
+  if (config.reduce_each && config.placement->zero_stage && *config.placement->zero_stage < 2)
     refuse(
         "[--gradient-reduction] expected --zero-stage 2, 3 or auto with micro-batch, because each rank then stores only its shard of the "
         "gradients, got --zero-stage " +
-        std::to_string(*config.placement.zero_stage));
+        std::to_string(*config.placement->zero_stage));
 }
 
 void check_validation(const TrainConfig& config) {
   if (!config.validation_data.empty() || config.validation_fraction > 0) return;
-  for (const auto& [given, name] : {std::pair(config.validate_every.has_value(), "--validate-every"),
-                                    std::pair(config.validation_steps.has_value(), "--validation-steps")}) {
-    if (given)
-      refuse(std::string("[") + name +
+  const Settings given = config;
+  for (const Option* option : options_of(Command::train)) {
+    if (option->needs_validation_data && is_given(*option, given))
+      refuse("[--" + option->name +
              "] expected --validation-data or --validation-fraction as well, got neither: there is no validation data");
   }
 }
 
 void check_schedule(const TrainConfig& config) {
   using enum optim::Schedule::Kind;
-  const auto of = [&](bool given, const char* flag, optim::Schedule::Kind kind, const char* name) {
-    if (given && config.lr_schedule != kind)
-      refuse(std::string("[--") + flag + "] expected --lr-schedule " + name +
+  const Settings given = config;
+  const std::string schedule = find_option(Command::train, "lr-schedule")->field.get(given)->front();
+  for (const Option* option : options_of(Command::train)) {
+    if (!option->of_lr_schedule.empty() && option->of_lr_schedule != schedule && is_given(*option, given))
+      refuse("[--" + option->name + "] expected --lr-schedule " + option->of_lr_schedule +
              " as well, got another schedule: change the schedule or leave this flag out");
-  };
-  of(config.lr_step_size.has_value(), "lr-step-size", step, "step");
-  of(config.lr_gamma.has_value(), "lr-gamma", step, "step");
-  of(config.lr_power.has_value(), "lr-power", polynomial, "polynomial");
-  of(config.lr_pct_start.has_value(), "lr-pct-start", onecycle, "onecycle");
-  of(config.lr_decay_steps.has_value(), "lr-decay-steps", wsd, "wsd");
+  }
   if (config.lr_schedule == step && !config.lr_step_size)
     refuse(
         "[--lr-schedule] expected --lr-step-size N with the schedule step, got none: the rate is multiplied by --lr-gamma every N steps");
@@ -98,23 +97,23 @@ void check_allowed(TrainConfig& config) {
 
 void check(TrainConfig& config, const Host& host) {
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.placement.activations);
+  check_activations(config.placement->activations);
   check_ranks(config);
   check_schedule(config);
   resolve_order(config);
   resolve_update_rule(config);
   check_allowed(config);
   config.micro_batches();
-  if (!config.prompt.empty() && config.sample_every == 0)
+  if (!config.run->prompt.empty() && config.run->sample_every == 0)
     refuse("[--prompt] expected --sample-every N as well, got none: no samples are printed without --sample-every");
-  if (config.histograms_every > 0 && !config.tensorboard)
+  if (config.run->histograms_every > 0 && !config.run->tensorboard)
     refuse(
         "[--histograms-every] expected --tensorboard on, got off: histograms are written only to TensorBoard's event files; leave one of "
         "the two flags out");
   const auto wants = [](const PlacementWish& wish) { return wish.uses(Tier::nvme); };
   find_nvme(config,
-            wants(config.placement.parameters) || wants(config.placement.gradients) || wants(config.placement.optimizer) ||
-                wants(config.placement.activations),
+            wants(config.placement->parameters) || wants(config.placement->gradients) || wants(config.placement->optimizer) ||
+                wants(config.placement->activations),
             host);
 }
 
@@ -169,9 +168,9 @@ void check_forward(RanksConfig& config, const Host& host) {
   if (config.ranks > 1) check_stages(config);
   check_checkpoint(config.checkpoint);
   if (config.tokenizer) check_tokenizer(*config.tokenizer);
-  check_activations(config.placement.activations);
-  config.placement.gradients = config.placement.optimizer = PlacementWish::whole(Tier::device);  // a forward pass needs neither of the two
-  find_nvme(config, config.placement.parameters.uses(Tier::nvme), host);
+  check_activations(config.placement->activations);
+  config.placement->gradients = config.placement->optimizer = PlacementWish::whole(Tier::device);  // forward passes make neither
+  find_nvme(config, config.placement->parameters.uses(Tier::nvme), host);
 }
 
 void check(GenerateConfig& config, const Host& host) {
@@ -275,14 +274,10 @@ void check(ScheduleConfig& config, const Host&) {
 // Fills in the settings that --cluster describes. Refuses flags for values that the cluster itself determines.
 void take_cluster(PlanConfig& config) {
   if (!config.cluster) return;
-  const std::pair<const char*, bool> given[] = {{"--device", config.device.has_value()},
-                                                {"--device-memory", config.device_memory_bytes.has_value()},
-                                                {"--host-memory", config.host_memory_bytes.has_value()},
-                                                {"--nvme", !config.nvme.empty()},
-                                                {"--ranks", config.ranks != 1}};
-  for (const auto& [flag, too] : given) {
-    if (too)
-      refuse(std::string("[--cluster] expected no ") + flag +
+  const Settings given = config;
+  for (const Option* option : options_of(Command::plan)) {
+    if (option->set_by_cluster && is_given(*option, given))
+      refuse("[--cluster] expected no --" + option->name +
              " with this flag, because --cluster sets the same value, got both: leave one out");
   }
   plan_for(config, parse_cluster(*config.cluster, "--cluster"));

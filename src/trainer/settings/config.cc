@@ -5,9 +5,28 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/flags/placement_settings.h"
+#include "app/flags/run_settings.h"
 #include "base/error.h"
 
 namespace spillway::trainer {
+
+template <class T>
+Held<T>::Held() : value_(new T) {}
+template <class T>
+Held<T>::Held(const Held& other) : value_(new T(*other.value_)) {}
+template <class T>
+Held<T>& Held<T>::operator=(const Held& other) {
+  *value_ = *other.value_;
+  return *this;
+}
+template <class T>
+Held<T>::~Held() {
+  delete value_;
+}
+
+template class Held<PlacementSettings>;
+template class Held<RunSettings>;
 
 i64 default_warmup_steps(optim::Schedule::Kind kind, i64 steps) {
   return kind == optim::Schedule::Kind::onecycle ? 0 : std::min<i64>(2000, steps / 100);
@@ -77,13 +96,14 @@ std::string default_out(const TrainConfig& config) {
   return "runs/" + name + "-" + numbers_hash(config);
 }
 
-bool PlacementSettings::uses(Tier tier) const {
-  return std::ranges::any_of(std::array{&parameters, &gradients, &optimizer, &activations},
+bool uses_tier(const PlacementSettings& wishes, Tier tier) {
+  return std::ranges::any_of(std::array{&wishes.parameters, &wishes.gradients, &wishes.optimizer, &wishes.activations},
                              [&](const PlacementWish* wish) { return wish->uses(tier); });
 }
 
-bool PlacementSettings::may_use(Tier tier) const {
-  return uses(tier) || parameters.automatic || gradients.automatic || optimizer.automatic || activations.automatic;
+bool may_use_tier(const PlacementSettings& wishes, Tier tier) {
+  return uses_tier(wishes, tier) || wishes.parameters.automatic || wishes.gradients.automatic || wishes.optimizer.automatic ||
+         wishes.activations.automatic;
 }
 
 }  // namespace spillway::trainer

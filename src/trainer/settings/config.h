@@ -21,6 +21,7 @@
 #include "parallel/schedule/pipeline.h"
 #include "parallel/schedule/schedule_simulate.h"
 #include "tensor/dtype.h"
+#include "trainer/settings/held.h"
 
 namespace spillway::trainer {
 
@@ -32,40 +33,10 @@ enum class Precision { fp32, fp64, bf16, fp16, tf32 };
 DType weight_dtype(Precision precision);
 enum class Attention { own, cudnn };  // whose attention kernels a GPU runs: Spillway's own or cuDNN's
 enum class DataOrder { shuffled, sequential };
-enum class Recompute { automatic, none, block };
-enum class OptimizerOverlap { automatic, none, backward, forward };
 
-/// PlacementWish is the placement that a --place flag asks for: automatic, one tier, or bytes per tier. Tiers are
-/// filled in the order device, host, nvme, and exactly one of them takes everything that the others do not hold.
-struct PlacementWish {
-  static constexpr i64 kRest = -1;
-  bool automatic = true;
-  std::array<i64, offload::kTiers> bytes{};  // bytes per tier; kRest for the tier that takes what the others do not hold
-
-  static PlacementWish whole(Tier tier);
-  /// Returns the tier if a single tier takes everything, otherwise nothing.
-  std::optional<Tier> one_tier() const;
-  bool uses(Tier tier) const { return !automatic && bytes[static_cast<size_t>(tier)] != 0; }
-  bool operator==(const PlacementWish&) const = default;
-};
-
-/// PlacementSettings holds what the user asks of the plan: where each kind of data is stored, and how a step is
-/// scheduled. The planner obeys each member that is set, and chooses a value for each that is automatic or empty.
-struct PlacementSettings {
-  PlacementWish parameters, gradients, optimizer, activations;
-  Recompute recompute = Recompute::automatic;
-  OptimizerOverlap overlap = OptimizerOverlap::automatic;
-  std::optional<parallel::Order> order;  // has no option of its own; resolve_order() (pipeline_wish.h) sets it
-  std::optional<i64> prefetch;           // number of blocks whose tensors are prefetched
-  std::optional<int> zero_stage;         // 0 to 3
-  std::string pipeline_split = "auto";   // number of blocks in each stage, or "auto"
-  bool explained = true;                 // false: the error message for a plan that does not fit omits the advice on what would help
-
-  /// Returns whether an option places something in this tier.
-  bool uses(Tier tier) const;
-  /// Returns whether something may be placed in this tier, because an option says so or leaves it open.
-  bool may_use(Tier tier) const;
-};
+struct PlacementWish;      // placement_settings.h
+struct PlacementSettings;  // placement_settings.h
+struct RunSettings;        // run_settings.h
 
 /// ScratchPath is one scratch path of --nvme, given as PATH[:SIZE].
 struct ScratchPath {
@@ -121,7 +92,7 @@ struct ResourceConfig : CommonConfig {
   std::optional<i64> device_memory_bytes, host_memory_bytes;
   std::vector<ScratchPath> nvme;
   bool allow_network_nvme = false;
-  PlacementSettings placement;
+  Held<PlacementSettings> placement;
   offload::IoEngineKind io_engine = offload::IoEngineKind::automatic;
   std::optional<i64> threads;
   bool for_any_node = false;  // set by `plan`: its sizes may be another machine's, so they are not checked against this one
@@ -207,19 +178,7 @@ struct TrainConfig : RanksConfig, TextConfig {
   std::vector<std::string> allow_change;  // keys whose values may differ from those of the resumed run
   bool rehearse = false;
   std::vector<std::string> rehearsal_words;  // for --rehearse: the given flags without those that concern the run folder or the display
-  Cadence checkpoint_every;
-  bool no_final_checkpoint = false;
-  i64 keep = 2;
-  std::optional<i64> time_limit_s;  // seconds that the run may take; empty: until the end of the Slurm job, if there is one
-  i64 log_every = 1;
-  i64 sample_every = 0;      // steps between samples of generated text; 0: no samples
-  i64 histograms_every = 0;  // steps between histograms of the parameters; 0: no histograms
-  std::string prompt;
-  std::optional<std::string> trace;  // file that the trace is written to; empty: no trace
-  StepRange trace_steps;
-  bool profile = false, detect_anomaly = false;
-  std::optional<i64> endurance_bytes;  // rated endurance of one drive: the bytes that may be written over its life
-  bool tensorboard = true, metrics_csv = false;
+  Held<RunSettings> run;
 
   /// Returns the number of micro-batches of one optimizer step on each of `data_parallel_ranks` ranks.
   /// Throws Error(usage), which names the nearest legal sizes, if the global batch does not divide evenly.
@@ -347,8 +306,13 @@ struct ScheduleConfig : CommonConfig {
   std::optional<std::string> out, csv;  // output files
 };
 
-/// Returns every option of train with its value as JSON, one key per line, in the form that --config reads. Unset options
-/// are null, or "auto" if the flag accepts that word. Numbers are written so that they read back to the same bits.
+/// Returns whether an option places something in this tier.
+bool uses_tier(const PlacementSettings& wishes, Tier tier);
+/// Returns whether something may be placed in this tier, because an option says so or leaves it open.
+bool may_use_tier(const PlacementSettings& wishes, Tier tier);
+
+/// Returns every option of train with its value as JSON, one key per line, which --config can read. Unset optionals are null, or "auto" if
+/// the flag accepts that word. Numbers read back to the same bits.
 std::string to_json(const TrainConfig& config);
 
 /// Returns the default of --warmup-steps: 1 % of the steps, at most 2000. The onecycle schedule begins with a warm-up of its own, so its

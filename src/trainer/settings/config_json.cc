@@ -109,16 +109,24 @@ TrainConfig without_alternatives(TrainConfig config) {
   return config;
 }
 
-// Returns the value of an option for the comparison of runs. Both ways to give the batch size
-// are compared as the global batch size. A warm-up derived from the steps is null, because the
-// steps are not compared either. The index of the GPU is removed, because a run may use any GPU.
+// Returns the value by which an option counts as changing numbers.
 Json number_value(const Option& option, const TrainConfig& config, const Settings& settings) {
-  if (option.name == "global-batch-size") return config.global_batch();
-  if (option.name == "drop-last" && !config.drop_last) return {};  // null, as in runs made before the option existed
-  if (option.name == "device" && config.device) return config.device->substr(0, config.device->find(':'));
-  const bool follows =
-      option.name == "warmup-steps" && config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);
-  return follows ? Json() : value_of(option, settings);
+  if (!option.counts_as) return value_of(option, settings);
+  const auto text = option.counts_as(config);
+  return text ? value_of(option, *text) : Json();
+}
+
+// Returns whether one of both values counts as unset, such as a warm-up that is derived from the steps.
+bool counts_as_unset(const NumberKey& before, const NumberKey& after) { return before.value == "null" || after.value == "null"; }
+
+std::string option_name(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return key;
+}
+
+bool same_field(const std::string& key, const Settings& before, const Settings& after) {
+  const Field& field = find_option(Command::train, option_name(key))->field;
+  return field.get(before) == field.get(after);
 }
 
 }  // namespace
@@ -127,8 +135,7 @@ GivenMap read_config_text(Command command, const std::string& text, const std::s
   const Json object = parse_object(text, where, "--config");
   GivenMap given;
   for (const auto& [key, value] : object.items()) {
-    std::string name = key;
-    std::ranges::replace(name, '_', '-');
+    const std::string name = option_name(key);
     const Option* option = find_option(command, name);
     if (option == nullptr || key != option->key()) refuse(unknown_option(command, key, false) + " (in " + where + ")");
     if (name == "config") refuse("[config in " + where + "] expected no configuration file named inside another one: leave this key out");
@@ -159,8 +166,7 @@ std::vector<NumberKey> number_keys(const TrainConfig& config) {
   const Settings settings = config;
   std::vector<NumberKey> keys;
   for (const Option* option : options_of(Command::train)) {
-    if (!option->field.get || !option->changes_numbers) continue;
-    if (option->name == "gradient-accumulation-steps") continue;
+    if (!option->field.get || !option->changes_numbers || option->counted_by_another) continue;
     const Json value = number_value(*option, config, settings);
     keys.push_back({option->key(), value.dump(), option->absent_when_unset && (value.is_null() || value.empty())});
   }
@@ -178,12 +184,13 @@ TrainConfig run_config(const std::string& json) {
 
 std::vector<std::string> number_changes(const std::string& before_json, const TrainConfig& now, const std::vector<std::string>& same_keys) {
   const TrainConfig run = run_config(before_json);
+  const Settings was = run, is = now;
   const std::vector<NumberKey> before = number_keys(run);
   std::vector<std::string> changes;
   const std::vector<NumberKey> after = number_keys(now);
   for (size_t i = 0; i < after.size(); ++i) {
     const bool spelled = std::ranges::find(same_keys, after[i].key) != same_keys.end();
-    const bool same = spelled || before[i] == after[i] || (after[i].key == "warmup_steps" && run.warmup_steps == now.warmup_steps);
+    const bool same = spelled || before[i] == after[i] || (counts_as_unset(before[i], after[i]) && same_field(after[i].key, was, is));
     if (same || std::ranges::find(now.allow_change, after[i].key) != now.allow_change.end()) continue;
     changes.push_back(after[i].key + ": " + before[i].value + " -> " + after[i].value);
   }

@@ -26,15 +26,14 @@ struct MemberOf<std::vector<T>> {
   static constexpr bool optional = false, vector = true;
 };
 
-/// Nested names a member of a struct that is itself a member of a configuration: nested(&ResourceConfig::placement,
-/// &PlacementSettings::prefetch).
+/// A member of a struct that a configuration holds: nested(&ResourceConfig::placement, &PlacementSettings::prefetch).
 template <class C, class P, class M>
 struct Nested {
-  P C::*outer;
+  Held<P> C::*outer;
   M P::*inner;
 };
 template <class C, class P, class M>
-Nested<C, P, M> nested(P C::*outer, M P::*inner) {
+Nested<C, P, M> nested(Held<P> C::*outer, M P::*inner) {
   return {outer, inner};
 }
 
@@ -52,7 +51,7 @@ template <class C, class P, class M>
 struct Place<Nested<C, P, M>> {
   using Owner = C;
   using Member = M;
-  static auto& of(auto& config, Nested<C, P, M> where) { return config.*where.outer.*where.inner; }
+  static auto& of(auto& config, Nested<C, P, M> where) { return *(config.*where.outer).*where.inner; }
 };
 template <class W>
 using ValueAt = typename MemberOf<typename Place<W>::Member>::Value;

@@ -176,4 +176,16 @@ const Option* find_option(Command command, std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::string> keys_with(Command command, bool Option::*attribute) {
+  std::vector<std::string> keys;
+  for (const Option* option : options_of(command)) {
+    if (option->*attribute) keys.push_back(option->key());
+  }
+  return keys;
+}
+
+bool is_given(const Option& option, const Settings& settings) {
+  return option.field.get(settings) != option.field.get(settings_at(settings.index()));
+}
+
 }  // namespace spillway::trainer

@@ -89,6 +89,31 @@ struct Option {
   bool required = false, positional = false;
   std::string exclusive;  // name of another option that may not be given together with this one
 
+  // The attributes below say how the program treats the option. The code that acts on an attribute asks the row, so that no list of names
+  // exists beside the table (tests/app/flags/option_names_test.cc).
+  bool shown_first = false;             // --help of train and plan shows the option; options without this attribute appear in --help=all
+  bool shown_by_inspect = false;        // `inspect RUN` prints the option's value among its first lines
+  bool required_by_train = false;       // train needs a value, unlike the other commands that take the option
+  bool may_be_empty = false;            // an empty text is a value, not a missing one
+  bool only_prints = false;             // the option says how results are printed, so commands that the program suggests leave it out
+  bool not_compared = false;            // a report does not name the option among the differences between runs
+  bool of_one_node = false;             // ranks of a run may have different values, because the option concerns one rank's node or terminal
+  bool set_by_launcher = false;         // a launcher sets the value, so commands written for a launcher leave the option out
+  bool set_by_cluster = false;          // --cluster sets the value and refuses the option
+  bool set_by_rehearsal = false;        // --rehearse sets the value for its runs or needs none, and does not pass the user's value on
+  bool compared_by_contents = false;    // the value names files: a run may continue with other paths if the files' contents are the same
+  bool makes_rows = false;              // the option decides which rows are made from the same data files
+  bool needs_validation_data = false;   // the option is refused without --validation-data and --validation-fraction
+  bool of_some_rules = false;           // only some update rules have the option; the others refuse it and leave it unset
+  std::string of_lr_schedule;           // name of the only --lr-schedule that accepts the option; empty: all accept it
+  bool refused_for_images = false;      // the option is refused for models that read images
+  bool refused_for_text = false;        // the option is refused for models that read text
+  bool refused_for_own_models = false;  // the option is refused for models that a program builds itself
+  bool counted_by_another = false;      // number_keys() leaves the option out, because the value of another option contains it
+  /// Returns the text by which number_keys() counts the option in place of its field's value; nothing if the option counts as unset. If
+  /// this function is empty, the field's value counts.
+  std::function<std::optional<std::string>(const TrainConfig&)> counts_as;
+
   bool belongs_to(Command command) const { return commands >> static_cast<unsigned>(command) & 1u; }
   std::string key() const;  // returns the option's JSON key: its name with underscores for dashes
   std::string shown_default() const;
@@ -99,6 +124,10 @@ const std::vector<Option>& options();
 std::vector<const Option*> options_of(Command command);
 /// Returns the command's option of that name, or null if it has none.
 const Option* find_option(Command command, std::string_view name);
+/// Returns the JSON keys of the command's options that have an attribute, in the table's order: keys_with(c, &Option::makes_rows).
+std::vector<std::string> keys_with(Command command, bool Option::*attribute);
+/// Returns whether the option has another value in `settings` than by default. Requires an option of the settings' command with a field.
+bool is_given(const Option& option, const Settings& settings);
 
 /// Each of the following functions returns one part of the table that options() joins.
 std::vector<Option> model_options();

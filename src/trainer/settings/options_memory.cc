@@ -1,6 +1,7 @@
 // Defines the options for memory tiers, speed and ranks. Of these, only the kind of device and a pinned instruction set change the numbers
 // that a run computes.
 #include "trainer/settings/field.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {
@@ -22,6 +23,12 @@ Option place(const char* name, const char* help, PlacementWish PlacementSettings
           .metavar = "TIER"};
 }
 
+// Removes the index of the GPU, because any GPU counts as the same.
+std::optional<std::string> any_gpu(const TrainConfig& config) {
+  const std::string device = config.device.value_or("auto");
+  return device.substr(0, device.find(':'));
+}
+
 std::vector<Option> memory() {
   return {
       {.name = "device",
@@ -33,21 +40,30 @@ std::vector<Option> memory() {
        .changes_numbers = true,
        .metavar = "cpu|cuda|cuda:N",
        .default_text = "best found",
-       .unset_word = "auto"},
+       .unset_word = "auto",
+       .shown_first = true,
+       .set_by_cluster = true,
+       .counts_as = any_gpu},
       {.name = "device-memory",
        .group = kMemory,
        .help = "hard budget of the device tier (GPU memory), per rank; with --device cpu this tier is host memory with its own budget",
        .field = size(&ResourceConfig::device_memory_bytes),
        .commands = kRuns,
        .default_text = "GPU: free memory - 512MiB; CPU: the grant less --host-memory",
-       .range = above(0)},
+       .range = above(0),
+       .shown_first = true,
+       .of_one_node = true,
+       .set_by_cluster = true},
       {.name = "host-memory",
        .group = kMemory,
        .help = "hard budget of the host tier, per rank; the grant is min(available RAM, cgroup limit, Slurm's memory) / ranks of the node "
                "- 300MiB",
        .field = size(&ResourceConfig::host_memory_bytes),
        .commands = kRuns,
-       .default_text = "the grant; on the CPU less --device-memory, if that is given"},
+       .default_text = "the grant; on the CPU less --device-memory, if that is given",
+       .shown_first = true,
+       .of_one_node = true,
+       .set_by_cluster = true},
       {.name = "nvme",
        .group = kMemory,
        .help = "repeatable: scratch folder on a local drive for offloaded data; SIZE limits what all ranks of a node together write there; "
@@ -55,7 +71,10 @@ std::vector<Option> memory() {
        .field = composite(&ResourceConfig::nvme, parse_scratch, print_scratch),
        .commands = kRuns,
        .metavar = "PATH[:SIZE]",
-       .default_text = "none; SIZE: free space - 5 %"},
+       .default_text = "none; SIZE: free space - 5 %",
+       .shown_first = true,
+       .of_one_node = true,
+       .set_by_cluster = true},
       {.name = "allow-network-nvme",
        .group = kMemory,
        .help = "accept a network filesystem as --nvme (slow)",
@@ -71,7 +90,8 @@ std::vector<Option> memory() {
        .field = choice(&ResourceConfig::io_engine, {{"auto", offload::IoEngineKind::automatic},
                                                     {"io_uring", offload::IoEngineKind::io_uring},
                                                     {"pread", offload::IoEngineKind::pread}}),
-       .commands = kRuns},
+       .commands = kRuns,
+       .of_one_node = true},
       {.name = "durability",
        .group = kMemory,
        .help = "when nvme files are synced to survive a power loss: at each checkpoint, or before each optimizer step is committed",
@@ -111,7 +131,8 @@ std::vector<Option> speed() {
        .field = integer(&ResourceConfig::threads),
        .commands = kForward,
        .default_text = "the cores granted by affinity, cgroup and SLURM_CPUS_PER_TASK",
-       .range = Range{.low = 1, .high = 4096}},
+       .range = Range{.low = 1, .high = 4096},
+       .of_one_node = true},
       {.name = "isa",
        .group = kSpeed,
        .help = "instruction set that the optimizer must use (its results have the same bits with each); other CPU kernels use this one or "
@@ -126,7 +147,8 @@ std::vector<Option> speed() {
        .help = "pin the threads of a rank to cores near its GPU; cores: to the rank's share of these cores; numa: to all cores of the "
                "GPU's NUMA node; auto: cores if spillway or torchrun started several ranks, else none",
        .field = word(&RanksConfig::bind, {"auto", "none", "cores", "numa"}),
-       .commands = kForward},
+       .commands = kForward,
+       .of_one_node = true},
   };
 }
 
@@ -160,10 +182,12 @@ std::vector<Option> ranks() {
                              integer(&RanksConfig::ranks), kForward);
   ranks.default_text = "1, or the launcher's";
   ranks.range = Range{.low = 1, .high = 65536};
+  ranks.shown_first = ranks.set_by_launcher = ranks.set_by_cluster = true;
   Option rendezvous =
       rank_option("rendezvous", "how ranks of different nodes find each other: env (MASTER_ADDR, MASTER_PORT), tcp:HOST:PORT or file:PATH",
                   text(&RanksConfig::rendezvous), kForward);
   rendezvous.metavar = "HOW";
+  rendezvous.of_one_node = true;
   Option timeout =
       rank_option("timeout", "how long to wait for another rank before the run fails", duration(&RanksConfig::timeout_s), kForward);
   timeout.default_text = "60s";

@@ -37,7 +37,8 @@ Option of_rules(const char* name, const char* help, Field field, const char* def
           .changes_numbers = true,
           .absent_when_unset = true,
           .default_text = default_text,
-          .range = std::move(range)};
+          .range = std::move(range),
+          .of_some_rules = true};
 }
 
 std::vector<Option> optimizer() {
@@ -57,7 +58,8 @@ std::vector<Option> optimizer() {
        .commands = kTrain,
        .changes_numbers = true,
        .default_text = "3e-4 (2e-5 when weights are loaded)",
-       .range = at_least(0)},
+       .range = at_least(0),
+       .shown_first = true},
       {.name = "betas",
        .group = kOptimizer,
        .help = "decay rates of the moments in adamw, adam, amsgrad and lion, and in the AdamW part of muon",
@@ -65,7 +67,8 @@ std::vector<Option> optimizer() {
        .commands = kTrain,
        .changes_numbers = true,
        .metavar = "B1,B2",
-       .default_text = "0.9,0.95 (adam, amsgrad 0.9,0.999; lion 0.9,0.99)"},
+       .default_text = "0.9,0.95 (adam, amsgrad 0.9,0.999; lion 0.9,0.99)",
+       .of_some_rules = true},
       {.name = "eps",
        .group = kOptimizer,
        .help = "small number that is added to the denominator of an update, which is the root of the second moment, in adagrad of the sum "
@@ -74,7 +77,8 @@ std::vector<Option> optimizer() {
        .commands = kTrain,
        .changes_numbers = true,
        .default_text = "1e-08 (adagrad 1e-10)",
-       .range = at_least(0)},
+       .range = at_least(0),
+       .of_some_rules = true},
       {.name = "weight-decay",
        .group = kOptimizer,
        .help =
@@ -144,6 +148,13 @@ std::vector<Option> optimizer() {
   };
 }
 
+// A warm-up that is derived from the steps counts as unset, because the steps are not compared either.
+std::optional<std::string> own_warmup(const TrainConfig& config) {
+  const bool derived = config.steps && config.warmup_steps == default_warmup_steps(config.lr_schedule, *config.steps);
+  if (!config.warmup_steps || derived) return {};
+  return std::to_string(*config.warmup_steps);
+}
+
 std::vector<Option> schedule() {
   using enum optim::Schedule::Kind;
   return {
@@ -165,7 +176,8 @@ std::vector<Option> schedule() {
        .help = "for a run that continues with another --steps: keep the learning-rate curve with which it began; steps beyond the curve "
                "use its final rate",
        .field = flag(&TrainConfig::keep_schedule),
-       .commands = kTrain},
+       .commands = kTrain,
+       .set_by_rehearsal = true},
       {.name = "schedule-steps",
        .group = kSchedule,
        .help = "length of the learning-rate curve, if it differs from --steps; steps beyond it use the final rate",
@@ -184,7 +196,8 @@ std::vector<Option> schedule() {
        .changes_numbers = true,
        .metavar = "STEPS",
        .default_text = "1 % of the steps, at most 2000",
-       .range = at_least(0)},
+       .range = at_least(0),
+       .counts_as = own_warmup},
       {.name = "min-lr-ratio",
        .group = kSchedule,
        .help = "final learning rate of linear, cosine, polynomial and wsd, as a share of --learning-rate",
@@ -200,7 +213,8 @@ std::vector<Option> schedule() {
        .changes_numbers = true,
        .metavar = "STEPS",
        .default_text = "none",
-       .range = at_least(1)},
+       .range = at_least(1),
+       .of_lr_schedule = "step"},
       {.name = "lr-gamma",
        .group = kSchedule,
        .help = "with --lr-schedule step: factor by which the rate is multiplied",
@@ -208,7 +222,8 @@ std::vector<Option> schedule() {
        .commands = kTrain,
        .changes_numbers = true,
        .default_text = "0.1",
-       .range = at_least(0)},
+       .range = at_least(0),
+       .of_lr_schedule = "step"},
       {.name = "lr-power",
        .group = kSchedule,
        .help = "with --lr-schedule polynomial: exponent of the share of steps still to go, which falls from 1 to 0",
@@ -216,7 +231,8 @@ std::vector<Option> schedule() {
        .commands = kTrain,
        .changes_numbers = true,
        .default_text = "1",
-       .range = above(0)},
+       .range = above(0),
+       .of_lr_schedule = "polynomial"},
       {.name = "lr-pct-start",
        .group = kSchedule,
        .help = "with --lr-schedule onecycle: share of the steps during which the rate rises",
@@ -224,7 +240,8 @@ std::vector<Option> schedule() {
        .commands = kTrain,
        .changes_numbers = true,
        .default_text = "0.3",
-       .range = Range{.low = 0, .high = 1}},
+       .range = Range{.low = 0, .high = 1},
+       .of_lr_schedule = "onecycle"},
       {.name = "lr-decay-steps",
        .group = kSchedule,
        .help = "with --lr-schedule wsd: number of last steps, during which the rate falls along half a cosine",
@@ -233,7 +250,8 @@ std::vector<Option> schedule() {
        .changes_numbers = true,
        .metavar = "STEPS",
        .default_text = "10 % of the steps",
-       .range = at_least(1)},
+       .range = at_least(1),
+       .of_lr_schedule = "wsd"},
   };
 }
 

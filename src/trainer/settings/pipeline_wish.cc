@@ -1,4 +1,5 @@
 #include "trainer/settings/pipeline_wish.h"
+#include "trainer/settings/placement_settings.h"
 #include "trainer/settings/text.h"
 
 #include <fmt/format.h>
@@ -44,7 +45,7 @@ parallel::Pipeline pipeline_of(const TrainConfig& config) {
   } else {
     refuse_schedule_name(name);
   }
-  if (is_vertical(config) && (config.placement.pipeline_split != "auto" || config.pipeline_chunks))
+  if (is_vertical(config) && (config.placement->pipeline_split != "auto" || config.pipeline_chunks))
     refuse(
         "[--pipeline-split] expected neither this flag nor --pipeline-chunks with --pipeline-schedule vertical, which distributes single "
         "blocks: leave both out");
@@ -53,7 +54,7 @@ parallel::Pipeline pipeline_of(const TrainConfig& config) {
 
 void resolve_order(TrainConfig& config) {
   const bool free = config.pipeline_schedule == "auto" && config.pipeline_stages == 1;
-  if (!free) config.placement.order = is_vertical(config) ? parallel::Order::vertical : parallel::Order::micro_batch;
+  if (!free) config.placement->order = is_vertical(config) ? parallel::Order::vertical : parallel::Order::micro_batch;
 }
 
 }  // namespace spillway::trainer

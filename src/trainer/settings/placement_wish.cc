@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "trainer/settings/placement_settings.h"
 #include "trainer/settings/text.h"
 
 namespace spillway::trainer {

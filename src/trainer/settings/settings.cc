@@ -37,7 +37,7 @@ void set(Settings& settings, const Option& option, const std::string& text, cons
   if (!option.unset_word.empty() && text == option.unset_word) return;
   if (option.field.kind == Kind::choice) check_choice(option, text, what);
   if (option.range) check_range(option, text, what);
-  if (option.field.kind == Kind::text && text.empty() && option.name != "prompt") refuse("[" + what + "] expected a value, got nothing");
+  if (option.field.kind == Kind::text && text.empty() && !option.may_be_empty) refuse("[" + what + "] expected a value, got nothing");
   option.field.set(settings, text, what);
 }
 
@@ -93,7 +93,7 @@ std::vector<std::string> train_words(const GivenMap& given) {
   std::vector<std::string> words;
   for (const auto& [name, value] : given) {
     const Option* option = find_option(Command::train, name);
-    if (option == nullptr || name == "ranks" || name == "config") continue;
+    if (option == nullptr || option->set_by_launcher || !option->field.set) continue;
     for (const std::string& text : value.texts) {
       if (option->field.kind == Kind::flag && text != "true") continue;
       words.push_back("--" + name);
@@ -104,35 +104,10 @@ std::vector<std::string> train_words(const GivenMap& given) {
 }
 
 std::vector<std::string> rehearsal_words(const GivenMap& given) {
-  GivenMap kept = given;
-  for (const char* name : {"rehearse",
-                           "config",
-                           "out",
-                           "resume",
-                           "steps",
-                           "epochs",
-                           "keep-schedule",
-                           "checkpoint-every",
-                           "keep",
-                           "no-final-checkpoint",
-                           "time-limit",
-                           "validate-every",
-                           "validation-steps",
-                           "sample-every",
-                           "prompt",
-                           "tensorboard",
-                           "histograms-every",
-                           "metrics-csv",
-                           "trace",
-                           "trace-steps",
-                           "profile",
-                           "quiet",
-                           "json"})
-    kept.erase(name);
   std::vector<std::string> words;
-  for (const auto& [name, value] : kept) {
+  for (const auto& [name, value] : given) {
     const Option* option = find_option(Command::train, name);
-    if (option == nullptr) continue;
+    if (option == nullptr || option->set_by_rehearsal || !option->field.set) continue;
     const bool flag = option->field.kind == Kind::flag;
     for (const std::string& text : value.texts) {
       if (!flag || text == "true") words.push_back("--" + name + (flag ? "" : "=" + text));

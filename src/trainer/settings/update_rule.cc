@@ -1,5 +1,6 @@
 #include "trainer/settings/update_rule.h"
 
+#include "trainer/settings/option.h"
 #include "trainer/settings/text.h"
 
 namespace spillway::trainer {
@@ -59,15 +60,18 @@ TrainConfig defaults_of(const std::string& optimizer) {
   return config;
 }
 
-template <class T>
-void check_flag(const TrainConfig& config, const char* flag, std::optional<T> TrainConfig::*member) {
-  if (!(config.*member) || defaults_of(config.optimizer).*member) return;
-  std::string owners;
-  for (const NamedRule& one : kNamedRules) {
-    if (defaults_of(one.name).*member) owners += std::string(owners.empty() ? "" : ", ") + one.name;
+// Refuses options that the configuration's update rule does not have.
+void check_rule_options(const TrainConfig& config) {
+  const Settings given = config, own = defaults_of(config.optimizer);
+  for (const Option* option : options_of(Command::train)) {
+    if (!option->of_some_rules || !option->field.get(given) || option->field.get(own)) continue;
+    std::string owners;
+    for (const NamedRule& one : kNamedRules) {
+      if (option->field.get(defaults_of(one.name))) owners += std::string(owners.empty() ? "" : ", ") + one.name;
+    }
+    refuse("[--" + option->name + "] expected no such flag with --optimizer " + config.optimizer + ": it is an option of " + owners +
+           "; leave it out");
   }
-  refuse(std::string("[--") + flag + "] expected no such flag with --optimizer " + config.optimizer + ": it is an option of " + owners +
-         "; leave it out");
 }
 
 }  // namespace
@@ -84,15 +88,8 @@ std::vector<OptimizerGroup> update_groups(const TrainConfig& config) {
 }
 
 void resolve_update_rule(TrainConfig& config) {
-  check_flag(config, "betas", &TrainConfig::betas);
-  check_flag(config, "eps", &TrainConfig::eps);
-  check_flag(config, "momentum", &TrainConfig::momentum);
-  check_flag(config, "dampening", &TrainConfig::dampening);
-  check_flag(config, "nesterov", &TrainConfig::nesterov);
-  check_flag(config, "alpha", &TrainConfig::alpha);
-  check_flag(config, "centered", &TrainConfig::centered);
-  check_flag(config, "muon-scale", &TrainConfig::muon_scale);
-  rule_of(settled(config));  // rule_of() throws if settings contradict each other
+  check_rule_options(config);
+  rule_of(settled(config));  // throws if settings contradict each other
   update_groups(config);
 }
 

@@ -33,6 +33,7 @@
 #include "trainer/run/start.h"
 #include "trainer/run/text_notice.h"
 #include "trainer/settings/pipeline_wish.h"
+#include "trainer/settings/run_settings.h"
 #include "trainer/settings/weighted_path.h"
 #include "trainer/train/train_checks.h"
 #include "trainer/train/train_notes.h"
@@ -169,7 +170,7 @@ class Training {
       session_.emplace(config_, device, std::move(source_), scratch_run_id(config_.out), state_of(config_), peers_.place(),
                        pipeline_of(config_));
     });
-    plan_on_ranks(peers_, *session_, config_.placement, work_of(config_));
+    plan_on_ranks(peers_, *session_, *config_.placement, work_of(config_));
     peers_.together([&] { left_state_ = check_left_state(*session_, config_, progress_, same_); });
     if (peers_.communicator()) ends_ = split_mesh(*peers_.communicator(), session_->mesh());
   }
@@ -186,7 +187,7 @@ class Training {
       messages_.record([this](std::string_view line) { folder_->log(line); });
       remove_rests(folder_->path());
     }
-    session_->open(config_.trace ? &watch_ : nullptr, &ends_);
+    session_->open(config_.run->trace ? &watch_ : nullptr, &ends_);
   }
 
   void prepare_attention() {
@@ -408,7 +409,7 @@ class Training {
     folder_->write_contents(to_json(contents_));
     folder_->write_config(to_json(asked));
     const i64 last_line = folder_->open_metrics(progress_.step);
-    for (const std::string& said : folder_->watch({config_.tensorboard, config_.metrics_csv}, last_line, to_json(asked)))
+    for (const std::string& said : folder_->watch({config_.run->tensorboard, config_.run->metrics_csv}, last_line, to_json(asked)))
       messages_.warn(said);
     if (recovery_.record && peers_.first() && last_line + 1 < progress_.step) {
       messages_.warn(
@@ -430,7 +431,7 @@ class Training {
       if (!recovery_.record) state.commit(state.generation(), to_record(progress_, numbers_hash(config_), ""));
     });
     std::optional<Trace> trace;
-    if (config_.trace) trace.emplace(*config_.trace, config_.trace_steps, watch_, peers_);
+    if (config_.run->trace) trace.emplace(*config_.run->trace, config_.run->trace_steps, watch_, peers_);
     return TrainingLoop(config_, *session_, *data_, *folder_, messages_, peers_, progress_, trace ? &*trace : nullptr, callbacks_).run();
   } catch (...) {
     session_->keep_scratch();

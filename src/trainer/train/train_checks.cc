@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "tensor/create.h"
 #include "trainer/checkpoints/checkpoint.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::trainer {
 
@@ -18,10 +19,10 @@ void check_disk(const TrainConfig& config, const Session& session) {
   fs::path at = fs::absolute(config.out);
   while (!fs::exists(at)) at = at.parent_path();
   const i64 each = checkpoint_bytes(session.model(), session.format());
-  const i64 more = std::max<i64>(1, config.keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
+  const i64 more = std::max<i64>(1, config.run->keep + 1 - static_cast<i64>(checkpoints(config.out).size()));
   const i64 tier_bytes = session.scratch_bytes_beside(at.string());
   const i64 free_bytes = static_cast<i64>(fs::space(at).available) - tier_bytes;
-  const i64 wanted = config.no_final_checkpoint && config.checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
+  const i64 wanted = config.run->no_final_checkpoint && config.run->checkpoint_every.unit == Cadence::Unit::seconds ? each : more * each;
   if (free_bytes >= wanted) return;
   throw Error(
       ErrorCode::refused,

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "tests/app/support_app.h"
+#include "trainer/settings/placement_settings.h"
+#include "trainer/settings/run_settings.h"
 #include "trainer/settings/suggest.h"
 
 namespace spillway::app::command_line_test {
@@ -271,13 +273,13 @@ TEST(CommandLine, FlagsReachTheConfiguration) {
   EXPECT_EQ(c.device_memory_bytes, 64 * kMiB);
   EXPECT_EQ(c.host_memory_bytes, std::nullopt);
   EXPECT_EQ(c.nvme, (std::vector<ScratchPath>{{"/scratch", 2 * kGiB}}));
-  EXPECT_TRUE(c.placement.optimizer.uses(Tier::nvme));
-  EXPECT_FALSE(c.placement.optimizer.uses(Tier::host));
-  EXPECT_EQ(c.checkpoint_every, (Cadence{Cadence::Unit::epochs, 1}));
-  EXPECT_EQ(c.time_limit_s, 7200);
-  EXPECT_TRUE(c.no_final_checkpoint);
+  EXPECT_TRUE(c.placement->optimizer.uses(Tier::nvme));
+  EXPECT_FALSE(c.placement->optimizer.uses(Tier::host));
+  EXPECT_EQ(c.run->checkpoint_every, (Cadence{Cadence::Unit::epochs, 1}));
+  EXPECT_EQ(c.run->time_limit_s, 7200);
+  EXPECT_TRUE(c.run->no_final_checkpoint);
   EXPECT_EQ(c.precision, Precision::fp64);
-  EXPECT_EQ(c.placement.prefetch, std::nullopt);
+  EXPECT_EQ(c.placement->prefetch, std::nullopt);
   EXPECT_EQ(c.data, (std::vector<std::string>{"text.txt", "second.bin"}));
   EXPECT_EQ(c.isa, optim::Isa::scalar);
   EXPECT_EQ(c.resume.kind, Resume::Kind::must);

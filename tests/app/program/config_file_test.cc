@@ -2,6 +2,8 @@
 // writing and reading it back, and the hash of all options that change results.
 #include <gtest/gtest.h>
 
+#include "app/flags/placement_settings.h"
+#include "app/flags/run_settings.h"
 #include "base/error.h"
 #include "tests/app/support_app.h"
 
@@ -33,8 +35,8 @@ TEST(ConfigFile, KeysAreTheFlagsWithUnderscores) {
   EXPECT_TRUE(c.from_scratch);
   EXPECT_EQ(c.device_memory_bytes, 640 * kMiB);
   EXPECT_EQ(c.nvme.front(), (ScratchPath{"/scratch", kGiB}));
-  EXPECT_EQ(c.placement.prefetch, std::nullopt);
-  EXPECT_EQ(c.time_limit_s, 1800);
+  EXPECT_EQ(c.placement->prefetch, std::nullopt);
+  EXPECT_EQ(c.run->time_limit_s, 1800);
   EXPECT_EQ(c.data_order, DataOrder::sequential);
 }
 
@@ -192,9 +194,9 @@ TEST(ConfigFile, WrittenConfigurationsReadBackTheSame) {
   EXPECT_EQ(to_json(again), json);
   EXPECT_EQ(numbers_hash(again), numbers_hash(unusual()));
   EXPECT_EQ(again.nvme, unusual().nvme);
-  EXPECT_EQ(again.placement.optimizer, unusual().placement.optimizer);
+  EXPECT_EQ(again.placement->optimizer, unusual().placement->optimizer);
   EXPECT_EQ(again.host_memory_bytes, 1234567);
-  EXPECT_EQ(again.prompt, "In \"the\"\n");
+  EXPECT_EQ(again.run->prompt, "In \"the\"\n");
   EXPECT_EQ(again.epochs, 1.5);
   const std::string plain = to_json(train_config({}));
   EXPECT_EQ(to_json(from_file(plain)), plain);
@@ -350,6 +352,19 @@ TEST(DefaultOut, IsTheModelsNameAndTheHash) {
   }
   c.model = "..";
   EXPECT_TRUE(default_out(c).starts_with("runs/model-"));
+}
+
+TEST(Configuration, CopiesHoldSettingsOfTheirOwn) {
+  TrainConfig first;
+  first.placement->prefetch = 3;
+  TrainConfig copy = first, assigned;
+  assigned = first;
+  TrainConfig moved = std::move(assigned);
+  first.placement->prefetch = 4;
+  EXPECT_EQ(copy.placement->prefetch, 3);
+  EXPECT_EQ(moved.placement->prefetch, 3);
+  moved.run->log_every = 7;
+  EXPECT_EQ(copy.run->log_every, 1);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "trainer/plan/reasons.h"
 #include "trainer/plan/search.h"
 #include "trainer/plan/stage_plans.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::app::kept_logits_test {
 namespace {

@@ -1,6 +1,7 @@
 // Tests that memory which a plan leaves unused takes parameter groups that automatic placement
 // would otherwise spill. Placements that the user asked for stay as they are, and no loss changes.
 #include "trainer/plan/left_over.h"
+#include "trainer/settings/placement_settings.h"
 
 #include <gtest/gtest.h>
 

@@ -84,7 +84,7 @@ void save_again(const std::filesystem::path& run, int step, int ranks, const std
   on_ranks(ranks, [&](int, std::unique_ptr<parallel::Communicator> end) {
     const Peers peers(std::move(end), "here");
     Session session(config, {}, find_model(config.model), "again", {.master = config.master_weights}, peers.place(), pipeline_of(config));
-    if (peers.first()) session.plan(config.placement, work);
+    if (peers.first()) session.plan(*config.placement, work);
     const std::string choice = peers.from_first(peers.first() ? session.choice() : "");
     if (!peers.first()) session.adopt(choice, work);
     parallel::MeshEnds ends;

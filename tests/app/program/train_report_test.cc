@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/flags/run_settings.h"
 #include "tests/app/support_app.h"
 
 namespace spillway::app::train_report_test {
@@ -168,8 +169,8 @@ TEST_F(TrainReport, TheAuditsBytesAreExact) {
 TEST_F(TrainReport, FlagsChangeNoNumbers) {
   EXPECT_EQ(numbers_hash(train_config({"--profile", "--endurance", "1TBW"})), numbers_hash(train_config({})));
   const TrainConfig config = train_config({"--profile", "--endurance", "1.5PBW"});
-  EXPECT_TRUE(config.profile);
-  EXPECT_EQ(config.endurance_bytes, 1'500'000'000'000'000);
+  EXPECT_TRUE(config.run->profile);
+  EXPECT_EQ(config.run->endurance_bytes, 1'500'000'000'000'000);
   EXPECT_EQ(Json::parse(to_json(config))["endurance"], "1500TBW");
 }
 

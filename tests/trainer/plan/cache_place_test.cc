@@ -6,6 +6,7 @@
 #include "trainer/plan/choice.h"
 #include "trainer/plan/cost_model.h"
 #include "trainer/plan/planner.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer::cache_place_test {
 namespace {

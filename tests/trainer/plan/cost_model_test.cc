@@ -1,6 +1,7 @@
 // Tests the predicted cost of a plan: which properties of the model enter it,
 // what is prefetched, and at how many tokens computing takes as long as the disk.
 #include "trainer/plan/cost_model.h"
+#include "trainer/settings/placement_settings.h"
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 #include "trainer/plan/candidates.h"
 #include "trainer/plan/reasons.h"
 #include "trainer/plan/stage_plans.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer::gpu_plan_test {
 namespace {

@@ -6,6 +6,7 @@
 #include "models/presets.h"
 #include "trainer/plan/planner.h"
 #include "trainer/plan/prediction.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer::gpu_shares_test {
 namespace {

@@ -6,6 +6,7 @@
 #include "models/presets.h"
 #include "tests/trainer/support_trainer.h"
 #include "trainer/plan/search.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer::spread_steps_test {
 namespace {

@@ -1,5 +1,6 @@
 // Tests how command-line flags become the requests (pipeline, placement, overlap) that the planner gets.
 #include "trainer/plan/wishes.h"
+#include "trainer/settings/placement_settings.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ TEST(Wishes, OneRankIsFreeInItsOrderUnlessASchedulesIsAskedFor) {
   const auto order_of = [](const std::vector<std::string>& flags) {
     TrainConfig config = train_config(flags);
     resolve_order(config);
-    return config.placement.order;
+    return config.placement->order;
   };
   EXPECT_FALSE(order_of({}));
   EXPECT_EQ(order_of({"--pipeline-schedule", "vertical"}), parallel::Order::vertical);
@@ -21,19 +22,19 @@ TEST(Wishes, OneRankIsFreeInItsOrderUnlessASchedulesIsAskedFor) {
 }
 
 TEST(Wishes, TheZeroStageIsOpenUnlessSaid) {
-  EXPECT_FALSE(train_config({}).placement.zero_stage);
-  EXPECT_EQ(train_config({"--zero-stage", "3"}).placement.zero_stage, 3);
+  EXPECT_FALSE(train_config({}).placement->zero_stage);
+  EXPECT_EQ(train_config({"--zero-stage", "3"}).placement->zero_stage, 3);
 }
 
 TEST(Wishes, MayUseATierUnlessAllIsSaidToLieElsewhere) {
   PlacementSettings wishes;
-  EXPECT_FALSE(wishes.uses(Tier::nvme));
-  EXPECT_TRUE(wishes.may_use(Tier::nvme));
+  EXPECT_FALSE(uses_tier(wishes, Tier::nvme));
+  EXPECT_TRUE(may_use_tier(wishes, Tier::nvme));
   wishes.parameters = wishes.gradients = wishes.optimizer = wishes.activations = PlacementWish::whole(Tier::device);
-  EXPECT_FALSE(wishes.may_use(Tier::nvme));
+  EXPECT_FALSE(may_use_tier(wishes, Tier::nvme));
   wishes.optimizer = PlacementWish::whole(Tier::nvme);
-  EXPECT_TRUE(wishes.uses(Tier::nvme));
-  EXPECT_TRUE(wishes.may_use(Tier::nvme));
+  EXPECT_TRUE(uses_tier(wishes, Tier::nvme));
+  EXPECT_TRUE(may_use_tier(wishes, Tier::nvme));
 }
 
 TEST(Wishes, StateAndPrecisionMustGoTogether) {
@@ -46,7 +47,7 @@ TEST(Wishes, StateAndPrecisionMustGoTogether) {
 
 TEST(Wishes, OfInferenceNothingIsTrained) {
   Settings settings = settings_of(Command::evaluate, {"--model", "m", "--data", "d.txt", "--nvme", "/tmp", "--place-parameters", "nvme"});
-  const PlacementSettings& wishes = std::get<EvaluateConfig>(settings).placement;
+  const PlacementSettings& wishes = *std::get<EvaluateConfig>(settings).placement;
   EXPECT_EQ(wishes.parameters, PlacementWish::whole(Tier::nvme));
   EXPECT_EQ(wishes.gradients, PlacementWish::whole(Tier::device));
   EXPECT_EQ(wishes.optimizer, PlacementWish::whole(Tier::device));

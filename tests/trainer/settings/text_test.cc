@@ -1,4 +1,5 @@
 #include "trainer/settings/text.h"
+#include "trainer/settings/placement_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
