@@ -9,7 +9,7 @@ from . import _core
 from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
 from .data import write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
-from .flags import _text, words
+from .flags import _text
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class Trainer:
                 with _system_errors(f"make the folder of {file}"):
                     os.makedirs(os.path.dirname(file), exist_ok=True)
                 flags[name] = write_rows(file, flags[name])
-        self._words = words(flags)
-        self._training = _core.Training(self._words)
+        self._training = _core.Training(flags)
 
     def train(
         self,

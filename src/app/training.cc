@@ -15,9 +15,9 @@ void check_run_settings(const TrainConfig& config) {
   if (config.rehearse) throw Error(ErrorCode::usage, "[training] --rehearse works only on the command line");
 }
 
-// Parses and checks the flags. `notes` receives remarks on the DeepSpeed configuration file, if --deepspeed names one.
-TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
-  const GivenMap given = parse_flags(Command::train, flags);
+}  // namespace
+
+TrainConfig training_settings(const GivenMap& given, std::vector<std::string>& notes) {
   if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help works only on the command line");
   Settings settings = make_settings(Command::train, with_files(Command::train, given, notes));
   check_settings(settings, Host{});
@@ -25,20 +25,13 @@ TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::st
   return std::get<TrainConfig>(settings);
 }
 
-}  // namespace
-
-Training::Training(std::vector<std::string> flags) : flags_(std::move(flags)) {
-  std::vector<std::string> notes;
-  static_cast<void>(config_of(flags_, notes));
-}
+Training::Training(const std::vector<std::string>& flags) { settings_ = training_settings(parse_flags(Command::train, flags), notes_); }
 
 TrainingResult Training::run(std::ostream& results, std::ostream& log) {
-  std::vector<std::string> notes;
-  const TrainConfig config = config_of(flags_, notes);
   Console console(results, log);
-  console.set_quiet(config.quiet);
-  for (const std::string& note : notes) console.log("--deepspeed: " + note);
-  return train(config, {}, callbacks, results, log);
+  console.set_quiet(settings_.quiet);
+  for (const std::string& note : notes_) console.log("--deepspeed: " + note);
+  return train(settings_, {}, callbacks, results, log);
 }
 
 void check_training(TrainConfig& config) {

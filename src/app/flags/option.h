@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/flags/config.h"
+#include "app/flags/value.h"
 
 namespace spillway::app {
 
@@ -55,13 +56,13 @@ Settings default_settings(Command command);
 
 enum class Kind { text, integer, number, flag, size, duration, choice, composite };
 
-/// Converts an option's text to a field of the Settings and back. `set` throws Error(usage), which names `what`, if the text does not
-/// parse.
+/// Stores an option's value in a field of the Settings, and returns it as text. `set` throws Error(usage), which names `what`, if the value
+/// is wrong, and WrongKind if its type is.
 struct Field {
   Kind kind = Kind::text;
   bool repeatable = false;
   std::vector<std::string> choices;  // allowed words, for Kind::choice
-  std::function<void(Settings&, const std::string& text, const std::string& what)> set;
+  std::function<void(Settings&, const Value&, const std::string& what)> set;
   /// Returns one text for each value, or nothing if the field is unset.
   std::function<std::optional<std::vector<std::string>>(const Settings&)> get;
 };
