@@ -25,18 +25,26 @@ std::optional<std::string> text_of(const std::string& name, const nb::handle& gi
   throw error;
 }
 
-app::Value whole_of(const nb::handle& given) {
-  const nb::object whole = nb::steal(PyNumber_Index(given.ptr()));
-  if (!whole.is_valid()) throw nb::python_error();
+// Returns the number of an int, or of an object with __index__, or nothing for other objects. One that does not fit 64 bits is returned as
+// its digits: the option says what it expected instead.
+std::optional<app::Value> whole_of(const std::string& name, const nb::handle& given) {
+  const nb::object whole = nb::steal(PyIndex_Check(given.ptr()) ? PyNumber_Index(given.ptr()) : nullptr);
+  if (!whole.is_valid()) return PyErr_Clear(), std::nullopt;
   int beyond = 0;
   const i64 value = PyLong_AsLongLongAndOverflow(whole.ptr(), &beyond);
-  return beyond == 0 ? app::Value(value) : app::Value(words_of(whole));  // the option says what it expected instead of so many digits
+  if (beyond == 0) return value;
+  const nb::object digits = nb::steal(PyObject_Str(whole.ptr()));
+  if (!digits.is_valid()) {  // Python writes only so many
+    PyErr_Clear();
+    throw WrongValue(name + ": expected a whole number that fits 64 bits, got a larger one");
+  }
+  return words_of(digits);
 }
 
 app::Value value_of(const std::string& name, const nb::handle& given, int depth = 1) {
   if (PyBool_Check(given.ptr())) return app::Value(given.is(nb::handle(Py_True)));
   if (PyFloat_Check(given.ptr())) return app::Value(PyFloat_AsDouble(given.ptr()));
-  if (PyIndex_Check(given.ptr())) return whole_of(given);
+  if (const auto whole = whole_of(name, given)) return *whole;
   if (depth < kDeepest && (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()))) {
     app::Value::Sequence values;
     for (const nb::handle one : given) values.push_back(value_of(name, one, depth + 1));

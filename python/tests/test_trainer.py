@@ -133,6 +133,8 @@ def test_typed_values_are_those_of_the_flags(flags):
     (dict(steps=True), TypeError, r"\[steps\] expected a whole number, got true"),
     (dict(steps=0), ValueError, r"\[steps\] expected a value at least 1, got 0"),
     (dict(steps=2**70), ValueError, rf'\[steps\] expected a whole number, got "{2**70}"'),
+    (dict(steps=10**5000), ValueError, "steps: expected a whole number that fits 64 bits, got a larger one"),
+    (dict(steps=np.ones(3)), TypeError, "steps: expected text, .* got ndarray"),
     (dict(steps=[1, 2]), ValueError, r"\[steps\] expected one value, got 2"),
     (dict(learning_rate=float("nan")), ValueError, r"\[learning_rate\] expected a number such as 3e-4 or 0.1, got nan"),
     (dict(learning_rate="fast"), ValueError, r'\[learning_rate\] expected a number such as 3e-4 or 0.1, got "fast"'),
