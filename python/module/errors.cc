@@ -9,6 +9,7 @@
 #include "base/path_error.h"
 #include "base/printable.h"
 #include "python/module/interpreter.h"
+#include "trainer/settings/value.h"
 
 namespace spillway::python {
 namespace {
@@ -50,6 +51,8 @@ void translate(const std::exception_ptr& exception, void*) {
     std::rethrow_exception(exception);
   } catch (const WrongType& e) {
     raise(type_kind, e.what());
+  } catch (const trainer::WrongKind& e) {
+    raise(type_kind, for_terminal(e.what()));
   } catch (const WrongIndex& e) {
     raise(index_kind, e.what());
   } catch (const Error& e) {

@@ -4,6 +4,7 @@
 #include "python/module/errors.h"
 #include "python/module/interpreter.h"
 #include "python/module/model.h"
+#include "python/module/settings.h"
 
 NB_MODULE(_core, module) {
   using namespace spillway::python;
@@ -20,5 +21,6 @@ NB_MODULE(_core, module) {
   bind_optimizers(module);
   bind_training(module);
   bind_commands(module);
+  bind_reports(module);
   refuse_copies(module);
 }

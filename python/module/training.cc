@@ -5,7 +5,6 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include <atomic>
 #include <csignal>
@@ -16,6 +15,7 @@
 
 #include "python/module/arguments.h"
 #include "python/module/model.h"
+#include "python/module/settings.h"
 
 namespace spillway::python {
 namespace {
@@ -90,12 +90,6 @@ class Lines final : public std::streambuf {
   std::string line_;
 };
 
-std::vector<std::string> words_of(const std::vector<nb::bytes>& words) {
-  std::vector<std::string> all;
-  for (const nb::bytes& word : words) all.emplace_back(word.c_str(), word.size());
-  return all;
-}
-
 nb::object path_object(const std::filesystem::path& path) {
   if (path.empty()) return nb::none();
   const std::string& bytes = path.native();
@@ -168,7 +162,7 @@ trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
 
 // The Python class Training. One object can run only one training at a time.
 struct Trained {
-  explicit Trained(const std::vector<std::string>& words) : training(words) {}
+  Trained(trainer::TrainConfig settings, std::vector<std::string> notes) : training(std::move(settings), std::move(notes)) {}
   app::Training training;
   bool trains = false;  // whether a training is running; accessed under the GIL
 };
@@ -241,7 +235,13 @@ void bind_training(nb::module_& module) {
       });
   nb::class_<Trained>(module, "Training")
       .def(
-          "__init__", [](Trained* self, const std::vector<nb::bytes>& words) { new (self) Trained(words_of(words)); }, nb::arg("words"))
+          "__init__",
+          [](Trained* self, const nb::dict& arguments) {
+            std::vector<std::string> notes;
+            trainer::TrainConfig settings = settings_of(arguments, notes);
+            new (self) Trained(std::move(settings), std::move(notes));
+          },
+          nb::arg("arguments"))
       .def(
           "run",
           [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,

@@ -29,7 +29,7 @@ from .errors import (
 )
 from .models import Model
 from .optimizers import SGD, Adafactor, Adagrad, Adam, AdamW, Lion, Muon, Optimizer, RMSprop
-from .reports import Report, bench, command, doctor, plan, schedule, status
+from .reports import DoctorReport, PlanReport, Report, StatusReport, bench, command, doctor, plan, schedule, status
 from .trainer import Trainer
 from .training_arguments import from_training_arguments
 

@@ -9,7 +9,7 @@ from . import _core
 from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
 from .data import write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
-from .flags import _text, words
+from .flags import _text
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ class Trainer:
 
     Trainer(model="gpt2-124m", data="kjv.txt", device_memory="1GiB", out="runs/mine").train()
 
-    device_memory="1GiB" is --device-memory 1GiB, True a bare flag, a list a repeated one. `out` is the run folder; the same
-    Trainer, or the command with the same flags, resumes the run in it. Invalid flags raise UsageError here.
+    device_memory="1GiB", or 2**30, is --device-memory 1GiB, from_scratch=True a flag without a value, and a list a repeated flag. `out` is
+    the run folder; the same Trainer, or the command with the same flags, resumes the run in it. Invalid flags raise UsageError here.
 
     `data` and `validation_data` may be rows instead of paths: any iterable of what write_rows() takes. Rows are written to a file next to
     `out`, OUT.data.jsonl, so that the run can read them at any step; to resume, give the same rows, or that file.
@@ -38,8 +38,7 @@ class Trainer:
                 with _system_errors(f"make the folder of {file}"):
                     os.makedirs(os.path.dirname(file), exist_ok=True)
                 flags[name] = write_rows(file, flags[name])
-        self._words = words(flags)
-        self._training = _core.Training(self._words)
+        self._training = _core.Training(flags)
 
     def train(
         self,

@@ -1,18 +1,12 @@
 #include "app/training.h"
 
-#include "app/commands/commands.h"
+#include "app/console/console.h"
 #include "app/deepspeed/deepspeed.h"
 #include "base/error.h"
-#include "trainer/checkpoints/checkpoint.h"
-#include "trainer/ranks/on_ranks.h"
-#include "trainer/train/train.h"
 
 namespace spillway::app {
-namespace {
 
-// Parses and checks the flags. `notes` receives remarks on the DeepSpeed configuration file, if --deepspeed names one.
-TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::string>& notes) {
-  const GivenMap given = parse_flags(Command::train, flags);
+TrainConfig training_settings(const GivenMap& given, std::vector<std::string>& notes) {
   if (given.contains("help")) throw Error(ErrorCode::usage, "[training] --help works only on the command line");
   Settings settings = make_settings(Command::train, with_files(Command::train, given, notes));
   check_settings(settings, Host{});
@@ -20,21 +14,14 @@ TrainConfig config_of(const std::vector<std::string>& flags, std::vector<std::st
   return std::get<TrainConfig>(settings);
 }
 
-}  // namespace
-
-Training::Training(std::vector<std::string> flags) : flags_(std::move(flags)) {
-  std::vector<std::string> notes;
-  static_cast<void>(config_of(flags_, notes));
-}
+Training::Training(const std::vector<std::string>& flags) { settings_ = training_settings(parse_flags(Command::train, flags), notes_); }
 
 TrainingResult Training::run(std::ostream& results, std::ostream& log) {
-  std::vector<std::string> notes;
-  const TrainConfig config = config_of(flags_, notes);
   Console console(results, log);
-  console.set_quiet(config.quiet);
-  for (const std::string& note : notes) console.log("--deepspeed: " + note);
-  console.set_json(config.json);
-  return train(config, {}, callbacks, console);
+  console.set_quiet(settings_.quiet);
+  console.set_json(settings_.json);
+  for (const std::string& note : notes_) console.log("--deepspeed: " + note);
+  return train(settings_, {}, callbacks, console);
 }
 
 }  // namespace spillway::app

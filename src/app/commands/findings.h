@@ -1,6 +1,7 @@
 // Finds the facts that `spillway doctor` reports, one per line, independent of how they are printed.
 // Only reads the node, except that --reclaim removes scratch files of dead runs. Thread-safe.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,12 @@ struct Finding {
   std::string text;  // what was found
   std::string cure;  // for yellow: the fall-back in use; for red: what to do
 };
+
+/// Examines this node: everything below, in the order in which `doctor` prints it.
+std::vector<Finding> examine(const DoctorConfig& config, const Host& host);
+/// Returns the findings as `doctor --json` prints them, and as plain text, one line each.
+nlohmann::ordered_json findings_json(const std::vector<Finding>& findings);
+std::string findings_text(const std::vector<Finding>& findings);
 
 /// Reports cores, instruction set, memory and the memlock limit.
 std::vector<Finding> look_at_host(const Host& host);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "app/commands/commands.h"
 #include "app/commands/plan_report.h"
@@ -72,12 +73,8 @@ Timeline timeline_of(Session& session) {
   return timeline;
 }
 
-std::vector<Alternative> fastest_of(const std::vector<Alternative>& all) {
-  return {all.begin(), all.begin() + static_cast<i64>(std::min(all.size(), kMostAlternatives))};
-}
-
-ReportedPlan reported(Session& session, const PlanReport& report) {
-  ReportedPlan made{record_of(session, report.config.ranks, report.pace.tokens_per_step, 0), timeline_of(session), {}, {}, report.command};
+ReportedPlan reported(Session& session, i64 ranks, const PlanReport& report) {
+  ReportedPlan made{record_of(session, ranks, report.pace.tokens_per_step, 0), timeline_of(session), {}, {}, report.command};
   made.lines = pace_lines(report);
   for (const Alternative& one : report.alternatives) {
     if (made.alternatives.empty()) made.alternatives.push_back({"flag", "a step", "device", "host", "nvme"});
@@ -89,13 +86,13 @@ ReportedPlan reported(Session& session, const PlanReport& report) {
 
 }  // namespace
 
-int run_plan(const PlanConfig& given, Console& console) {
+PlanReport make_plan(const PlanConfig& given, const std::function<void(const std::string&)>& log) {
   PlanConfig config = given;
   config.for_any_node = true;
   const GpuReport gpus = config.cluster ? GpuReport{{}, "--cluster"} : look_at_gpus(config, 0);
   resolve_device(config, gpus);
   ModelSource source = find_model(config.model);
-  for (const std::string& note : source.notes) console.log("model: " + note);
+  for (const std::string& note : source.notes) log("model: " + note);
   resolve_model(config, source);
   check_stages(config);
   const RankPlace place = place_of(config);
@@ -108,25 +105,20 @@ int run_plan(const PlanConfig& given, Console& console) {
   const ChosenDevice device = device_of(config, gpus, place);
   Session session(config, device, std::move(source), "plan", state_of(config), place, pipeline_of(config));
   session.plan(*config.placement, work_of(config));
-  std::optional<Roofline> roofline;
-  if (config.roofline) roofline = make_roofline(session.chosen(), session.source().config);
-  Prediction& prediction = session.prediction();
-  const parallel::Program& program = session.chosen().train;
-  const StepCost& cost = prediction.step(program);
-  const Pace pace = pace_of(config, session, steps, cost.seconds, place.local_ranks);
-  const PlanReport report{config,
-                          session,
-                          prediction.rates(),
-                          cost,
-                          pace,
-                          fastest_of(session.alternatives()),
-                          train_command(given, session.chosen().uses(Tier::nvme)),
-                          std::move(roofline)};
+  const double step_s = session.prediction().step(session.chosen().train).seconds;
+  PlanReport report = report_of(config, session, pace_of(config, session, steps, step_s, place.local_ranks),
+                                train_command(given, session.chosen().uses(Tier::nvme)));
   if (config.html) {
-    write_page(*config.html, plan_page(reported(session, report), now_text()));
-    console.log("wrote " + *config.html);
+    write_page(*config.html, plan_page(reported(session, config.ranks, report), now_text()));
+    log("wrote " + *config.html);
   }
-  console.result([&] { return plan_json(report); }, [&] { return plan_text(report); });
+  return report;
+}
+
+int run_plan(const PlanConfig& config, Console& console) {
+  const PlanReport report = make_plan(config, [&](const std::string& line) { console.log(line); });
+  console.result([&] { return plan_json(report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace); },
+                 [&] { return plan_text(report); });
   return 0;
 }
 

@@ -161,9 +161,9 @@ void take_offload(DeepspeedReader& file, const std::string& section, const std::
     if (tier != "nvme") return;
     const std::string path = file.text(folder).value_or("/local_nvme");
     const auto other = file.given.find("nvme");
-    if (other != file.given.end() && other->second.texts.front() != path)
+    if (other != file.given.end() && other->second.values.front() != Value(path))
       refuse("[" + file.what(folder) + "] expected the same nvme_path for parameters and optimizer, got " + path + " and " +
-             other->second.texts.front());
+             read_text(other->second.values.front(), other->second.what));
     file.give("nvme", path, folder);
   } else if (file.flag(std::string(kZero) + "." + deprecated)) {
     file.give(placed, "host", std::string(kZero) + "." + deprecated);
@@ -223,9 +223,9 @@ DeepspeedFlags read_deepspeed_file(const std::string& path) {
 GivenMap with_files(Command command, const GivenMap& flags, std::vector<std::string>& notes) {
   GivenMap given = flags;
   if (const auto file = flags.find("config"); file != flags.end())
-    given = merge(command, given, read_config_file(command, file->second.texts.front()));
+    given = merge(command, given, read_config_file(command, read_text(file->second.values.front(), file->second.what)));
   if (const auto file = given.find("deepspeed"); file != given.end()) {
-    DeepspeedFlags theirs = read_deepspeed_file(file->second.texts.front());
+    DeepspeedFlags theirs = read_deepspeed_file(read_text(file->second.values.front(), file->second.what));
     std::erase_if(theirs.given, [&](const auto& one) { return find_option(command, one.first) == nullptr; });
     given = merge(command, given, theirs.given);
     notes = std::move(theirs.notes);

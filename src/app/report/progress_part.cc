@@ -5,11 +5,11 @@
 #include <functional>
 #include <set>
 
-#include "app/flags/option.h"
 #include "app/report/chart.h"
 #include "app/report/html.h"
 #include "app/report/page_parts.h"
 #include "base/units.h"
+#include "trainer/settings/option.h"
 
 namespace spillway::app {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "app/flags/placement_settings.h"
 #include "base/units.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

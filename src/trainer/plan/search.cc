@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "app/flags/placement_settings.h"
 #include "base/error.h"
+#include "trainer/settings/placement_settings.h"
 
 namespace spillway::trainer {
 namespace {

@@ -7,10 +7,10 @@
 #include <optional>
 #include <set>
 
-#include "app/flags/run_settings.h"
 #include "base/error.h"
 #include "data/files/file.h"
 #include "offload/left_store.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::trainer {
 namespace {

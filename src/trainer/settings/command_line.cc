@@ -51,17 +51,17 @@ GivenMap parse_flags(Command command, const std::vector<std::string>& args) {
       Given& to = given[name];
       to.what = "--" + name;
       if (equals != word.npos) {
-        to.texts.push_back(word.substr(equals + 1));
+        to.values.push_back(word.substr(equals + 1));
       } else if (option->field.kind == Kind::flag) {
-        to.texts.push_back("true");
+        to.values.push_back("true");
       } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
-        to.texts.push_back(args[++i]);
+        to.values.push_back(args[++i]);
       } else {
         throw Error(ErrorCode::usage, "[" + word + "] expected a value (" + option->shown_metavar() + ") after the flag, got nothing");
       }
     } else if (const Option* const option =
                    flags_end || !word.starts_with("-") || word == "-" ? next_positional(command, given) : nullptr) {
-      given[option->name].texts.push_back(word);
+      given[option->name].values.push_back(word);
       given[option->name].what = option->metavar;
     } else {
       reject_later(word.empty() ? "\"\"" : word);

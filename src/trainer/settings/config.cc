@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "app/flags/placement_settings.h"
-#include "app/flags/run_settings.h"
 #include "base/error.h"
+#include "trainer/settings/placement_settings.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::trainer {
 

@@ -67,11 +67,11 @@ std::string joined(const Option& option, const Json& array, const std::string& w
 Given as_given(const Option& option, const Json& value, const std::string& what) {
   Given given{{}, what};
   if (value.is_array() && option.field.repeatable) {
-    for (const Json& one : value) given.texts.push_back(as_text(option, one, what));
+    for (const Json& one : value) given.values.push_back(as_text(option, one, what));
   } else if (value.is_array() && option.field.kind == Kind::composite) {
-    given.texts.push_back(joined(option, value, what));
+    given.values.push_back(joined(option, value, what));
   } else {
-    given.texts.push_back(as_text(option, value, what));
+    given.values.push_back(as_text(option, value, what));
   }
   return given;
 }

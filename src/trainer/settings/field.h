@@ -7,6 +7,7 @@
 
 #include "trainer/settings/option.h"
 #include "trainer/settings/text.h"
+#include "trainer/settings/value.h"
 
 namespace spillway::trainer {
 
@@ -63,19 +64,27 @@ C& part(Settings& settings);
 template <class C>
 const C& part(const Settings& settings);
 
-/// Builds a Field for the value at `where`. parse(text, what) must return the value, and print(value) must return the value's text.
-template <class W, class Parse, class Print>
-Field make_field(Kind kind, W where, Parse parse, Print print) {
+/// Builds a Field for the member at `where`. read(value, what) must return what the member stores; it takes the Value as it was given, or
+/// only its text. print() must return the text of what the member stores.
+template <class W, class Read, class Print>
+Field make_field(Kind kind, W where, Read read, Print print) {
   using C = typename Place<W>::Owner;
   using M = typename Place<W>::Member;
   using Member = MemberOf<M>;
   Field field{.kind = kind, .repeatable = Member::vector, .choices = {}, .set = nullptr, .get = nullptr};
-  field.set = [where, parse](Settings& settings, const std::string& text, const std::string& what) {
-    M& value = Place<W>::of(part<C>(settings), where);
-    if constexpr (Member::vector) {
-      value.push_back(parse(text, what));
+  const auto stored = [read](const Value& value, const std::string& what) {
+    if constexpr (std::is_invocable_v<Read, const Value&, const std::string&>) {
+      return read(value, what);
     } else {
-      value = static_cast<typename Member::Value>(parse(text, what));
+      return read(read_text(value, what), what);
+    }
+  };
+  field.set = [where, stored](Settings& settings, const Value& value, const std::string& what) {
+    M& member = Place<W>::of(part<C>(settings), where);
+    if constexpr (Member::vector) {
+      member.push_back(stored(value, what));
+    } else {
+      member = static_cast<typename Member::Value>(stored(value, what));
     }
   };
   field.get = [where, print](const Settings& settings) -> std::optional<std::vector<std::string>> {
@@ -100,27 +109,27 @@ Field text(W where) {
 }
 template <class W>
 Field integer(W where) {
-  return make_field(Kind::integer, where, parse_integer, [](auto value) { return std::to_string(value); });
+  return make_field(Kind::integer, where, read_integer, [](auto value) { return std::to_string(value); });
 }
 template <class W>
 Field number(W where) {
-  return make_field(Kind::number, where, parse_number, print_number);
+  return make_field(Kind::number, where, read_number, print_number);
 }
 template <class W>
 Field flag(W where) {
-  return make_field(Kind::flag, where, parse_flag, [](bool value) { return std::string(value ? "true" : "false"); });
+  return make_field(Kind::flag, where, read_flag, [](bool value) { return std::string(value ? "true" : "false"); });
 }
 template <class W>
 Field size(W where) {
-  return make_field(Kind::size, where, parse_size, print_size);
+  return make_field(Kind::size, where, read_size, print_size);
 }
 template <class W>
 Field duration(W where) {
-  return make_field(Kind::duration, where, parse_duration, print_duration);
+  return make_field(Kind::duration, where, read_duration, print_duration);
 }
-template <class W, class Parse, class Print>
-Field composite(W where, Parse parse, Print print) {
-  return make_field(Kind::composite, where, parse, print);
+template <class W, class Read, class Print>
+Field composite(W where, Read read, Print print) {
+  return make_field(Kind::composite, where, read, print);
 }
 
 /// Builds a Field whose text is one of the given names. Each name stands for one value.

@@ -1,5 +1,4 @@
-// Reads the values that the user gave by flags or a configuration file, and turns them into Settings. GivenMap holds them in between, as
-// text by option name.
+// The values that the user gave, by flag, configuration file or program, by option name, before they become Settings.
 #pragma once
 #include <map>
 #include <string>
@@ -11,14 +10,20 @@
 namespace spillway::trainer {
 
 struct Given {
-  std::vector<std::string> texts;
-  std::string what;  // where the value was given, for error messages: "--steps", or "steps in run.json"
+  std::vector<Value> values;  // several for a repeated flag
+  std::string what;           // where the values were given, for error messages: "--steps", "steps in run.json", or "steps" by a program
 };
 using GivenMap = std::map<std::string, Given>;
 
 /// Parses the arguments after the command's name. If --help is among them, the result holds "help" alone. Throws Error(usage)
 /// for an unknown flag (naming the nearest), for a flag without its value, and for a word that belongs to no flag.
 GivenMap parse_flags(Command command, const std::vector<std::string>& args);
+
+/// Values by the names that programs use, such as "learning_rate".
+using NamedValues = std::vector<std::pair<std::string, Value>>;
+/// Collects values that a program gives. A sequence repeats an option, unless the option itself takes a sequence; an empty one gives
+/// nothing. Throws Error(usage) for an unknown name (naming the nearest).
+GivenMap given_values(Command command, const NamedValues& values);
 
 /// Reads a JSON configuration file. Keys whose value is null are ignored. Throws Error(usage) if the file cannot be read or is not a JSON
 /// object, if a key is given twice or is unknown (naming the nearest), or if a value has the wrong type.
@@ -36,8 +41,8 @@ std::vector<std::string> train_words(const GivenMap& given);
 /// sets itself are left out.
 std::vector<std::string> rehearsal_words(const GivenMap& given);
 
-/// Checks every given text and stores its value in the command's Settings. Throws Error(usage) if a value is not one of the choices,
-/// out of range, given twice or excluded by another option. Also throws if a required option is missing, unless `partial` is true.
+/// Checks every given value and stores it in the command's Settings. Throws Error(usage) if a value has the wrong type, is not one of the
+/// choices, out of range, given twice or excluded by another option, or if a required option is missing (which `partial` allows).
 Settings make_settings(Command command, const GivenMap& given, bool partial = false);
 
 /// Checks every value in `settings` as make_settings() checks a given text. Throws Error(usage) that names the option.

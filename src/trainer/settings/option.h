@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trainer/settings/config.h"
+#include "trainer/settings/value.h"
 
 namespace spillway::trainer {
 
@@ -61,7 +62,7 @@ struct Field {
   Kind kind = Kind::text;
   bool repeatable = false;
   std::vector<std::string> choices;  // the allowed words, if kind is Kind::choice
-  std::function<void(Settings&, const std::string& text, const std::string& what)> set;
+  std::function<void(Settings&, const Value&, const std::string& what)> set;
   /// Returns one text for each value of the member, or nothing if the member is unset.
   std::function<std::optional<std::vector<std::string>>(const Settings&)> get;
 };

@@ -6,28 +6,27 @@ namespace {
 
 constexpr const char *kOptimizer = "Optimizer", *kSchedule = "Learning rate", *kTypes = "Number types";
 
-// Builds the field of --betas. It is a single option whose text holds two numbers: "0.9,0.95".
-Field betas() {
-  Field field{.kind = Kind::composite, .repeatable = false, .choices = {}, .set = nullptr, .get = nullptr};
-  field.set = [](Settings& settings, const std::string& text, const std::string& what) {
-    const size_t comma = text.find(',');
-    if (comma == text.npos) throw Error(ErrorCode::usage, "[" + what + "] expected two numbers such as 0.9,0.95, got \"" + text + "\"");
-    auto& betas = part<TrainConfig>(settings).betas;
-    betas = {parse_number(text.substr(0, comma), what), parse_number(text.substr(comma + 1), what)};
-    for (const double beta : *betas) {
-      if (!fraction().holds(beta))
-        throw Error(ErrorCode::usage, "[" + what + "] expected both numbers to be in [0, 1), got \"" + text + "\"");
-    }
-  };
-  field.get = [](const Settings& settings) -> std::optional<std::vector<std::string>> {
-    const auto& betas = part<TrainConfig>(settings).betas;
-    if (!betas) return {};
-    return std::vector{print_number(betas->at(0)) + "," + print_number(betas->at(1))};
-  };
-  return field;
+std::array<double, 2> read_betas(const Value& value, const std::string& what) {
+  constexpr const char* kWanted = "two numbers such as 0.9,0.95";
+  std::array<double, 2> betas{};
+  if (const auto* text = value.as<std::string>()) {
+    const size_t comma = text->find(',');
+    if (comma == text->npos) refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
+    betas = {parse_number(text->substr(0, comma), what), parse_number(text->substr(comma + 1), what)};
+  } else {
+    const auto* numbers = value.as<Value::Sequence>();
+    if (numbers == nullptr || numbers->size() != 2) reject_kind(value, kWanted, what);
+    betas = {read_number(numbers->front(), what), read_number(numbers->back(), what)};
+  }
+  for (const double beta : betas) {
+    if (!fraction().holds(beta)) refuse("[" + what + "] expected both numbers to be in [0, 1), got " + shown(value));
+  }
+  return betas;
 }
 
-// Builds an option that only some update rules have. The option stays unset with any other rule.
+std::string print_betas(const std::array<double, 2>& betas) { return print_number(betas[0]) + "," + print_number(betas[1]); }
+
+// Builds an option that only some update rules have. With the other rules it stays unset.
 Option of_rules(const char* name, const char* help, Field field, const char* default_text, std::optional<Range> range) {
   return {.name = name,
           .group = kOptimizer,
@@ -63,7 +62,7 @@ std::vector<Option> optimizer() {
       {.name = "betas",
        .group = kOptimizer,
        .help = "decay rates of the moments in adamw, adam, amsgrad and lion, and in the AdamW part of muon",
-       .field = betas(),
+       .field = composite(&TrainConfig::betas, read_betas, print_betas),
        .commands = kTrain,
        .changes_numbers = true,
        .metavar = "B1,B2",

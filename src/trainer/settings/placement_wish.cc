@@ -18,8 +18,22 @@ std::optional<Tier> find_tier(std::string_view name) {
   return std::nullopt;
 }
 
-[[noreturn]] void reject(const std::string& text, const std::string& what) {
-  throw Error(ErrorCode::usage, "[" + what + "] expected " + kWanted + ", got \"" + text + "\"");
+[[noreturn]] void reject(const Value& value, const std::string& what) {
+  refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
+}
+
+// Splits "device=2GiB,host=rest" into what each tier takes.
+Value::Mapping shares_of(const std::string& text, const std::string& what) {
+  Value::Mapping shares;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string share = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t equals = share.find('=');
+    if (equals == share.npos) reject(text, what);
+    shares.emplace_back(share.substr(0, equals), share.substr(equals + 1));
+  }
+  return shares;
 }
 
 }  // namespace
@@ -37,22 +51,20 @@ std::optional<Tier> PlacementWish::one_tier() const {
   return std::nullopt;
 }
 
-PlacementWish parse_placement(const std::string& text, const std::string& what) {
-  if (text == "auto") return {};
-  if (const auto tier = find_tier(text)) return PlacementWish::whole(*tier);
+PlacementWish parse_placement(const Value& value, const std::string& what) {
+  const auto* text = value.as<std::string>();
+  if (text && *text == "auto") return {};
+  if (const auto tier = text ? find_tier(*text) : std::nullopt) return PlacementWish::whole(*tier);
+  const auto* mapping = value.as<Value::Mapping>();
+  if (!text && !mapping) reject_kind(value, kWanted, what);
   PlacementWish wish{.automatic = false};
   std::array<bool, offload::kTiers> seen{};
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string share = text.substr(begin, end - begin);
-    begin = end + 1;
-    const size_t equals = share.find('=');
-    const auto tier = find_tier(share.substr(0, std::min(equals, share.size())));
-    if (equals == share.npos || !tier || std::exchange(seen[static_cast<size_t>(*tier)], true)) reject(text, what);
-    const std::string amount = share.substr(equals + 1);
-    wish.bytes[static_cast<size_t>(*tier)] = amount == "rest" ? PlacementWish::kRest : parse_bytes(amount, what);
+  for (const auto& [name, amount] : text ? shares_of(*text, what) : *mapping) {
+    const auto tier = find_tier(name);
+    if (!tier || std::exchange(seen[static_cast<size_t>(*tier)], true)) reject(value, what);
+    wish.bytes[static_cast<size_t>(*tier)] = amount == Value("rest") ? PlacementWish::kRest : read_size(amount, what);
   }
-  if (std::ranges::count(wish.bytes, PlacementWish::kRest) != 1) reject(text, what);
+  if (std::ranges::count(wish.bytes, PlacementWish::kRest) != 1) reject(value, what);
   return wish;
 }
 

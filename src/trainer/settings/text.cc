@@ -99,8 +99,12 @@ i64 parse_endurance(const std::string& text, const std::string& what) {
 
 std::string print_endurance(i64 bytes) { return print_number(static_cast<double>(bytes) / 1e12) + "TBW"; }
 
-Cadence parse_cadence(const std::string& text, const std::string& what) {
+Cadence parse_cadence(const Value& value, const std::string& what) {
+  constexpr const char* kWanted = "steps (500), a time (30m) or epochs (1epoch)";
   Cadence cadence;
+  const auto* steps = value.as<i64>();
+  if (steps == nullptr && value.as<std::string>() == nullptr) reject_kind(value, kWanted, what);
+  const std::string text = steps ? std::to_string(std::max<i64>(0, *steps)) : read_text(value, what);
   std::string digits = text;
   if (text.ends_with("epochs")) {
     digits.resize(text.size() - 6);
@@ -115,7 +119,7 @@ Cadence parse_cadence(const std::string& text, const std::string& what) {
     digits.clear();
   }
   if ((!digits.empty() || cadence.unit != Cadence::Unit::seconds) && !whole(digits, cadence.count)) cadence.count = 0;
-  if (cadence.count < 1) reject(what, "steps (500), a time (30m) or epochs (1epoch)", text);
+  if (cadence.count < 1) refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
   return cadence;
 }
 
@@ -131,11 +135,18 @@ std::string print_cadence(const Cadence& cadence) {
   return print_duration(cadence.count);
 }
 
-StepRange parse_step_range(const std::string& text, const std::string& what) {
-  const size_t colon = text.find(':');
+StepRange parse_step_range(const Value& value, const std::string& what) {
+  constexpr const char* kWanted = "first:last such as 3:6, counted from 1";
   StepRange range{0, 0};
-  if (colon != std::string::npos) range = {parse_integer(text.substr(0, colon), what), parse_integer(text.substr(colon + 1), what)};
-  if (range.first < 1 || range.last < range.first) reject(what, "first:last such as 3:6, counted from 1", text);
+  if (const auto* text = value.as<std::string>()) {
+    const size_t colon = text->find(':');
+    if (colon != text->npos) range = {parse_integer(text->substr(0, colon), what), parse_integer(text->substr(colon + 1), what)};
+  } else if (const auto* steps = value.as<Value::Sequence>()) {
+    if (steps->size() == 2) range = {read_integer(steps->front(), what), read_integer(steps->back(), what)};
+  } else {
+    reject_kind(value, kWanted, what);
+  }
+  if (range.first < 1 || range.last < range.first) refuse("[" + what + "] expected " + kWanted + ", got " + shown(value));
   return range;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "trainer/settings/config.h"
+#include "trainer/settings/value.h"
 
 namespace spillway::trainer {
 
@@ -26,18 +27,19 @@ std::string print_number(double value);
 std::string print_size(i64 bytes);        // never rounds: "2GiB", "100GB", "123B"
 std::string print_duration(i64 seconds);  // never rounds: "30m", "90s"
 
-/// Parses a placement such as "auto", "host" or "device=2GiB,host=rest". Exactly one tier must have the word rest.
-PlacementWish parse_placement(const std::string& text, const std::string& what);
+/// Reads a placement: a text such as "auto", "host" or "device=2GiB,host=rest", or a mapping from tiers to sizes or "rest". Exactly one
+/// tier takes the rest.
+PlacementWish parse_placement(const Value& value, const std::string& what);
 std::string print_placement(const PlacementWish& wish);
 /// Parses PATH[:SIZE]. The text after the last colon is a size if it starts
 /// with a digit and contains no slash. Otherwise that text is part of PATH.
 ScratchPath parse_scratch(const std::string& text, const std::string& what);
 std::string print_scratch(const ScratchPath& path);
-/// Parses an interval of steps ("500"), time ("30m") or epochs ("1epoch").
-Cadence parse_cadence(const std::string& text, const std::string& what);
+/// Reads an interval of steps ("500", or a whole number), time ("30m") or epochs ("1epoch").
+Cadence parse_cadence(const Value& value, const std::string& what);
 std::string print_cadence(const Cadence& cadence);
-/// Parses "first:last", such as "3:6". Steps are counted from 1.
-StepRange parse_step_range(const std::string& text, const std::string& what);
+/// Reads "first:last", such as "3:6", or a sequence of the two. Steps are counted from 1.
+StepRange parse_step_range(const Value& value, const std::string& what);
 std::string print_step_range(const StepRange& range);
 /// Parses a drive's rated endurance, such as "600TBW", and returns bytes. TBW counts 10^12 bytes, PBW 10^15.
 i64 parse_endurance(const std::string& text, const std::string& what);

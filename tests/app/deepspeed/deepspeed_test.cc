@@ -20,7 +20,7 @@ using Flags = std::map<std::string, std::string>;
 
 Flags flags_of(const DeepspeedFlags& read) {
   Flags flags;
-  for (const auto& [name, given] : read.given) flags[name] = given.texts.front();
+  for (const auto& [name, given] : read.given) flags[name] = read_text(given.values.front(), given.what);
   return flags;
 }
 Flags taken(const std::string& text) { return flags_of(read_deepspeed_text(text, "ds.json")); }
@@ -230,7 +230,7 @@ TEST(Deepspeed, FlagsWin) {
   const GivenMap all = merge(Command::train, flags, theirs);
   EXPECT_FALSE(all.contains("steps"));
   EXPECT_FALSE(all.contains("global-batch-size"));
-  EXPECT_EQ(all.at("learning-rate").texts, std::vector<std::string>{"1"});
+  EXPECT_EQ(all.at("learning-rate").values, std::vector<Value>{"1"});
   EXPECT_EQ(all.at("place-optimizer").what, "zero_optimization.offload_optimizer.device in ds.json");
 }
 

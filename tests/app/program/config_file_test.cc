@@ -2,10 +2,10 @@
 // writing and reading it back, and the hash of all options that change results.
 #include <gtest/gtest.h>
 
-#include "app/flags/placement_settings.h"
-#include "app/flags/run_settings.h"
 #include "base/error.h"
 #include "tests/app/support_app.h"
+#include "trainer/settings/placement_settings.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::app::config_file_test {
 namespace {

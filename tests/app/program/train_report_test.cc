@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/flags/run_settings.h"
 #include "tests/app/support_app.h"
+#include "trainer/settings/run_settings.h"
 
 namespace spillway::app::train_report_test {
 namespace {
