@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/node/host.h"
 
 namespace spillway::app {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/settings/given.h"
 #include "trainer/train/train.h"
 

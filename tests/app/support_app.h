@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/entry.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "tests/trainer/support_trainer.h"
 
 namespace spillway::app {

@@ -6,7 +6,7 @@
 #pragma once
 #include <functional>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "device/device.h"
 #include "offload/io_engine.h"
 #include "parallel/comm/communicator.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "data/tokenizer/tokenizer.h"
 #include "trainer/settings/config.h"
 

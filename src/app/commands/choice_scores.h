@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/commands/choice_rows.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "parallel/comm/rank_mesh.h"
 #include "parallel/run/rank.h"
 #include "trainer/ranks/peers.h"

@@ -2,7 +2,7 @@
 // the exit status. Failures are thrown as Errors, which run() (entry.h) prints.
 #pragma once
 #include "app/console/console.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/node/host.h"
 #include "trainer/ranks/peers.h"
 #include "trainer/settings/config.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/console/console.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/settings/config.h"
 
 namespace spillway::app {

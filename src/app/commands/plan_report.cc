@@ -141,7 +141,7 @@ PlanReport report_of(const PlanConfig& config, Session& session, Pace pace, std:
   report.reads_images = session.model().reads_images();
   report.global_batch = config.global_batch();
   report.sequence_length = *config.sequence_length;
-  report.endurance_bytes = config.endurance_bytes;
+  report.endurance_bytes = config.run->endurance_bytes;
   report.bound_by = cost.account.bound_by();
   report.computing_share = cost.share(cost.computing_s);
   for (size_t l = 0; l < parallel::kLanes; ++l) report.lane_shares[l] = cost.share(cost.account.busy_s[l]);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "app/roofline/roofline.h"
 #include "trainer/record/wear.h"
 #include "trainer/run/session.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "base/file_lock.h"
 #include "trainer/settings/config.h"
 

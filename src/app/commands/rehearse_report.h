@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/commands/rehearse_run.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/record/audit.h"
 
 namespace spillway::app {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/node/own_program.h"
 
 namespace spillway::app {

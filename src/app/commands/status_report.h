@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/run/run_status.h"
 
 namespace spillway::app {

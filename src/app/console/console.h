@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/node/messages.h"
 
 namespace spillway::app {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/settings/suggest.h"
 
 namespace spillway::app {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/settings/given.h"
 
 namespace spillway::app {

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "app/console/console.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/run/run_on_ranks.h"
 
 namespace spillway::app {

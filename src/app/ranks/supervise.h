@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/console/console.h"
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/node/host.h"
 
 namespace spillway::app {

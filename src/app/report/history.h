@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "app/report/metrics_line.h"
 #include "app/report/series.h"
 #include "trainer/record/run_plan.h"

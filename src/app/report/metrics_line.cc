@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "base/error.h"
 #include "trainer/plan/phases.h"
 

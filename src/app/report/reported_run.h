@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "app/report/history.h"
 #include "trainer/record/timeline.h"
 #include "trainer/run/run_status.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "parallel/schedule/schedule_check.h"
 #include "trainer/settings/schedule_costs.h"
 #include "trainer/settings/text.h"

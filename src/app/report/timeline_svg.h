@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "trainer/record/timeline.h"
 
 namespace spillway::app {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/names.h"
+#include "app/names/names.h"
 #include "app/report/metrics_line.h"
 #include "trainer/record/run_plan.h"
 #include "trainer/run/run_status.h"
