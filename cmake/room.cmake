@@ -75,20 +75,28 @@ file(REMOVE ${PROJECT_BINARY_DIR}/rooms.txt.new)
 
 # together(target source...): with SPILLWAY_UNITY the target's sources are compiled some at a time, as one, which takes less than half of the time:
 # most of it goes into headers and what is instantiated from them. A file that Highway compiles once per instruction set stays by itself, and
-# so do device code and files that include settings that are held apart.
+# so does device code. Files that include the same settings that are held apart (held.h) make a unit, so that a new option compiles little else.
 function(together target)
   if(NOT SPILLWAY_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   # A type in an unnamed namespace is taken for a header's where the file is not the one given to the compiler.
   # The compiler's own garbage is first looked for at 500 MB instead of 128: a tenth of its time.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;--param=ggc-min-heapsize=500000>)
+  set(count 0)
   foreach(source ${ARGN})
-    # Settings are held apart (held.h) so that a new option compiles few files: each file that includes them is compiled by itself.
-    file(STRINGS ${source} alone REGEX "#include (<hwy/foreach_target.h>|\".*/(placement|run)_settings.h\")")
-    if(alone OR source MATCHES "\\.cu$")
+    file(STRINGS ${source} includes REGEX "#include (<hwy/foreach_target.h>|\".*/(placement|run)_settings.h\")")
+    string(REGEX MATCHALL "(placement|run)_settings" held "${includes}")
+    if(includes MATCHES "hwy" OR source MATCHES "\\.cu$")
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    elseif(held)
+      string(REPLACE ";" "_" held "${held}")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${held})
+    else()
+      math(EXPR batch "${count} / 24")
+      math(EXPR count "${count} + 1")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${batch})
     endif()
   endforeach()
 endfunction()
