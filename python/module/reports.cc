@@ -72,7 +72,7 @@ nb::tuple answered(const Make& make) {
 }
 
 nb::tuple plan(const nb::dict& arguments) {
-  const app::Settings settings = settings_of(app::Command::plan, arguments);
+  const app::Settings settings = command_settings(app::Command::plan, arguments);
   return answered([&]() -> Answer {
     const app::PlanReport report = app::make_plan(std::get<app::PlanConfig>(settings), [](const std::string&) {});
     return {app::plan_json(report), app::plan_text(report)};
@@ -80,7 +80,7 @@ nb::tuple plan(const nb::dict& arguments) {
 }
 
 nb::tuple status(const nb::dict& arguments) {
-  const app::Settings settings = settings_of(app::Command::status, arguments);
+  const app::Settings settings = command_settings(app::Command::status, arguments);
   return answered([&]() -> Answer {
     const app::RunStatus status = app::read_run_status(std::get<app::StatusConfig>(settings).run);
     return {app::status_json(status), app::status_text(status)};
@@ -88,7 +88,7 @@ nb::tuple status(const nb::dict& arguments) {
 }
 
 nb::tuple doctor(const nb::dict& arguments) {
-  const app::Settings settings = settings_of(app::Command::doctor, arguments);
+  const app::Settings settings = command_settings(app::Command::doctor, arguments);
   return answered([&]() -> Answer {
     const std::vector<app::Finding> findings = app::examine(std::get<app::DoctorConfig>(settings), app::Host{});
     return {app::findings_json(findings), app::findings_text(findings)};

@@ -78,11 +78,11 @@ app::NamedValues values_of(const nb::dict& arguments) {
   return values;
 }
 
-app::TrainConfig settings_of(const nb::dict& arguments, std::vector<std::string>& notes) {
+app::TrainConfig train_settings(const nb::dict& arguments, std::vector<std::string>& notes) {
   return app::training_settings(app::given_values(app::Command::train, values_of(arguments)), notes);
 }
 
-app::Settings settings_of(app::Command command, const nb::dict& arguments) {
+app::Settings command_settings(app::Command command, const nb::dict& arguments) {
   std::vector<std::string> notes;
   app::Settings settings = app::make_settings(command, app::with_files(command, app::given_values(command, values_of(arguments)), notes));
   app::check_settings(settings, app::Host{});

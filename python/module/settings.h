@@ -18,9 +18,9 @@ namespace nb = nanobind;
 app::NamedValues values_of(const nb::dict& arguments);
 
 /// Returns checked settings of train, for a run of this process; see app::training_settings().
-app::TrainConfig settings_of(const nb::dict& arguments, std::vector<std::string>& notes);
+app::TrainConfig train_settings(const nb::dict& arguments, std::vector<std::string>& notes);
 /// Returns checked settings of another command, with the values of the files that they name. Throws Error(usage) for wrong values.
-app::Settings settings_of(app::Command command, const nb::dict& arguments);
+app::Settings command_settings(app::Command command, const nb::dict& arguments);
 
 /// Binds plan(), status() and doctor().
 void bind_reports(nb::module_& module);
