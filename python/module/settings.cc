@@ -78,14 +78,14 @@ trainer::NamedValues values_of(const nb::dict& arguments) {
   return values;
 }
 
-trainer::TrainConfig settings_of(const nb::dict& arguments, std::vector<std::string>& notes) {
-  return app::training_settings(trainer::given_values(trainer::Command::train, values_of(arguments)), notes);
+trainer::TrainConfig train_settings(const nb::dict& arguments, std::vector<std::string>& notes) {
+  return trainer::training_settings(trainer::given_values(trainer::Command::train, values_of(arguments)), notes);
 }
 
-trainer::Settings settings_of(trainer::Command command, const nb::dict& arguments) {
+trainer::Settings command_settings(trainer::Command command, const nb::dict& arguments) {
   std::vector<std::string> notes;
   trainer::Settings settings =
-      trainer::make_settings(command, app::with_files(command, trainer::given_values(command, values_of(arguments)), notes));
+      trainer::make_settings(command, trainer::with_files(command, trainer::given_values(command, values_of(arguments)), notes));
   trainer::check_settings(settings, trainer::Host{});
   return settings;
 }

@@ -17,10 +17,10 @@ namespace nb = nanobind;
 /// which names the argument, for any other value.
 trainer::NamedValues values_of(const nb::dict& arguments);
 
-/// Returns checked settings of train, for a run of this process; see app::training_settings().
-trainer::TrainConfig settings_of(const nb::dict& arguments, std::vector<std::string>& notes);
+/// Returns checked settings of train, for a run of this process; see trainer::training_settings().
+trainer::TrainConfig train_settings(const nb::dict& arguments, std::vector<std::string>& notes);
 /// Returns checked settings of another command, with the values of the files that they name. Throws Error(usage) for wrong values.
-trainer::Settings settings_of(trainer::Command command, const nb::dict& arguments);
+trainer::Settings command_settings(trainer::Command command, const nb::dict& arguments);
 
 /// Binds plan(), status() and doctor().
 void bind_reports(nb::module_& module);

@@ -238,7 +238,7 @@ void bind_training(nb::module_& module) {
           "__init__",
           [](Trained* self, const nb::dict& arguments) {
             std::vector<std::string> notes;
-            trainer::TrainConfig settings = settings_of(arguments, notes);
+            trainer::TrainConfig settings = train_settings(arguments, notes);
             new (self) Trained(std::move(settings), std::move(notes));
           },
           nb::arg("arguments"))
