@@ -1,6 +1,6 @@
 // Binds app::Training for Python. Callbacks may raise exceptions, Ctrl-C works, and a function receives the lines that the command would
 // print.
-#include "app/training.h"
+#include "python/module/training.h"
 
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
@@ -19,38 +19,6 @@
 
 namespace spillway::python {
 namespace {
-
-// Keeps the first exception that a Python callback raised, to raise it again at the end.
-class Raised {
- public:
-  /// Runs call() under the GIL. If it raises an exception, keeps it and throws Error(usage), unless it is KeyboardInterrupt.
-  template <class Call>
-  void guard(const char* where, const Call& call) {
-    const Locked locked;
-    if (first_) return;
-    try {
-      call_python(call);
-    } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // as with Ctrl-C outside of a callback, the run saves and stops
-      first_.emplace(std::move(e));
-      if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
-    }
-  }
-  bool any() const { return first_.has_value(); }
-  void keep(nb::python_error error) {
-    if (!first_) first_.emplace(std::move(error));
-  }
-  /// Must be called under the GIL.
-  void rethrow() {
-    if (!first_) return;
-    nb::python_error error = std::move(*first_);
-    first_.reset();
-    throw error;
-  }
-
- private:
-  std::optional<nb::python_error> first_;
-};
 
 // A stream buffer that passes each complete line to a Python function.
 class Lines final : public std::streambuf {
@@ -165,12 +133,14 @@ app::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   return callbacks;
 }
 
-// The Python class Training. It can run only one training at a time.
-struct Trained {
-  explicit Trained(const std::vector<std::string>& words) : training(words) {}
-  app::Training training;
-  bool trains = false;  // accessed under the GIL
-};
+// Returns the training of a model that the program knows by name.
+Trained by_name(const std::vector<std::string>& words) {
+  const auto training = std::make_shared<app::Training>(words);
+  return {[training](const app::TrainCallbacks& callbacks, Raised&, std::ostream& results, std::ostream& log) {
+    training->callbacks = callbacks;
+    return training->run(results, log);
+  }};
+}
 
 app::TrainingResult train(Trained& trained, const Hearers& hearers) {
   check_process();
@@ -188,15 +158,14 @@ app::TrainingResult train(Trained& trained, const Hearers& hearers) {
     const Interrupts interrupts;
     Lines results(hearers.results, raised), log(hearers.log, raised);
     std::ostream to_results(&results), to_log(&log);
-    trained.training.callbacks = callbacks_of(hearers, raised);
+    const app::TrainCallbacks callbacks = callbacks_of(hearers, raised);
     const UnderWay used;
     const Unlocked unlocked;
     try {
-      result = trained.training.run(to_results, to_log);
+      result = trained.run(callbacks, raised, to_results, to_log);
     } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
       failure = std::current_exception();
     }
-    trained.training.callbacks = {};
   }
   trained.trains = false;
   raised.rethrow();
@@ -240,7 +209,8 @@ void bind_training(nb::module_& module) {
       });
   nb::class_<Trained>(module, "Training")
       .def(
-          "__init__", [](Trained* self, const std::vector<nb::bytes>& words) { new (self) Trained(words_of(words)); }, nb::arg("words"))
+          "__init__", [](Trained* self, const std::vector<nb::bytes>& words) { new (self) Trained(by_name(words_of(words))); },
+          nb::arg("words"))
       .def(
           "run",
           [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,
