@@ -24,7 +24,7 @@ set(SPILLWAY_PUBLIC_HEADERS
   # Several ranks by hand.
   parallel/comm/communicator.h parallel/comm/communicator_local.h
   # The trainer.
-  app/training.h trainer/events/callbacks.h trainer/node/messages.h trainer/settings/config.h trainer/train/train.h trainer/trainer.h)
+  trainer/events/callbacks.h trainer/node/messages.h trainer/settings/config.h trainer/train/train.h trainer/trainer.h)
 
 # Appends to `out` the headers and everything of ours that they include, as paths from the source folder.
 function(with_includes out)

@@ -26,7 +26,10 @@ Device device_of_array(const nb::object& array);
 std::vector<Array> arrays_in(const nb::object& given, const char* argument);
 /// Copies ids or classes, given as whole numbers of any type, to an int32 tensor in host memory.
 Tensor whole_numbers(const nb::object& array, const char* argument);
-/// Returns `t`, or a copy of it on the GPU if the current stream computes on a GPU and `t` is in host memory.
+/// Returns the values of a tensor, for other programs to read: the tensor itself or, in the forward of a block, a copy in host memory that
+/// does not end with the forward. Must be called under the GIL. Throws Error(usage) in a forward that runs without values.
+Tensor readable(const Array& array);
+/// Returns `t`, or a copy on the device of the current stream if that is a GPU and `t` is in host memory, or in a block's forward.
 Tensor brought_here(const Tensor& t);
 /// Returns a copy of the elements on device `to`, or `from` itself if it is on that device.
 Tensor moved(const Tensor& from, Device to);

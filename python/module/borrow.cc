@@ -130,7 +130,7 @@ Tensor gathered(const Any& array, const char* argument) {
   }
   const Shape shape = shape_in(array, argument);
   const DType dtype = dtype_in(array, argument);
-  const Running running(Device::cpu(), shape.elems() * size_of(dtype) >= kLongBytes);
+  const Running running(Device::cpu(), shape.elems() * size_of(dtype) >= kLongBytes, InForward::on_host);
   const Tensor copy = empty(shape, dtype, "copy of an array");
   if (copy.elems() == 0) return copy;
   if (is_contiguous(array)) {
@@ -177,8 +177,18 @@ Tensor narrowed(const Tensor& all, const char* argument) {
   if (all.dtype() == DType::int32) return all;
   if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
     throw WrongType(std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype())));
-  const Running running;
+  const Running running(Device::cpu(), false, InForward::on_host);
   return converted(all, DType::int32);
+}
+
+// Does the same with a tensor in the forward of a block, where the result stays on the block's device.
+Tensor numbers_here(const Array& given, const char* argument) {
+  const Tensor all = given.value();
+  if (all.dtype() == DType::int32) return all;
+  if (all.dtype() != DType::int64 && all.dtype() != DType::uint8)
+    throw WrongType(std::string(argument) + ": expected whole numbers, got " + std::string(to_string(all.dtype())));
+  const Running running(Device::cpu(), false, InForward::on_block);
+  return converted(Pass::brought(all), DType::int32);
 }
 
 // The numbers found in nested lists, in every type that still holds all of them: always as f64, as int64 while all are whole, and as bool
@@ -240,7 +250,7 @@ Tensor of_lists(const nb::object& lists) {
     throw WrongValue("expected nested lists that stay unchanged while they are read, got lists that changed");
   const bool whole = found.whole.size() == found.all.size();
   if (!whole) check_exact(found);
-  const Running running(Device::cpu(), std::ssize(found.all) * 8 >= kLongBytes);
+  const Running running(Device::cpu(), std::ssize(found.all) * 8 >= kLongBytes, InForward::on_host);
   if (!whole) return tensor_of(std::span<const double>(found.all), shape);
   const Tensor numbers = tensor_of(std::span<const i64>(found.whole), shape);
   return found.bools && !found.all.empty() ? converted(numbers, DType::boolean) : numbers;
@@ -249,7 +259,7 @@ Tensor of_lists(const nb::object& lists) {
 }  // namespace
 
 Tensor borrow(const nb::object& array, const char* argument) {
-  if (nb::isinstance<Array>(array)) return nb::cast<const Array&>(array).value();
+  if (nb::isinstance<Array>(array)) return readable(nb::cast<const Array&>(array));
   if (nb::hasattr(array, "requires_grad") && array.attr("requires_grad").is(nb::bool_(true))) {
     throw WrongType(std::string(argument) +
                     ": expected an array without requires_grad, because its gradient would be lost here: detach() it first");
@@ -304,9 +314,9 @@ std::vector<Array> arrays_in(const nb::object& given, const char* argument) {
 
 Tensor copy_of(const nb::object& array, const char* argument) {
   if (nb::isinstance<Array>(array)) {
-    const Tensor from = nb::cast<const Array&>(array).value();
+    const Tensor from = readable(nb::cast<const Array&>(array));
     if (from.device().is_cuda()) return moved(from, Device::cpu());
-    const Running running(Device::cpu(), from.bytes() >= kLongBytes);
+    const Running running(Device::cpu(), from.bytes() >= kLongBytes, InForward::on_host);
     return converted(from, from.dtype());
   }
   if (is_untyped(array)) return of_lists(array);
@@ -314,6 +324,7 @@ Tensor copy_of(const nb::object& array, const char* argument) {
 }
 
 Tensor whole_numbers(const nb::object& array, const char* argument) {
+  if (Pass::current() != nullptr && nb::isinstance<Array>(array)) return numbers_here(nb::cast<const Array&>(array), argument);
   const bool ours = nb::isinstance<Array>(array) || is_untyped(array);
   if (ours) return narrowed(copy_of(array, argument), argument);
   const Any found = import(array, argument);
@@ -321,7 +332,7 @@ Tensor whole_numbers(const nb::object& array, const char* argument) {
   const Shape shape = shape_in(found, argument);
   const i64 width = (found.dtype().bits + 7) / 8;
   check_whole(found.dtype(), argument);
-  const Running running(Device::cpu(), shape.elems() * width >= kLongBytes);
+  const Running running(Device::cpu(), shape.elems() * width >= kLongBytes, InForward::on_host);
   const Tensor to = empty(shape, DType::int32, "whole numbers");
   if (to.elems() == 0) return to;
   std::vector<std::byte> packed(static_cast<size_t>(to.elems() * width));

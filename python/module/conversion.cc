@@ -111,7 +111,10 @@ void with_type(DType dtype, const Call& call) {
 
 }  // namespace
 
-Tensor brought_here(const Tensor& t) { return Stream::current().device.is_cuda() && !t.device().is_cuda() ? to_current_device(t) : t; }
+Tensor brought_here(const Tensor& t) {
+  if (Pass::current() != nullptr) return Pass::brought(t);
+  return Stream::current().device.is_cuda() && !t.device().is_cuda() ? to_current_device(t) : t;
+}
 
 Tensor moved(const Tensor& from, Device to) {
   if (from.device() == to) return from;
@@ -121,7 +124,7 @@ Tensor moved(const Tensor& from, Device to) {
     const Running there(from.device(), long_enough);
     host = to_host(contiguous(from));
   } else if (!from.is_contiguous()) {
-    const Running here(Device::cpu(), long_enough);
+    const Running here(Device::cpu(), long_enough, InForward::on_host);
     host = contiguous(from);
   }
   if (!to.is_cuda()) return host;
@@ -132,7 +135,7 @@ Tensor moved(const Tensor& from, Device to) {
 Tensor converted(const Tensor& from, DType dtype, Keep keep) {
   if (from.device().is_cuda()) return converted_there(from, dtype, keep);
   const Tensor to = empty(from.shape(), dtype, "copy");
-  if (from.elems() == 0) return to;
+  if (from.elems() == 0 || from.device().is_meta()) return to;
   const Tensor same = contiguous(from);
   if (from.dtype() == dtype) {
     std::memcpy(to.raw(), same.raw(), static_cast<size_t>(to.bytes()));

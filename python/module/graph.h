@@ -14,11 +14,10 @@
 #include "nn/eager.h"
 #include "python/module/arguments.h"
 #include "python/module/errors.h"
+#include "python/module/pass.h"
 #include "python/module/runtime.h"
 
 namespace spillway::python {
-
-using autograd::Variable;
 
 struct Leaf;
 
@@ -72,18 +71,23 @@ class Graph final : public autograd::GradientSink {
 /// The Python class Tensor. A thread that does not have the turn (turn.h) may call only needs_gradient() and value().
 struct Array {
   Variable v;
-  std::shared_ptr<Graph> graph;  // the graph on which this tensor was computed, if any
-  std::shared_ptr<Leaf> leaf;    // the leaf of a tensor that requires a gradient and was not computed from others; otherwise null
+  std::shared_ptr<Graph> graph;                  // the graph on which this tensor was computed, if any
+  std::shared_ptr<Leaf> leaf;                    // set if this tensor was not computed from others and requires a gradient
+  std::shared_ptr<const InBlock> in_block = {};  // set if this tensor exists only in a block's forward (pass.h); the others are then unset
 
-  const Tensor& value() const { return v.value; }
-  bool needs_gradient() const { return leaf || (graph && !graph->over()); }
+  /// In a block's forward these two throw Error(usage) for a tensor that does not belong to it.
+  const Variable& variable() const { return in_block ? in_block->variable() : v; }
+  const Tensor& value() const { return variable().value; }
+  bool needs_gradient() const { return leaf || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
   Tensor gradient() const;
   void forget_gradient() const;
   /// Throws Error(usage) if requires_grad cannot be set to `wanted`.
   void check_wanted(bool wanted) const;
 };
 Array constant(Tensor value);
-/// An argument that must be a Tensor, read in the way of the classes in arguments.h. It lives as long as the call.
+/// Returns a tensor that was made in memory of the current stream: in a block's forward one that ends with it, elsewhere a constant.
+Array made(Tensor value);
+/// An argument that must be a Tensor, read like the classes of arguments.h. It lives as long as the call.
 class Given {
  public:
   static Given read(const nb::handle& given) noexcept;
@@ -112,7 +116,8 @@ struct Inputs {
 };
 
 /// The variables of `inputs` on one graph, which is null if nothing is recorded. Throws Error(usage) if they belong to two graphs or
-/// devices.
+/// devices. In a block's forward the variables are on the tape of the run, and there is no graph; a tensor from outside that requires a
+/// gradient is refused.
 struct Lifted {
   explicit Lifted(const Inputs& inputs);
   std::shared_ptr<Graph> graph;
@@ -136,9 +141,10 @@ auto as_arguments(const Call& call) {
 template <class Op>
 Array apply_to(std::span<const Array* const> inputs, const Op& op) {
   const Inputs copies(inputs);
-  const Running running(copies.device, copies.bytes >= kLongBytes);
+  const Running running(copies.device, copies.bytes >= kLongBytes, InForward::on_block);
   const Lifted lifted(copies);
   const Variable y = as_arguments([&] { return op(lifted.variables); });
+  if (Pass* pass = Pass::current()) return {{}, nullptr, nullptr, pass->hold(y)};
   return {y, y.needs_gradient() ? lifted.graph : nullptr, nullptr};
 }
 template <class Op, class... Arrays>

@@ -236,7 +236,7 @@ void bind_reductions(const Home& home) {
               return best.values;
             },
             x);
-        return nb::make_tuple(values, constant(index));
+        return nb::make_tuple(values, made(index));
       },
       nb::arg("k"), nb::arg("axis") = -1, "The k largest elements in order, and their indices (int32).");
 }

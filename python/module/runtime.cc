@@ -14,6 +14,7 @@
 #include "device/memory_pool.h"
 #include "python/module/arguments.h"
 #include "python/module/errors.h"
+#include "python/module/pass.h"
 #include "trainer/node/grant.h"
 
 namespace spillway::python {
@@ -123,8 +124,21 @@ Device device_of(const nb::handle& given) {
   return Device::cuda(index);
 }
 
-Running::Running(Device device, bool long_enough)
-    : turn_((check_process(), long_enough)), stream_(stream_on(device)), current_(device), scope_(stream_) {}
+Running::Running(Device device, bool long_enough, InForward in_forward) {
+  if (Pass::current() == nullptr || in_forward == InForward::refused) {
+    check_process();
+    turn_.emplace(long_enough);
+    stream_ = stream_on(device);
+  } else {
+    if (long_enough) unlocked_.emplace();
+    if (in_forward == InForward::on_block) return;
+    if (device != Device::cpu())
+      throw Error(ErrorCode::usage, "[forward] expected arrays in host memory in a block's forward, got one on " + to_string(device));
+    stream_.memory = &MemoryPool::heap();
+  }
+  current_.emplace(device);
+  scope_.emplace(stream_);
+}
 
 namespace {
 

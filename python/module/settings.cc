@@ -1,9 +1,9 @@
 #include "python/module/settings.h"
 
-#include "app/deepspeed/deepspeed.h"
-#include "app/training.h"
 #include "python/module/arguments.h"
 #include "python/module/errors.h"
+#include "trainer/deepspeed/deepspeed.h"
+#include "trainer/train/train.h"
 
 namespace spillway::python {
 namespace {
@@ -78,8 +78,12 @@ trainer::NamedValues values_of(const nb::dict& arguments) {
   return values;
 }
 
-trainer::TrainConfig train_settings(const nb::dict& arguments, std::vector<std::string>& notes) {
-  return trainer::training_settings(trainer::given_values(trainer::Command::train, values_of(arguments)), notes);
+trainer::TrainConfig train_settings(const nb::dict& arguments) {
+  return trainer::train_settings(trainer::given_values(trainer::Command::train, values_of(arguments)));
+}
+
+trainer::TrainConfig partial_settings(const nb::dict& arguments) {
+  return trainer::partial_settings(trainer::given_values(trainer::Command::train, values_of(arguments)));
 }
 
 trainer::Settings command_settings(trainer::Command command, const nb::dict& arguments) {

@@ -17,8 +17,9 @@ namespace nb = nanobind;
 /// which names the argument, for any other value.
 trainer::NamedValues values_of(const nb::dict& arguments);
 
-/// Returns checked settings of train, for a run of this process; see trainer::training_settings().
-trainer::TrainConfig train_settings(const nb::dict& arguments, std::vector<std::string>& notes);
+/// Return the settings of a run of this process; see trainer/train/train.h.
+trainer::TrainConfig train_settings(const nb::dict& arguments);
+trainer::TrainConfig partial_settings(const nb::dict& arguments);
 /// Returns checked settings of another command, with the values of the files that they name. Throws Error(usage) for wrong values.
 trainer::Settings command_settings(trainer::Command command, const nb::dict& arguments);
 

@@ -1,6 +1,6 @@
-// Binds app::Training for Python. Callbacks may raise exceptions, Ctrl-C works, and a function receives the lines that the command would
-// print.
-#include "app/training.h"
+// Binds spillway::Trainer for Python. Callbacks may raise exceptions, Ctrl-C works, and a function receives the lines that the command
+// would print.
+#include "python/module/training.h"
 
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
@@ -9,86 +9,29 @@
 #include <atomic>
 #include <csignal>
 #include <exception>
-#include <ostream>
-#include <streambuf>
 #include <thread>
 
 #include "python/module/arguments.h"
 #include "python/module/model.h"
 #include "python/module/settings.h"
+#include "trainer/trainer.h"
 
 namespace spillway::python {
 namespace {
 
-// Keeps the first exception that a Python callback raised, to raise it again at the end of the training.
-class Raised {
- public:
-  /// Runs call() under the GIL. If call() raises an exception, keeps the exception and throws Error(usage), except after KeyboardInterrupt.
-  template <class Call>
-  void guard(const char* where, const Call& call) {
+// Returns a function that passes a line of the run to the Python function `hear`. An exception from it is only
+// kept, since a thread that reports progress does not expect one; the run stops at its next step.
+std::function<void(std::string_view)> lines_to(const nb::object& hear, Raised& raised) {
+  if (hear.is_none()) return {};
+  return [&hear, &raised](std::string_view line) {
     const Locked locked;
-    if (first_) return;
     try {
-      call_python(call);
+      call_python([&] { hear(nb::steal(PyUnicode_DecodeUTF8(line.data(), static_cast<Py_ssize_t>(line.size()), "replace"))); });
     } catch (nb::python_error& e) {
-      const bool stops = e.matches(PyExc_KeyboardInterrupt);  // on Ctrl-C the run saves and stops, also inside a callback
-      first_.emplace(std::move(e));
-      if (!stops) throw Error(ErrorCode::usage, std::string("[callback] ") + where + " raised an exception");
+      raised.keep(std::move(e));
     }
-  }
-  bool any() const { return first_.has_value(); }
-  void keep(nb::python_error error) {
-    if (!first_) first_.emplace(std::move(error));
-  }
-  /// Raises the exception that was kept, if there is one. The caller must hold the GIL.
-  void rethrow() {
-    if (!first_) return;
-    nb::python_error error = std::move(*first_);
-    first_.reset();
-    throw error;
-  }
-
- private:
-  std::optional<nb::python_error> first_;
-};
-
-// A stream buffer that passes each complete line to a Python function.
-class Lines final : public std::streambuf {
- public:
-  Lines(nb::object hear, Raised& raised) : hear_(std::move(hear)), raised_(raised) {}
-
- protected:
-  int overflow(int c) override {
-    if (c == traits_type::eof()) return 0;
-    line_ += static_cast<char>(c);
-    if (c == '\n') say();
-    return c;
-  }
-  std::streamsize xsputn(const char* text, std::streamsize count) override {
-    for (std::streamsize i = 0; i < count; ++i) overflow(static_cast<unsigned char>(text[i]));
-    return count;
-  }
-
- private:
-  // Passes the line to the Python function. An exception from it is only kept, since
-  // code that writes to a stream does not expect one; the run stops at its next step.
-  void say() {
-    line_.pop_back();
-    if (!hear_.is_none()) {
-      const Locked locked;
-      try {
-        call_python([&] { hear_(nb::steal(PyUnicode_DecodeUTF8(line_.data(), static_cast<Py_ssize_t>(line_.size()), "replace"))); });
-      } catch (nb::python_error& e) {
-        raised_.keep(std::move(e));
-      }
-    }
-    line_.clear();
-  }
-
-  const nb::object hear_;
-  Raised& raised_;
-  std::string line_;
-};
+  };
+}
 
 nb::object path_object(const std::filesystem::path& path) {
   if (path.empty()) return nb::none();
@@ -130,7 +73,7 @@ class Interrupts {
 };
 
 struct Hearers {
-  nb::object on_step, on_validate, on_save, results, log;
+  nb::object on_step, on_validate, on_save, log;
   i64 patience = 0;
   bool keep_best = false;
 };
@@ -160,12 +103,16 @@ trainer::TrainCallbacks callbacks_of(const Hearers& hearers, Raised& raised) {
   return callbacks;
 }
 
-// The Python class Training. One object can run only one training at a time.
-struct Trained {
-  Trained(trainer::TrainConfig settings, std::vector<std::string> notes) : training(std::move(settings), std::move(notes)) {}
-  app::Training training;
-  bool trains = false;  // whether a training is running; accessed under the GIL
-};
+// Returns the training of a model that Spillway knows by name.
+Trained by_name(trainer::TrainConfig settings) {
+  const bool quiet = settings.quiet, json = settings.json;
+  const auto training = std::make_shared<Trainer>(settings);
+  return {[training](const trainer::TrainCallbacks& callbacks, Raised&, trainer::Messages& messages) {
+            training->callbacks = callbacks;
+            return training->fit({}, messages);
+          },
+          quiet, json};
+}
 
 trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
   check_process();
@@ -181,17 +128,15 @@ trainer::TrainingResult train(Trained& trained, const Hearers& hearers) {
   std::exception_ptr failure;
   {
     const Interrupts interrupts;
-    Lines results(hearers.results, raised), log(hearers.log, raised);
-    std::ostream to_results(&results), to_log(&log);
-    trained.training.callbacks = callbacks_of(hearers, raised);
+    trainer::LineMessages messages(lines_to(hearers.log, raised), trained.quiet, trained.json);
+    const trainer::TrainCallbacks callbacks = callbacks_of(hearers, raised);
     const UnderWay used;
     const Unlocked unlocked;
     try {
-      result = trained.training.run(to_results, to_log);
-    } catch (...) {  // the foreign exception by which Python ends a thread is not lost: call_python() keeps it back
+      result = trained.run(callbacks, raised, messages);
+    } catch (...) {  // call_python() keeps back the foreign exception by which Python ends a thread
       failure = std::current_exception();
     }
-    trained.training.callbacks = {};
   }
   trained.trains = false;
   raised.rethrow();
@@ -235,22 +180,16 @@ void bind_training(nb::module_& module) {
       });
   nb::class_<Trained>(module, "Training")
       .def(
-          "__init__",
-          [](Trained* self, const nb::dict& arguments) {
-            std::vector<std::string> notes;
-            trainer::TrainConfig settings = train_settings(arguments, notes);
-            new (self) Trained(std::move(settings), std::move(notes));
-          },
+          "__init__", [](Trained* self, const nb::dict& arguments) { new (self) Trained(by_name(train_settings(arguments))); },
           nb::arg("arguments"))
       .def(
           "run",
-          [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object results, nb::object log,
-             const Whole& patience, const Flag& keep_best) {
-            return train(self, {std::move(on_step), std::move(on_validate), std::move(on_save), std::move(results), std::move(log),
-                                patience, keep_best});
+          [](Trained& self, nb::object on_step, nb::object on_validate, nb::object on_save, nb::object log, const Whole& patience,
+             const Flag& keep_best) {
+            return train(self, {std::move(on_step), std::move(on_validate), std::move(on_save), std::move(log), patience, keep_best});
           },
-          nb::arg("on_step").none(), nb::arg("on_validate").none(), nb::arg("on_save").none(), nb::arg("results").none(),
-          nb::arg("log").none(), nb::arg("patience"), nb::arg("keep_best"));
+          nb::arg("on_step").none(), nb::arg("on_validate").none(), nb::arg("on_save").none(), nb::arg("log").none(), nb::arg("patience"),
+          nb::arg("keep_best"));
 }
 
 }  // namespace spillway::python

@@ -11,9 +11,9 @@
 
 namespace spillway::python {
 
-/// Takes the turn for this thread; inside another turn of this thread the constructor does nothing
-/// more. The constructor waits, without the GIL, for the threads that asked before. The caller must
-/// hold the GIL when it makes and when it ends a turn; in between it must not rely on holding the GIL.
+/// Takes the turn for this thread; inside another turn of the same thread it does nothing more. Waits, without the GIL, for the threads
+/// that asked before. The caller must hold the GIL when it makes and when it ends a turn; in between it must not rely on holding it. Throws
+/// Error(usage) in the forward of a block (pass.h), in which only operations on tensors may compute.
 class Turn {
  public:
   explicit Turn(bool long_enough);
@@ -28,8 +28,10 @@ class Turn {
   PyThreadState* state_ = nullptr;
 };
 
-/// Runs `drop`, which releases a Python object and so may run any Python code. If this thread holds the GIL and has
-/// no turn, `drop` runs now; otherwise it runs when a turn ends. If the interpreter has ended, `drop` never runs.
+/// Runs `drop`, which releases a Python object and so may run any Python code. Runs it now if this thread holds the GIL outside of a turn,
+/// otherwise when a turn ends or drop_kept() is called. Does not run it if the interpreter has ended.
 void drop_in_python(std::function<void()> drop);
+/// Runs what drop_in_python() has kept for later. The caller must hold the GIL outside of a turn.
+void drop_kept();
 
 }  // namespace spillway::python

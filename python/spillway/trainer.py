@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
-from . import _core
+from . import _core, own_model
 from ._core import SaveEvent, StepEvent, TrainingResult, ValidationEvent
 from .data import write_rows
 from .errors import UsageError, UsageTypeError, _system_errors
@@ -26,9 +27,18 @@ class Trainer:
 
     `data` and `validation_data` may be rows instead of paths: any iterable of what write_rows() takes. Rows are written to a file next to
     `out`, OUT.data.jsonl, so that the run can read them at any step; to resume, give the same rows, or that file.
+
+    `model` may also be Blocks of your own, in order: Trainer(model=[Hidden(), Answer()], name="mine", data=samples, out="runs/mine").
+    Their names are their positions, or the keys of a dict. `data` is then a sequence of dictionaries, one for each sample, or a dictionary
+    of arrays [samples, ...]; every sample has the same names, shapes and types. For blocks that read tokens it is a path, and
+    `sequence_length` is required.
     """
 
     def __init__(self, **flags: Any) -> None:
+        self._own = own_model.is_own(flags.get("model"))
+        if self._own:
+            self._training = _own_training(flags)
+            return
         for name in ("data", "validation_data"):
             if _are_rows(flags.get(name)):
                 if flags.get("out") is None:
@@ -76,10 +86,30 @@ class Trainer:
         if log is None and bar is None:
             log = _to_stderr
         try:
-            return self._training.run(hear, on_validate, on_save, log, log, patience, keep_best)
+            with own_model.interrupts_between_blocks() if self._own else contextlib.nullcontext():
+                return self._training.run(hear, on_validate, on_save, log, patience, keep_best)
         finally:
             if bar is not None:
                 bar.close()
+
+
+def _own_training(flags: dict[str, Any]) -> _core.Training:
+    model, name = flags.pop("model"), flags.pop("name", "own")
+    paths = _are_paths(flags.get("data"))
+    samples = []
+    for argument in ("data", "validation_data"):
+        if flags.get(argument) is not None and _are_paths(flags[argument]) != paths:
+            raise UsageError(f"{argument}: expected the same kind as data, samples or paths, got the other")
+        samples.append(None if paths else own_model.samples_of(flags.pop(argument, None), argument))
+    if not paths and samples[0] is None:
+        raise UsageError("data: expected samples, or the path of a text or a token file, got none")
+    return own_model.training(model, name, flags, *samples)
+
+
+def _are_paths(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return len(data) > 0 and all(isinstance(one, (str, bytes, os.PathLike)) for one in data)
+    return isinstance(data, (str, bytes, os.PathLike))
 
 
 def _are_rows(data: Any) -> bool:

@@ -26,7 +26,8 @@ class Trainer {
   /// or the tensors of Sequential::inputs. `name` appears in the run folder and in messages. Throws Error(usage) for settings that
   /// are not valid. settings.out is required, since an interrupted run is found again by its folder.
   Trainer(std::string name, std::function<nn::Sequential(DType)> build, const trainer::TrainConfig& settings);
-  /// Trains a model that the program knows by name: a preset or a folder (settings.model).
+  /// Trains a model that Spillway knows by name: a preset or a folder (settings.model). train_settings() makes settings from the flags of
+  /// `spillway train`; the command can then continue the run, and a program one that the command began.
   explicit Trainer(const trainer::TrainConfig& settings);
 
   trainer::TrainCallbacks callbacks;
@@ -37,7 +38,7 @@ class Trainer {
   /// of this process; only rank 0 calls the callbacks. Installs no signal handlers.
   trainer::TrainingResult fit(const trainer::OwnData& data, trainer::Messages& messages);
   /// Does the same, but passes on no lines.
-  trainer::TrainingResult fit(const trainer::OwnData& data);
+  trainer::TrainingResult fit(const trainer::OwnData& data = {});
 
  private:
   trainer::TrainConfig settings_;

@@ -2,7 +2,6 @@
 // unchanged, into blocks.inc, and runs the program in a folder that contains a text.
 #include <iostream>
 
-#include "app/training.h"
 #include "base/thread_pool.h"
 #include "data/loader/own_samples.h"
 #include "device/memory_pool.h"

@@ -122,6 +122,7 @@ struct TextConfig {
 };
 
 struct TrainConfig : RanksConfig, TextConfig {
+  std::vector<std::string> notes;  // lines for the log on how the settings were read, such as on a DeepSpeed file
   bool from_scratch = false;
   std::vector<std::string> data, validation_data;
   double validation_fraction = 0;

@@ -4,6 +4,7 @@
 #include "trainer/node/messages.h"
 #include "trainer/ranks/peers.h"
 #include "trainer/run/data_sources.h"
+#include "trainer/settings/given.h"
 
 namespace spillway::trainer {
 
@@ -13,11 +14,16 @@ struct TrainingResult {
   std::filesystem::path checkpoint;  // path of the newest checkpoint; empty if none was saved
 };
 
+/// Makes checked settings from the flags of `spillway train`, or from values that a program gives (given_values() in settings/given.h).
+/// Reads the files of --config and --deepspeed. Throws Error(usage) for values that are not valid, and without --out, because a program
+/// finds its run again by the run's folder.
+TrainConfig train_settings(const std::vector<std::string>& flags);
+TrainConfig train_settings(const GivenMap& given);
+/// Does the same, but checks only single values: a required setting may still be missing.
+TrainConfig partial_settings(const GivenMap& given);
 /// Checks settings that a program filled in itself: each value, and those that must fit together or fit the launcher. Fills in what
 /// follows from them. Throws Error(usage).
 void check_training(TrainConfig& config);
-/// Throws Error(usage) for settings with which a program cannot train: without a run folder, or with --rehearse.
-void check_run_settings(const TrainConfig& config);
 /// Trains with checked settings, in this process: on one rank, on the rank that a launcher made of this process, or on several ranks that
 /// are threads (settings.communicator = "local"). Throws an Error whose code is the exit status of the command. Installs no signal
 /// handlers.

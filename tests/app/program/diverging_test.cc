@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/training.h"
 #include "tests/app/support_app.h"
 #include "trainer/checkpoints/checkpoint.h"
+#include "trainer/trainer.h"
 
 namespace spillway::app::diverging_test {
 namespace {
@@ -133,15 +133,16 @@ TEST_F(Diverging, TheLastStepIsNotSavedAfterALossThatIsNotFinite) {
 }
 
 TEST_F(Diverging, AStopAfterSuchAStepSavesNothing) {
-  Training training(flags({"--steps", "60", "--checkpoint-every", "5"}));
+  Trainer training(train_settings(flags({"--steps", "60", "--checkpoint-every", "5"})));
   bool skipped = false;
   training.callbacks.on_step = [&](const StepEvent& e) { skipped |= e.skipped; };
   training.callbacks.wants_stop = [&] { return skipped; };
-  std::ostringstream results, log;
-  const TrainingResult result = training.run(results, log);
+  std::string log;
+  LineMessages lines([&](std::string_view line) { log += std::string(line) + "\n"; });
+  const TrainingResult result = training.fit({}, lines);
   EXPECT_FALSE(result.finished);
   EXPECT_EQ(result.checkpoint, checkpoint_path(run, 10));
-  expect_all(log.str(), {"not saved, because the loss or gradient norm", "the checkpoint of step 10"});
+  expect_all(log, {"not saved, because the loss or gradient norm", "the checkpoint of step 10"});
   expect_good(10);
 }
 

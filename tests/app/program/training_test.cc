@@ -1,6 +1,6 @@
 // Tests training that another program starts through the library: its callbacks, how
 // the program ends a training early, and that the train command can continue it.
-#include "app/training.h"
+#include "trainer/trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/app/support_app.h"
 #include "trainer/checkpoints/best.h"
@@ -20,6 +19,10 @@ namespace {
 
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
+
+struct Training : Trainer {
+  explicit Training(const Words& flags) : Trainer(train_settings(flags)) {}
+};
 
 class ProgramTraining : public testing::Test {
  protected:
@@ -43,10 +46,9 @@ class ProgramTraining : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   TrainingResult train(Training& training) {
-    std::ostringstream results, log;
-    const TrainingResult result = training.run(results, log);
-    results_ = results.str();
-    return result;
+    results_.clear();
+    LineMessages quiet([&](std::string_view line) { results_ += std::string(line) + "\n"; }, true);
+    return training.fit({}, quiet);
   }
   std::string said() const { return text_of(run() + "/log.txt"); }
   // Trains until the run is finished, in several starts. Each start is stopped

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace spillway::app {
+namespace spillway::trainer {
 
 enum class Treatment {
   same,     // the key is a flag of Spillway under another name, with the same value
@@ -28,4 +28,4 @@ bool is_deepspeed_section(std::string_view path);
 /// Returns the known key whose spelling is nearest to `path`. The result is empty if no key is near.
 std::string nearest_deepspeed_key(const std::string& path);
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer

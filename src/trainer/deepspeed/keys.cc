@@ -1,11 +1,10 @@
-#include "app/deepspeed/keys.h"
+#include "trainer/deepspeed/keys.h"
 
 #include <algorithm>
 
-#include "app/names/names.h"
 #include "trainer/settings/suggest.h"
 
-namespace spillway::app {
+namespace spillway::trainer {
 namespace {
 
 using enum Treatment;
@@ -224,4 +223,4 @@ std::string nearest_deepspeed_key(const std::string& path) {
   return nearest(path, known);
 }
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/names/names.h"
 #include "trainer/settings/given.h"
 
-namespace spillway::app {
+namespace spillway::trainer {
 
 struct DeepspeedFlags {
   GivenMap given;
@@ -27,4 +26,4 @@ DeepspeedFlags read_deepspeed_text(const std::string& text, const std::string& w
 /// precedence over the file of --config, and that file over the DeepSpeed file. `notes` receives the notes on the DeepSpeed file.
 GivenMap with_files(Command command, const GivenMap& flags, std::vector<std::string>& notes);
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer

@@ -1,4 +1,4 @@
-#include "app/deepspeed/deepspeed.h"
+#include "trainer/deepspeed/deepspeed.h"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "app/deepspeed/keys.h"
-#include "app/deepspeed/reader.h"
+#include "trainer/deepspeed/keys.h"
+#include "trainer/deepspeed/reader.h"
 #include "trainer/node/host.h"
 #include "trainer/settings/json_object.h"
 #include "trainer/settings/text.h"
 
-namespace spillway::app {
+namespace spillway::trainer {
 namespace {
 
 using Json = DeepspeedReader::Json;
@@ -234,4 +234,4 @@ GivenMap with_files(Command command, const GivenMap& flags, std::vector<std::str
   return given;
 }
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer

@@ -1,11 +1,11 @@
-#include "app/deepspeed/reader.h"
+#include "trainer/deepspeed/reader.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "trainer/settings/text.h"
 
-namespace spillway::app {
+namespace spillway::trainer {
 
 const DeepspeedReader::Json* DeepspeedReader::at(const std::string& path) const {
   const Json* value = &root_;
@@ -68,4 +68,4 @@ void DeepspeedReader::give(const std::string& flag, const std::string& text, con
 
 void DeepspeedReader::give(const std::string& flag, double value, const std::string& because) { give(flag, print_number(value), because); }
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer

@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "app/deepspeed/reader.h"
+#include "trainer/deepspeed/reader.h"
 #include "trainer/settings/suggest.h"
 #include "trainer/settings/text.h"
 
-namespace spillway::app {
+namespace spillway::trainer {
 namespace {
 
 const std::string kParams = "optimizer.params.";
@@ -199,4 +199,4 @@ void take_schedule(DeepspeedReader& file) {
   }
 }
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer

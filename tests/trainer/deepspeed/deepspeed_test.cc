@@ -1,6 +1,6 @@
 // Tests how a DeepSpeed configuration is translated into Spillway's flags: which keys become which flag and value, which are mentioned in a
 // note, and which are refused by name.
-#include "app/deepspeed/deepspeed.h"
+#include "trainer/deepspeed/deepspeed.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <tuple>
 
-#include "app/deepspeed/keys.h"
 #include "base/error.h"
+#include "trainer/deepspeed/keys.h"
 
-namespace spillway::app::deepspeed_test {
+namespace spillway::trainer::deepspeed_test {
 namespace {
 
 using testing::Contains;
@@ -245,4 +245,4 @@ TEST(Deepspeed, EveryFlagIsOneOfTrains) {
 }
 
 }  // namespace
-}  // namespace spillway::app::deepspeed_test
+}  // namespace spillway::trainer::deepspeed_test

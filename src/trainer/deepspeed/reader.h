@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "app/names/names.h"
 #include "trainer/settings/given.h"
 
-namespace spillway::app {
+namespace spillway::trainer {
 
 class DeepspeedReader {
  public:
@@ -47,4 +46,4 @@ class DeepspeedReader {
 void take_optimizer(DeepspeedReader& file);
 void take_schedule(DeepspeedReader& file);
 
-}  // namespace spillway::app
+}  // namespace spillway::trainer
