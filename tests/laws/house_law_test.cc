@@ -213,23 +213,55 @@ TEST(HouseLaw, FindsPlantedPrinting) {
   for (const std::string& line : quiet) EXPECT_TRUE(prints_or_exits({"src/nn/planted.cc", line}).empty()) << line;
 }
 
-// A listing of a folder should show what it is about, so a folder with more files than a screen shows needs subfolders.
-std::vector<std::string> crowded_folders(const std::vector<Source>& sources) {
-  std::map<std::string, int> count;
-  for (const Source& source : sources) ++count[std::filesystem::path(source.path).parent_path().string()];
-  std::vector<std::string> crowded;
-  for (const auto& [folder, files] : count) {
-    if (files > 45) crowded.push_back(folder + " has " + std::to_string(files) + " sources, more than 45");
+// Reads the page that each library's folder opens with, by the library's name.
+std::map<std::string, std::string> pages_of(const std::map<std::string, Room>& known) {
+  std::map<std::string, std::string> pages;
+  for (const auto& [name, room] : known) {
+    std::ifstream file(std::filesystem::path(SPILLWAY_SOURCE_DIR) / room.folder / "README.md");
+    pages[name] = {std::istreambuf_iterator<char>(file), {}};
   }
-  return crowded;
+  return pages;
 }
 
-TEST(HouseLaw, NoFolderHasMoreThan45Sources) {
-  const auto violations = crowded_folders(all_sources());
+// A library is cut by an idea. Its page says the idea in one sentence and names the headers
+// that other libraries may include; the others are its own. All of it fits on a screen.
+std::vector<std::string> page_violations(const std::map<std::string, std::string>& pages, const std::vector<Source>& sources,
+                                         const std::map<std::string, Room>& known) {
+  std::vector<std::string> violations;
+  for (const auto& [name, text] : pages) {
+    const std::vector<std::string> lines = lines_of(text);
+    const bool says = lines.size() >= 3 && lines[0] == "# " + name && lines[1].empty() && lines[2].ends_with('.');
+    if (!says) violations.push_back(known.at(name).folder + "/README.md: expected \"# " + name + "\" and a sentence on the library's idea");
+    if (lines.size() > 40) violations.push_back(known.at(name).folder + "/README.md: expected at most 40 lines, a screen");
+  }
+  for (const Source& source : sources) {
+    for (const Include& include : includes_of(source)) {
+      const size_t slash = include.header.rfind('/');
+      if (!include.quoted || slash == std::string::npos || source.path.starts_with("tests/")) continue;
+      const std::string folder = include.header.substr(0, slash), file = include.header.substr(slash + 1);
+      const auto page = pages.find(folder);
+      if (page == pages.end() || source.path.substr(0, source.path.rfind('/')) == known.at(folder).folder) continue;
+      if (page->second.find("`" + file + "`") == std::string::npos)
+        violations.push_back(
+            at(source, include.line, "\"" + include.header + "\" is not among the headers that the page of " + folder + " names"));
+    }
+  }
+  return violations;
+}
+
+TEST(HouseLaw, EachLibraryHasAPageWithItsIdeaAndItsHeaders) {
+  const auto known = rooms();
+  const auto violations = page_violations(pages_of(known), all_sources(), known);
   EXPECT_TRUE(violations.empty()) << joined(violations);
-  std::vector<Source> planted;
-  for (int i = 0; i < 46; ++i) planted.push_back({"src/nn/planted" + std::to_string(i) + ".cc", ""});
-  EXPECT_EQ(crowded_folders(planted), std::vector<std::string>{"src/nn has 46 sources, more than 45"});
+}
+
+TEST(HouseLaw, FindsAPlantedPrivateHeader) {
+  const std::map<std::string, Room> known = {{"nn", {"src/nn", {}}}, {"ops", {"src/ops", {}}}};
+  const std::vector<Source> planted = {{"src/nn/a.cc", "#include \"ops/open.h\"\n#include \"ops/own.h\"\n#include \"nn/b.h\"\n"}};
+  const std::map<std::string, std::string> pages = {{"nn", "Layers.\n"}, {"ops", "# ops\n\nDifferentiable ops.\n\nOthers: `open.h`.\n"}};
+  EXPECT_EQ(page_violations(pages, planted, known),
+            (std::vector<std::string>{"src/nn/README.md: expected \"# nn\" and a sentence on the library's idea",
+                                      "src/nn/a.cc:2: \"ops/own.h\" is not among the headers that the page of ops names"}));
 }
 
 TEST(HouseLaw, ReadsTheWholeHouse) {

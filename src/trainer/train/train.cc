@@ -43,19 +43,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Training runs the training of one rank, from its flags to its last step. Every error that
+// RankRun runs the training of one rank, from its flags to its last step. Every error that
 // can be found in advance is reported before the first byte is written, by all ranks together.
-class Training {
+class RankRun {
  public:
-  Training(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own)
+  RankRun(const TrainConfig& config, Messages& messages, const Peers& peers, const TrainCallbacks& callbacks, const OwnParts& own)
       : config_(config), messages_(messages), peers_(peers), callbacks_(callbacks), own_(own) {
     config_.ranks = peers.ranks();
   }
 
-  ~Training() { messages_.record({}); }
+  ~RankRun() { messages_.record({}); }
 
   /// Runs the training. If another run must come first, sets `first` to its configuration and returns. The caller must do that run and then
-  /// call run() on a new Training with the same flags.
+  /// call run() on a new RankRun with the same flags.
   int run(std::optional<TrainConfig>* first = nullptr) try {
     first_ = first;
     return run_all();
@@ -471,10 +471,10 @@ int run_train(const TrainConfig& config, Messages& messages, const Peers& peers,
     LineMessages silent;
     Messages& heard = peers.first() ? messages : silent;
     std::optional<TrainConfig> first;
-    const int status = Training(config, heard, peers, callbacks, own).run(&first);
+    const int status = RankRun(config, heard, peers, callbacks, own).run(&first);
     if (!first) return status;
-    const int saved = Training(*first, silent, peers, {}, own).run();
-    return saved == 0 ? Training(config, heard, peers, callbacks, own).run() : saved;
+    const int saved = RankRun(*first, silent, peers, {}, own).run();
+    return saved == 0 ? RankRun(config, heard, peers, callbacks, own).run() : saved;
   });
 }
 
