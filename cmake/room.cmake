@@ -25,7 +25,7 @@ function(room name)
   if(sources)
     add_library(${target} STATIC ${sources})
     set_property(GLOBAL APPEND PROPERTY SPILLWAY_ROOMS ${target})
-    if(NOT ROOM_APART)
+    if(NOT ROOM_APART AND NOT (SPILLWAY_DEV AND name MATCHES "^(app|trainer)(/|$)"))
       together(${target} ${sources})
     endif()
     # Half of the compiler's time is the optimizer's. Flags, words and the making of files are not worth it, under a sanitizer nor are readers.
