@@ -17,6 +17,8 @@ Tensor borrow(const nb::object& array, const char* argument);
 /// may be read-only and have any strides, but on a GPU it must be contiguous. Nested lists of numbers are
 /// copied too, as the narrowest of bool, int64 (also for empty lists) and f64 that holds all of them.
 Tensor copy_of(const nb::object& array, const char* argument);
+/// Returns a view of an array in host memory that is contiguous, which may be read-only; otherwise a copy, as copy_of() does.
+Tensor readable_view(const nb::object& array, const char* argument);
 /// Returns true for a list, a tuple or a number, whose elements have no dtype that a copy would have to keep.
 bool is_untyped(const nb::object& array);
 /// Returns the device of an array. A list counts as being in host memory.

@@ -120,6 +120,20 @@ Tensor view_of(const Any& array, Device device, const char* argument) {
   return Tensor(storage, 0, shape, dtype);
 }
 
+// Does the same, and keeps the array as long as the tensor.
+Tensor kept_view(Any array, const char* argument) {
+  const Device device = device_in(array, argument);
+  const Tensor view = view_of(array, device, argument);
+  // One owner keeps both the storage and the array whose memory it uses.
+  auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
+                                                                           std::forward_as_tuple(std::move(array), device));
+  return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), view.dtype());
+}
+
+bool is_aligned(const Any& array, DType dtype) {
+  return reinterpret_cast<uintptr_t>(data_of(array)) % static_cast<uintptr_t>(size_of(dtype)) == 0;
+}
+
 Tensor gathered(const Any& array, const char* argument) {
   if (const Device device = device_in(array, argument); device.is_cuda()) {
     if (!is_contiguous(array)) throw WrongValue(std::string(argument) + ": expected a contiguous GPU array, got one with other strides");
@@ -271,7 +285,7 @@ Tensor borrow(const nb::object& array, const char* argument) {
   if (!is_contiguous(found))
     throw WrongValue(std::string(argument) +
                      ": expected a contiguous array, got one with other strides: make it contiguous, or copy it with spillway.tensor()");
-  if (reinterpret_cast<uintptr_t>(data_of(found)) % static_cast<uintptr_t>(size_of(dtype)) != 0)
+  if (!is_aligned(found, dtype))
     throw WrongValue(
         std::string(argument) +
         ": expected elements at addresses that are multiples of their size, got a misaligned array: copy it with spillway.tensor()");
@@ -279,11 +293,7 @@ Tensor borrow(const nb::object& array, const char* argument) {
     const Running running(device);  // throws if this process cannot use the array's GPU
     wait_for_gpu(device);           // the array may have been computed on any queue of the GPU
   }
-  const Tensor view = view_of(found, device, argument);
-  // The tensor's owner keeps two things: the storage, and the other program's array whose memory the storage uses.
-  auto owner = std::make_shared<std::pair<std::shared_ptr<Storage>, Held>>(std::piecewise_construct, std::forward_as_tuple(view.storage()),
-                                                                           std::forward_as_tuple(std::move(found), device));
-  return Tensor(std::shared_ptr<Storage>(owner, view.storage().get()), 0, view.shape(), dtype);
+  return kept_view(std::move(found), argument);
 }
 
 Device device_of_array(const nb::object& array) {
@@ -321,6 +331,13 @@ Tensor copy_of(const nb::object& array, const char* argument) {
   }
   if (is_untyped(array)) return of_lists(array);
   return gathered(import(array, argument), argument);
+}
+
+Tensor readable_view(const nb::object& array, const char* argument) {
+  if (nb::isinstance<Array>(array) || is_untyped(array)) return copy_of(array, argument);
+  Any found = import(array, argument);
+  const bool viewed = device_in(found, argument) == Device::cpu() && is_contiguous(found) && is_aligned(found, dtype_in(found, argument));
+  return viewed ? kept_view(std::move(found), argument) : gathered(found, argument);
 }
 
 Tensor whole_numbers(const nb::object& array, const char* argument) {

@@ -1,4 +1,5 @@
-// Samples that Python code supplies, for a model that reads data of its own: a sequence of dictionaries with one array for each input.
+// Samples that Python code supplies, for a model that reads data of its own: a sequence of dictionaries with one array for each input, or a
+// dictionary of arrays with one row for each sample.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -13,18 +14,19 @@ namespace spillway::python {
 
 namespace nb = nanobind;
 
-/// Returns the names, shapes and types of the arrays of a sample, in its order. Floats become `floats`. Throws WrongType or WrongValue,
-/// naming `argument`, if the sample is not a dictionary of arrays.
-std::vector<InputShape> inputs_of(const nb::object& sample, DType floats, const std::string& argument);
-
-/// Python's sequence of samples. It is read by threads of the run, under the GIL.
-struct OwnSequence {
-  nb::object samples;
+struct OwnSamples {
+  nb::object sequence;          // read by threads of the run, under the GIL; invalid if there are columns
+  std::vector<Tensor> columns;  // the arrays, in the types of the inputs; read without the GIL
   i64 count = 0;
-  std::string argument;  // "data" or "validation_data", for messages
+  std::string argument;            // "data" or "validation_data", for messages
+  std::vector<InputShape> inputs;  // the names, shapes and types in the first sample
 };
 
-/// Returns the source that reads the sequence. What its code raises is kept in `raised`. Both must outlive the source.
-std::shared_ptr<data::TensorSource> source_of(const OwnSequence& sequence, const std::vector<InputShape>& inputs, Raised& raised);
+/// Reads the first sample, or all columns. Floats become `floats`. Throws WrongType or WrongValue, naming `argument`, for another object
+/// and for arrays that cannot be samples. Must be called under the GIL.
+OwnSamples own_samples(const nb::object& given, DType floats, const std::string& argument);
+
+/// Returns the source of these samples. What their code raises is kept in `raised`. Both must outlive the source.
+std::shared_ptr<data::TensorSource> source_of(const OwnSamples& samples, Raised& raised);
 
 }  // namespace spillway::python

@@ -10,8 +10,6 @@
 #include <memory>
 #include <mutex>
 
-#include "app/flags/weighted_path.h"
-#include "app/run/data_sources.h"
 #include "base/error.h"
 #include "python/module/arrays.h"
 #include "python/module/own_data.h"
@@ -31,7 +29,7 @@ struct OwnRun {
   std::string name;
   trainer::TrainConfig settings;  // without the data
   std::shared_ptr<const OwnModel> model;
-  std::optional<OwnSequence> data, validation_data;
+  std::optional<OwnSamples> data, validation_data;
   std::optional<trainer::TrainConfig> files;  // the settings with the data files of a model that reads tokens
 };
 
@@ -57,12 +55,12 @@ class TokenFiles {
 
 trainer::OwnData data_of(const OwnRun& run, Raised& raised) {
   trainer::OwnData own;
-  const auto sequence = [&](const std::optional<OwnSequence>& given, std::function<std::unique_ptr<data::Samples>()>& into) {
+  const auto samples = [&](const std::optional<OwnSamples>& given, std::function<std::unique_ptr<data::Samples>()>& into) {
     if (!given) return;
-    into = [source = source_of(*given, run.model->inputs, raised), &run] { return data::samples_of(source, run.model->inputs); };
+    into = [source = source_of(*given, raised), &given] { return data::samples_of(source, given->inputs); };
   };
-  sequence(run.data, own.training);
-  sequence(run.validation_data, own.validation);
+  samples(run.data, own.training);
+  samples(run.validation_data, own.validation);
   if (!run.files) return own;
   const auto files = [&](const std::vector<std::string>& paths, data::Split split, std::function<std::unique_ptr<data::Samples>()>& into) {
     if (paths.empty()) return;
@@ -92,9 +90,9 @@ Trained by_blocks(std::shared_ptr<OwnRun> run) {
 using GivenParameters = std::vector<std::pair<std::string, nb::object>>;
 using GivenBlock = std::tuple<std::string, nb::object, GivenParameters>;
 
-std::shared_ptr<const OwnModel> model_of(const std::vector<GivenBlock>& blocks, std::vector<InputShape> inputs) {
+std::shared_ptr<const OwnModel> model_of(const std::vector<GivenBlock>& blocks, const std::vector<InputShape>& inputs) {
   auto model = std::make_shared<OwnModel>();
-  model->inputs = std::move(inputs);
+  model->inputs = inputs;
   for (const auto& [name, forward, parameters] : blocks) {
     OwnBlock& block = model->blocks.emplace_back(OwnBlock{name, forward, {}});
     for (const auto& [parameter_name, parameter] : parameters) block.parameters.push_back({parameter_name, declared_in(parameter)});
@@ -102,9 +100,16 @@ std::shared_ptr<const OwnModel> model_of(const std::vector<GivenBlock>& blocks, 
   return model;
 }
 
-std::optional<OwnSequence> sequence_of(const nb::object& given, const char* argument) {
-  if (given.is_none()) return {};
-  return OwnSequence{given, static_cast<i64>(nb::len(given)), argument};
+// Throws unless the samples have the inputs that the training samples have.
+void check_same_inputs(const OwnSamples& samples, const std::vector<InputShape>& inputs) {
+  const auto text_of = [](const std::vector<InputShape>& all) {
+    std::string text;
+    for (const InputShape& input : all)
+      text += (text.empty() ? "" : ", ") + input.name + " " + std::string(to_string(input.dtype)) + " " + to_string(input.shape);
+    return text;
+  };
+  if (text_of(samples.inputs) != text_of(inputs))
+    throw WrongValue(samples.argument + ": expected samples like those of data (" + text_of(inputs) + "), got " + text_of(samples.inputs));
 }
 
 Trained own_training(const nb::dict& arguments, const Word& name, const std::vector<GivenBlock>& blocks, const nb::object& data,
@@ -112,22 +117,22 @@ Trained own_training(const nb::dict& arguments, const Word& name, const std::vec
   auto run = std::make_shared<OwnRun>();
   run->name = name;
   run->settings = partial_settings(arguments);
-  run->data = sequence_of(data, "data");
-  run->validation_data = sequence_of(validation_data, "validation_data");
-  std::vector<InputShape> inputs;
-  if (run->data && run->data->count > 0) {
-    const DType floats = run->settings.precision == trainer::Precision::fp64 ? DType::f64 : DType::f32;
-    inputs = inputs_of(run->data->samples[nb::int_(0)], floats, "data[0]");
-  } else if (!run->data) {
-    run->files = run->settings;
+  const DType floats = run->settings.precision == trainer::Precision::fp64 ? DType::f64 : DType::f32;
+  if (data.is_none()) {
     if (!trainer::weighted_paths(run->settings.data).weights.empty())
       throw WrongValue("data: expected paths without weights for a model of one's own, got a mixture");
+    run->files = run->settings;
     run->settings.data.clear(), run->settings.validation_data.clear();
     run->settings.tokenizer.reset(), run->settings.chat_template.reset();
   } else {
-    throw WrongValue("data: expected at least one sample, got none");
+    run->data = own_samples(data, floats, "data");
   }
-  run->model = model_of(blocks, std::move(inputs));
+  const std::vector<InputShape> inputs = run->data ? run->data->inputs : std::vector<InputShape>();
+  if (!validation_data.is_none()) {
+    run->validation_data = own_samples(validation_data, floats, "validation_data");
+    check_same_inputs(*run->validation_data, inputs);
+  }
+  run->model = model_of(blocks, inputs);
   trainer::TrainConfig checked = run->settings;
   checked.model = run->name;
   trainer::check_training(checked);

@@ -120,11 +120,10 @@ Tensor Pass::brought(const Tensor& t) {
 
 Tensor Pass::values(const Tensor& t) const {
   if (t.device().is_meta())
-    throw Error(ErrorCode::usage,
-                "[forward] block `" + block_ +
-                    "` reads the numbers of a tensor, but expected are operations on whole "
-                    "tensors (such as spillway.where): before the first step, forward runs without numbers, to measure its "
-                    "memory");
+    throw Error(ErrorCode::usage, "[forward] block `" + block_ +
+                                      "`: expected a forward that does not read the numbers of a tensor, because it first runs without "
+                                      "numbers, to measure its memory, got one that does: use operations on whole tensors, such as "
+                                      "spillway.where");
   const Tensor same = ops::dense(t);
   const Stream host{.memory = &MemoryPool::heap()};
   const Tensor copy = [&] {

@@ -8,7 +8,7 @@ import threading
 
 from ._core import Batch, Parameter, Tensor
 from . import _core
-from .errors import UsageError, UsageTypeError
+from .errors import UsageTypeError
 
 TYPE_CHECKING = False  # type checkers take it as True; at run time, not importing typing saves time
 if TYPE_CHECKING:
@@ -83,53 +83,14 @@ def _parameters(value: Any, name: str, found: dict[int, tuple[str, Parameter]], 
         _parameters(inner, f"{name}.{part}", found, visited)
 
 
-class _Columns:
-    """A dictionary of whole arrays as a sequence of samples."""
-
-    def __init__(self, arrays: dict[str, Any], argument: str) -> None:
-        lengths = {name: len(array) for name, array in arrays.items()}
-        if len(set(lengths.values())) != 1:
-            raise UsageError(f"{argument}: expected arrays with one row for each sample, got " +
-                             (", ".join(f"{length} rows of {name}" for name, length in lengths.items()) or "none"))
-        self._arrays = arrays
-        self._length = next(iter(lengths.values()))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {name: _array(array[index]) for name, array in self._arrays.items()}
-
-
-def _array(value: Any) -> Any:
-    """A number of NumPy's as one of Python's, which has no protocol for arrays."""
-    return value.item() if not hasattr(value, "__dlpack__") and hasattr(value, "item") and getattr(value, "shape", None) == () else value
-
-
-class _Samples:
-    """A sequence of dictionaries, whose numbers may be NumPy's."""
-
-    def __init__(self, samples: Any) -> None:
-        self._samples = samples
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: int) -> Any:
-        sample = self._samples[index]
-        return {name: _array(value) for name, value in sample.items()} if isinstance(sample, dict) else sample
-
-
-def samples_of(data: Any, argument: str) -> Any:
-    """`data` as a sequence of dictionaries, or None if it is None."""
-    if data is None:
-        return None
-    if isinstance(data, dict):
-        return _Columns(data, argument)
+def checked_samples(data: Any, argument: str) -> Any:
+    """Returns `data` if it may be samples, or None."""
+    if data is None or isinstance(data, dict):
+        return data
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise UsageTypeError(f"{argument}: expected a sequence of dictionaries (an object with len() and [index], such as a list or a map-style "
                              f"dataset of PyTorch), or a dictionary of arrays, got {type(data).__name__}")
-    return _Samples(data)
+    return data
 
 
 def training(model: Blocks, name: str, arguments: dict[str, Any], data: Any, validation_data: Any) -> _core.Training:

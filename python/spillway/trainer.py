@@ -100,7 +100,7 @@ def _own_training(flags: dict[str, Any]) -> _core.Training:
     for argument in ("data", "validation_data"):
         if flags.get(argument) is not None and _are_paths(flags[argument]) != paths:
             raise UsageError(f"{argument}: expected the same kind as data, samples or paths, got the other")
-        samples.append(None if paths else own_model.samples_of(flags.pop(argument, None), argument))
+        samples.append(None if paths else own_model.checked_samples(flags.pop(argument, None), argument))
     if not paths and samples[0] is None:
         raise UsageError("data: expected samples, or the path of a text or a token file, got none")
     return own_model.training(model, name, flags, *samples)

@@ -390,7 +390,7 @@ def test_refusals_outside_of_forward(settings):
     (dict(data=iter(SAMPLES)), "data: expected a sequence"),
     (dict(data=[(1.0, 2.0)]), r"data\[0\]: expected a dictionary"),
     (dict(data=[]), "at least one sample"),
-    (dict(data={"x": [[1.0]], "y": [[1.0], [2.0]]}), "1 rows of x, 2 rows of y"),
+    (dict(data={"x": [[1.0]], "y": [[1.0], [2.0]]}), r"data\[y\]: expected one row for each sample, 1 as in"),
     (dict(data=[*SAMPLES[:9], {"x": [1.0, 2.0], "y": [0.0]}]), r"data\[9\]\[x\]: expected the shape of the first sample, \[3\], got \[2\]"),
     (dict(data=[*SAMPLES[:9], {"x": [1.0, 2.0, 3.0]}]), r"data\[9\]: expected the names"),
     (dict(validation_data="kjv.txt"), "validation_data: expected the same kind"),
