@@ -120,7 +120,7 @@ inline std::vector<double> in_turn(benchmark::State& state, const Gpu& gpu, cons
 /// Collects each benchmark's share of its ceiling and prints whether all reach the promised share.
 class Verdict {
  public:
-  /// `promised`, the share of the ceiling that all benchmarks should reach, is in percent.
+  /// `promised`, the share of the measured peak rate that all benchmarks should reach, is in percent.
   Verdict(std::string what, double promised, std::string ceiling)
       : what_(std::move(what)), ceiling_(std::move(ceiling)), promised_(promised) {}
   void add(const std::string& name, double share) {

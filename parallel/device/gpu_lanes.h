@@ -32,7 +32,7 @@ class GpuLanes final : public Lanes {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Records when one instruction began and ended.
+  // Records when one instruction of the Program (parallel/program) began and ended on the GPU.
   struct Moment {
     explicit Moment(Device gpu) : begin(gpu), end(gpu) {}
     const GpuEvent begin, end;

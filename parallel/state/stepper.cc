@@ -86,7 +86,7 @@ Stepper::Operand Stepper::given(Chunk& chunk, const Bucket& bucket, std::span<st
 // Returns the next free bytes in the chunk's buffer of the ring. If the chunk has no buffer yet, first acquires one.
 std::span<std::byte> Stepper::staging(Chunk& chunk, i64 bytes, i64& used_bytes) {
   if (!chunk.lease) {
-    // The chunks that are read ahead and the one that is computed also hold leases, so only the remaining buffers may be in use for writes.
+    // A chunk that was read ahead and the chunk that is being updated each hold a buffer, so writes may use only the other buffers.
     while (writing_.size() + read_ahead() + 1 > static_cast<size_t>(state_.staging()->buffers())) {
       waited_us_ += microseconds_of([&] { writing_.front().writes.wait(); });
       writing_.pop_front();

@@ -1,5 +1,5 @@
 // JsonLine is one line of a JSON Lines file, parsed as an object. The readers of row layouts use it. Its error messages name the file, the
-// line and the column. An object is used by one thread.
+// line and the column. A JsonLine is used by one thread.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>

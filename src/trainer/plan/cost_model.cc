@@ -328,7 +328,7 @@ double break_even_tokens(const parallel::Plan& plan, const nn::Sequential& model
 double small_copies_tokens(const parallel::Plan& plan, const nn::Sequential& model, const Rates& rates) {
   double bytes = 0;
   for (const Instruction& i : plan.train.head) {
-    const bool by_tokens = computes_block(i.op);  // these instructions move activations, whose bytes grow with the tokens
+    const bool by_tokens = computes_block(i.op);  // a block reads and writes activations, whose bytes grow with the tokens
     if (i.op != Op::Step && !by_tokens) bytes += at(i.read_bytes, Tier::host) + at(i.written_bytes, Tier::host);
   }
   return tokens_worth(bytes * rates.unit.copy_s / kSmallShare, plan, model, rates);

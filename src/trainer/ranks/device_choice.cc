@@ -65,7 +65,8 @@ void resolve_device(ResourceConfig& config, const GpuReport& report) {
         "[--precision] expected --device cuda with tf32, which only GPUs support, got cpu: give --precision fp32 or bf16 on the CPU");
   if (!tf32 && config.precision != Precision::fp32)
     throw Error(ErrorCode::usage,
-                "[--precision] expected fp32 or tf32 with --tf32-matmul or --tf32-conv, got another: leave one of them out");
+                "[--precision] expected fp32 or tf32 together with --tf32-matmul or --tf32-conv, got another precision: leave --precision "
+                "out, or these two flags");
 }
 
 ChosenDevice choose_device(const ResourceConfig& config, const GpuReport& report, const RankPlace& place, bool planning) {

@@ -32,7 +32,8 @@ bool takes_any_sign(Pointwise op) {
 class PointwiseTwins : public test::GpuTest {};
 
 TEST_F(PointwiseTwins, EveryFormula) {
-  // The operands of a case have equal shapes (whole packs or not), are broadcast along each axis, or are scalars.
+  // The operands of a case have equal shapes, are broadcast along each axis, or are scalars. Some sizes are no multiple of the vector
+  // width.
   const std::vector<std::array<Shape, 4>> shapes{{Shape{64}, {64}, {64}, {64}},
                                                  {Shape{7, 33}, {7, 33}, {7, 33}, {7, 33}},
                                                  {Shape{3, 4, 5}, {4, 1}, {3, 1, 5}, {3, 4, 5}},
