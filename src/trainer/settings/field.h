@@ -87,7 +87,7 @@ Field make_field(Kind kind, W where, Read read, Print text_of) {
       member = static_cast<typename Member::Value>(stored(value, what));
     }
   };
-  field.get = [where, print](const Settings& settings) -> std::optional<std::vector<std::string>> {
+  field.get = [where, text_of](const Settings& settings) -> std::optional<std::vector<std::string>> {
     const M& value = Place<W>::of(part<C>(settings), where);
     if constexpr (Member::vector) {
       std::vector<std::string> texts;
