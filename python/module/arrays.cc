@@ -151,7 +151,7 @@ void check_unrecorded(const Array& self, const nb::object& from) {
 }
 
 void copy_into(const Array& self, const nb::object& from) {
-  if (self.in_block)
+  if (self.ends_with_forward())
     throw Error(ErrorCode::usage,
                 "[copy_] expected a tensor outside of a block's forward, got one in it, whose values backward and the "
                 "run's other micro-batches read: compute a new tensor");
@@ -183,7 +183,7 @@ Variable recorded_cast(const Variable& x, DType wanted) {
 }
 
 Array to_device(const Array& self, Device device) {
-  if (self.value().device() == device || self.in_block) return self;  // in a block's forward, tensors are where the block runs
+  if (self.value().device() == device || self.ends_with_forward()) return self;  // in a block's forward, tensors are where the block runs
   if (self.needs_gradient())
     throw Error(ErrorCode::usage, "[to] expected a tensor without requires_grad, because its gradient would not come back from " +
                                       to_string(device) +
@@ -203,7 +203,7 @@ Array to(const Array& self, const nb::object& what) {
 
 Tensor readable(const Array& array) {
   const Tensor& value = array.value();
-  return array.in_block ? Pass::current()->values(value) : value;
+  return array.ends_with_forward() ? Pass::current()->values(value) : value;
 }
 
 DType dtype_of(const std::string& name) {

@@ -11,16 +11,16 @@ namespace {
 
 constexpr std::pair<const char*, const char*> kInstead[] = {
     {"Tensor", "use clone() for a copy in memory, or numpy() for an array that can be pickled"},
+    {"Tokenizer", "read it again from its files"},
     {"Model", "use save(folder) to write it and Model(folder) to read it"},
     {"Optimizer", "use save(file) to write its state and load(file) to read it"},
     {"Training", "make another Trainer with the same flags, which continues the run"},
-    {"Parameter", "make another Parameter with the same shape"},
     {"Batch", "use numpy() for copies of its tensors"},
     {"no_grad", "make another one"},
     {"StepEvent", "copy its numbers instead"},
     {"ValidationEvent", "copy its numbers instead"},
     {"SaveEvent", "copy its numbers instead"},
-    {"TrainingResult", "copy its paths instead"},
+    {"Result", "copy its paths instead"},
 };
 
 }  // namespace

@@ -65,6 +65,8 @@ class NoGrad {
 
 }  // namespace
 
+bool Leaf::wants() const { return weights ? !weights->eager->parameters()[id]->frozen : wanted; }
+
 Weights::Weights(nn::Sequential blocks) : model(std::move(blocks)) {
   eager = std::make_unique<nn::EagerParameters>(model);
   leaves.resize(model.parameters.size());
@@ -81,8 +83,12 @@ Weights::Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& te
   for (u32 id = 0; id < tensors.size(); ++id) {
     const auto& [tensor, leaf] = tensors[id];
     eager->adopt(id, tensor);
+    eager->parameters()[id]->frozen = !leaf->wants();
     leaves.push_back(leaf);
     leaf->id = id;
+    if (!leaf->gradient.defined()) continue;
+    kernels::copy(leaf->gradient, eager->target(id, 0, tensor.shape(), wide_dtype(tensor.dtype())));
+    eager->done(id, 0);
     leaf->gradient = {};
   }
 }
@@ -178,9 +184,10 @@ void Array::check_wanted(bool wanted) const {
   if (wanted && !is_floating(value().dtype()))
     throw Error(ErrorCode::usage,
                 "[requires_grad] expected a tensor of floating-point numbers, got " + std::string(to_string(value().dtype())));
-  if (!wanted && leaf && leaf->weights)
-    throw Error(ErrorCode::usage,
-                "[requires_grad] expected a tensor that no model or optimizer holds: use Model.freeze(name) for a parameter of a model");
+  if (!wanted || !leaf || !leaf->weights) return;
+  const nn::Parameter& parameter = *leaf->weights->eager->parameters()[leaf->id];
+  if (parameter.statistic || !parameter.is_plain())
+    throw Error(ErrorCode::usage, "[requires_grad] expected a weight that can be trained, got " + parameter.name);
 }
 
 void set_wanted(Array& array, bool wanted) {
@@ -188,7 +195,10 @@ void set_wanted(Array& array, bool wanted) {
   {
     const Turn turn(false);
     now.check_wanted(wanted);
+    if (now.leaf && now.leaf->weights) now.leaf->weights->eager->parameters()[now.leaf->id]->frozen = !wanted;
+    if (now.leaf) now.leaf->wanted = wanted;
   }
+  if (array.leaf && (array.leaf->weights || array.declared)) return;
   if (wanted == (array.leaf != nullptr)) return;
   array = {Variable(now.value()), nullptr, wanted ? std::make_shared<Leaf>() : nullptr};
 }
@@ -227,7 +237,12 @@ Inputs::Inputs(std::span<const Array* const> inputs) {
   bool found = false;
   arrays.reserve(inputs.size());
   for (const Array* input : inputs) {
-    arrays.push_back({input->variable(), input->graph, input->leaf, input->in_block});
+    // A Parameter is one of the run's in a block's forward, and a leaf elsewhere.
+    if (input->declared && Pass::current() != nullptr) {
+      arrays.push_back({input->variable(), nullptr, nullptr, input->declared});
+    } else {
+      arrays.push_back({input->variable(), input->graph, input->leaf, input->in_block});
+    }
     if (!input->value().defined()) continue;
     bytes += input->value().bytes();
     if (!std::exchange(found, true)) device = input->value().device();
@@ -237,7 +252,7 @@ Inputs::Inputs(std::span<const Array* const> inputs) {
 Lifted::Lifted(const Inputs& inputs) {
   if (Pass* pass = Pass::current()) {
     for (const Array& input : inputs.arrays) {
-      if (input.leaf || (input.graph && !input.graph->over()))
+      if ((input.leaf && input.leaf->wants()) || (input.graph && !input.graph->over()))
         throw Error(ErrorCode::usage,
                     "[forward] expected tensors without requires_grad from outside of the block, because no gradient reaches them, got one "
                     "with it: declare a Parameter, or detach() the tensor");
@@ -255,7 +270,7 @@ Lifted::Lifted(const Inputs& inputs) {
       throw Error(ErrorCode::usage, "[device] expected tensors on one device, got one on " + to_string(inputs.device) + " and one on " +
                                         to_string(input.value().device()) + ": move one of them with to()");
     check_in_place(input);
-    wanted = wanted || input.leaf;
+    wanted = wanted || (input.leaf && input.leaf->wants());
     if (!records || !input.graph || input.graph->over()) continue;
     if (graph && graph != input.graph)
       throw Error(ErrorCode::usage,
@@ -266,7 +281,7 @@ Lifted::Lifted(const Inputs& inputs) {
   if (records && wanted && !graph) graph = current_graph();
   variables.reserve(inputs.arrays.size());
   for (const Array& input : inputs.arrays) {
-    if (graph && input.leaf) {
+    if (graph && input.leaf && input.leaf->wants()) {
       variables.push_back(graph->lift(input.leaf, input.value()));
     } else if (graph && input.graph == graph) {
       variables.push_back(input.v);

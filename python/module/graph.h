@@ -24,7 +24,7 @@ struct Leaf;
 /// Parameters that an optimizer steps: those of a model, or tensors that the user made.
 struct Weights {
   explicit Weights(nn::Sequential blocks);
-  /// Takes over the leaves of these tensors: from now on this Weights object stores their gradients.
+  /// Takes over the leaves of these tensors with their gradients, which this Weights object stores from now on.
   explicit Weights(const std::vector<std::pair<Tensor, std::shared_ptr<Leaf>>>& tensors);
 
   nn::Sequential model;  // the model; it has no blocks if the parameters are a user's tensors
@@ -38,6 +38,8 @@ struct Leaf {
   std::shared_ptr<Weights> weights;  // the Weights that store the gradient, if the leaf belongs to some
   u32 id = 0;
   std::string name;
+  bool wanted = true;  // whether a gradient is computed; of a leaf that belongs to some Weights, the parameter's `frozen` says it
+  bool wants() const;
 };
 
 class Graph final : public autograd::GradientSink {
@@ -74,11 +76,14 @@ struct Array {
   std::shared_ptr<Graph> graph;                  // the graph on which this tensor was computed, if any
   std::shared_ptr<Leaf> leaf;                    // set if this tensor was not computed from others and requires a gradient
   std::shared_ptr<const InBlock> in_block = {};  // set if this tensor exists only in a block's forward (pass.h); the others are then unset
+  std::shared_ptr<Declared> declared = {};       // set for a Parameter, which has `leaf` too and keeps its value in `declared`
 
   /// In a block's forward these two throw Error(usage) for a tensor that does not belong to it.
-  const Variable& variable() const { return in_block ? in_block->variable() : v; }
+  const Variable& variable() const { return in_block ? in_block->variable() : declared ? declared->variable() : v; }
   const Tensor& value() const { return variable().value; }
-  bool needs_gradient() const { return leaf || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
+  bool needs_gradient() const { return (leaf && leaf->wants()) || (graph && !graph->over()) || (in_block && variable().needs_gradient()); }
+  /// Returns whether the value belongs to the forward of a block that runs now, and ends with it.
+  bool ends_with_forward() const { return in_block || (declared && Pass::current() != nullptr); }
   Tensor gradient() const;
   void forget_gradient() const;
   /// Throws Error(usage) if requires_grad cannot be set to `wanted`.

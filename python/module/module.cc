@@ -5,6 +5,7 @@
 #include "python/module/interpreter.h"
 #include "python/module/model.h"
 #include "python/module/own_model.h"
+#include "python/module/random.h"
 #include "python/module/settings.h"
 
 NB_MODULE(_core, module) {
@@ -18,9 +19,11 @@ NB_MODULE(_core, module) {
   bind_operations(module, tensor);
   bind_shaping(module, tensor);
   bind_creation(module);
+  bind_tokenizer(module);
   bind_model(module);
   bind_optimizers(module);
   bind_training(module);
+  bind_random(module);
   bind_own_model(module);
   bind_own_training(module);
   bind_commands(module);

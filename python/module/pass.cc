@@ -31,11 +31,9 @@ struct Pass::Held final : InBlock {
 };
 
 const Variable& Declared::variable() const {
-  if (running == nullptr)
-    throw Error(ErrorCode::usage,
-                "[parameter] expected a Parameter to be used in the forward of its block, where it has a value, got a "
-                "use outside of it");
-  return running->parameter(*this);
+  if (running != nullptr) return running->parameter(*this);
+  if (!own.value.defined()) draw();
+  return own;
 }
 
 Pass::Pass(const std::string& block, const std::vector<BlockParameter>& parameters, const Variable& input, const nn::Context& context)
@@ -90,9 +88,9 @@ void Pass::read(const Variable& v) { read_input_ = read_input_ || v.slot == inpu
 
 void Pass::check_all_used() const {
   for (const BlockParameter& one : parameters_) {
-    if (bound_.contains(one.declared.get()) || !one.declared->trainable) continue;
+    if (bound_.contains(one.declared.get()) || !one.declared->trainable()) continue;
     throw Error(ErrorCode::usage, "[forward] expected block `" + block_ + "` to use all its parameters, got a forward that does not use " +
-                                      one.use.parameter->name + ": use it, remove it, or declare it with trainable=False");
+                                      one.use.parameter->name + ": use it, remove it, or declare it with requires_grad=False");
   }
 }
 
