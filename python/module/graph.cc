@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "autograd/kept_ops.h"
 #include "autograd/no_grad.h"
 #include "base/error.h"
 #include "kernels/accumulate.h"
@@ -133,8 +134,27 @@ void Graph::done(u32 parameter, u8 use) {
   weights->eager->done(id, use);
 }
 
-void Graph::backward(const Variable& y, const Tensor& dy) {
-  over_ = true;
+std::shared_ptr<Graph> Graph::held(const Variable& v) {
+  if (holders_.size() >= most_holders_) {
+    std::erase_if(holders_, [](const auto& holder) { return holder.expired(); });
+    most_holders_ = 64 + 2 * holders_.size();
+  }
+  const auto holder = std::make_shared<Holder>(shared_from_this(), v.slot);
+  holders_.push_back(holder);
+  return {holder, this};
+}
+
+std::vector<i32> Graph::held_slots() {
+  std::vector<i32> slots;
+  for (const auto& one : holders_) {
+    if (const auto holder = one.lock()) slots.push_back(holder->slot);
+  }
+  return slots;
+}
+
+void Graph::backward(const Variable& y, const Tensor& dy, bool retain) {
+  over_ = true;  // also after an error
+  autograd::KeptOps keep(held_slots(), retain);
   tape_.backward(y, dy);
   for (const auto& [key, entry] : leaves_) {
     const auto& [leaf, place] = entry;
@@ -148,7 +168,8 @@ void Graph::backward(const Variable& y, const Tensor& dy) {
       leaf->gradient = leaf->gradient.defined() ? sum_of(leaf->gradient, gradient) : gradient;
     }
   }
-  leaves_.clear();
+  over_ = !keep.left();
+  if (over_) leaves_.clear();
 }
 
 Given Given::read(const nb::handle& given) noexcept {
@@ -161,18 +182,23 @@ Given Given::read(const nb::handle& given) noexcept {
 
 Array constant(Tensor value) { return {std::move(value), nullptr, nullptr}; }
 
+Array computed_on(const Variable& y, const std::shared_ptr<Graph>& graph) {
+  return {y, y.needs_gradient() ? graph->held(y) : nullptr, nullptr};
+}
+
 Array made(Tensor value) {
   if (Pass* pass = Pass::current()) return {{}, nullptr, nullptr, pass->hold(std::move(value))};
   return constant(std::move(value));
 }
 
 Tensor Array::gradient() const {
-  if (!leaf) return {};
+  if (!leaf) return kept ? kept->gradient : Tensor();
   if (!leaf->weights) return leaf->gradient;
   return leaf->weights->eager->gradient(leaf->id);
 }
 
 void Array::forget_gradient() const {
+  if (!leaf && kept) kept->gradient = {};
   if (!leaf) return;
   if (!leaf->weights) return static_cast<void>(leaf->gradient = {});
   leaf->weights->eager->forget(leaf->id);
@@ -212,7 +238,7 @@ std::shared_ptr<Graph> current_graph() {
 bool recording() { return silences == 0; }
 
 void bind_no_grad(nb::module_& module) {
-  nb::class_<NoGrad>(module, "no_grad", "In a block `with spillway.no_grad(): ...` no operation of this thread is recorded for backward().")
+  nb::class_<NoGrad>(module, "_NoGrad", "In a block `with spillway.no_grad(): ...` no operation of this thread is recorded for backward().")
       .def(nb::init<>())
       .def(
           "__enter__", [](NoGrad& self) -> NoGrad& { return self.enter(), self; }, nb::rv_policy::reference)

@@ -159,7 +159,7 @@ Array Model::forward(const nb::object& input, bool training) {
   nn::Context context;
   context.all_logits = true;
   const auto [logits, graph] = run(context, batch, training);
-  return {logits, logits.needs_gradient() ? graph : nullptr, nullptr};
+  return computed_on(logits, graph);
 }
 
 Array Model::generate(const nb::object& input, i64 most, trainer::Sampling sampling, const std::optional<std::vector<i64>>& ends,
@@ -232,7 +232,7 @@ Array Model::loss(const nb::object& input, const nb::object& targets, bool train
   autograd::Recorder recorder({sum}, "loss");
   const Tensor mean = full({}, sum.value.item() * context.loss_factor, DType::f64);
   const Variable y = recorder.output(mean, [](autograd::Backward& b) { b.pass(0, b.gradient()); });
-  return {y, y.needs_gradient() ? graph : nullptr, nullptr};
+  return computed_on(y, graph);
 }
 
 Array Model::logits(const nb::object& input, std::optional<i64> position) {

@@ -15,7 +15,11 @@ NB_MODULE(_core, module) {
   bind_runtime(module);
   bind_no_grad(module);
   auto tensor = bind_tensor(module);
-  bind_operators(tensor);
+  bind_methods(module, tensor);
+  bind_operators(module, tensor);
+  bind_in_place(tensor);
+  bind_indexing(module, tensor);
+  bind_reductions(module, tensor);
   bind_operations(module, tensor);
   bind_shaping(module, tensor);
   bind_creation(module);

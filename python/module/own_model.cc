@@ -315,7 +315,9 @@ static void bind_parameter(nb::module_& module) {
           "it as\na matrix. Weight decay in a Trainer's run applies to parameters of two or more axes.")
       .def_prop_ro("shape", shape_tuple, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro("ndim", [](const ParameterArray& self) { return self.declared->shape.rank(); })
-      .def_prop_ro("size", [](const ParameterArray& self) { return self.declared->shape.elems(); })
+      .def("dim", [](const ParameterArray& self) { return self.declared->shape.rank(); })
+      .def("numel", [](const ParameterArray& self) { return self.declared->shape.elems(); })
+      .def("nelement", [](const ParameterArray& self) { return self.declared->shape.elems(); })
       .def(
           "_set_value",
           [](ParameterArray& self, const Given& value) {

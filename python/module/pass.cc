@@ -12,14 +12,14 @@
 namespace spillway::python {
 namespace {
 
-thread_local Pass* running = nullptr;
+thread_local Pass* current_pass = nullptr;
 
 }  // namespace
 
 struct Pass::Held final : InBlock {
   explicit Held(Variable v, std::shared_ptr<Pass> of) : value(std::move(v)), pass(std::move(of)) {}
   const Variable& variable() const override {
-    if (pass->context_ == nullptr || running != pass.get())
+    if (pass->context_ == nullptr || current_pass != pass.get())
       throw Error(ErrorCode::usage,
                   "[forward] expected a tensor of the forward that runs now, got one that an earlier forward, or another "
                   "block's, computed: such a tensor ends with its forward; return it to pass it to the next block, or use "
@@ -31,7 +31,7 @@ struct Pass::Held final : InBlock {
 };
 
 const Variable& Declared::variable() const {
-  if (running != nullptr) return running->parameter(*this);
+  if (current_pass != nullptr) return current_pass->parameter(*this);
   if (!own.value.defined()) draw();
   return own;
 }
@@ -39,15 +39,15 @@ const Variable& Declared::variable() const {
 Pass::Pass(const std::string& block, const std::vector<BlockParameter>& parameters, const Variable& input, const nn::Context& context)
     : block_(block), parameters_(parameters), input_slot_(input.slot), read_input_(!input.needs_gradient()), context_(&context) {}
 
-Pass* Pass::current() { return running; }
+Pass* Pass::current() { return current_pass; }
 
 void Pass::begin() {
-  require(running == nullptr, "[forward] expected no forward of another block on this thread, got one");
-  running = this;
+  require(current_pass == nullptr, "[forward] expected no forward of another block on this thread, got one");
+  current_pass = this;
 }
 
 void Pass::end() {
-  running = nullptr;
+  current_pass = nullptr;
   context_ = nullptr;
   for (const auto& each : held_) {
     if (const auto held = each.lock()) held->value = {};
@@ -57,7 +57,7 @@ void Pass::end() {
 }
 
 const nn::Context& Pass::context() const {
-  if (context_ == nullptr || running != this)
+  if (context_ == nullptr || current_pass != this)
     throw Error(ErrorCode::usage,
                 "[forward] expected the batch of the forward that runs now, got one of an earlier forward or of another "
                 "block: a batch ends with its forward");

@@ -60,7 +60,7 @@ class Made:
     def __float__(self):
         for _ in range(1000): pass
         return 1.0
-begin(forever(lambda: (spillway.tensor(Made()), spillway.tensor([Made()] * 5), spillway.ones((2,)) * Made())), 4)
+begin(forever(lambda: (spillway.tensor(Made()), spillway.tensor([Made()] * 5), spillway.ones((3,)) * Made())), 4)
 """,
     "rows": """
 begin(forever(lambda: spillway.write_tokens("t%d.bin" % threading.get_ident(), ([i] * 1000 for i in range(300)))))

@@ -165,7 +165,7 @@ class Module:
         were not expected; strict=True refuses both."""
         own = dict(self._all_parameters())
         missing, unexpected = check_names(type(self).__name__, own, state_dict, strict)
-        with _core.no_grad():
+        with _core._NoGrad():
             for name, parameter in own.items():
                 if name in state_dict:
                     values = state_dict[name]
