@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "tests/e2e/support_program.h"
@@ -97,7 +99,24 @@ TEST(Docs, EachPageOpensWithACommandAndReadmeIsShort) {
   }
 }
 
-// Shows that relative links lead to files that exist, and that README links to every page.
+// Returns the anchors that GitHub and the site (scripts/site/hooks.py) give to a page's headings.
+std::set<std::string> anchors_of(const fs::path& page) {
+  std::set<std::string> anchors;
+  bool in_block = false;
+  for (const std::string& line : lines_of(page)) {
+    if (line.starts_with("```")) in_block = !in_block;
+    if (in_block || !line.starts_with("#")) continue;
+    std::string anchor;
+    for (const unsigned char c : line.substr(line.find(' ') + 1)) {
+      if (std::isalnum(c) || c == '-' || c == '_') anchor += static_cast<char>(std::tolower(c));
+      if (c == ' ') anchor += '-';
+    }
+    EXPECT_TRUE(anchors.insert(anchor).second) << page << " has two headings " << line;
+  }
+  return anchors;
+}
+
+// Shows that relative links lead to files and headings that exist, and that README links to every page.
 TEST(Docs, LinksLeadSomewhere) {
   std::string readme;
   for (const fs::path& page : pages()) {
@@ -106,7 +125,12 @@ TEST(Docs, LinksLeadSomewhere) {
       for (size_t at = 0; (at = line.find("](", at)) != std::string::npos; ++at) {
         const std::string target = line.substr(at + 2, line.find(')', at) - at - 2);
         if (target.starts_with("http")) continue;
-        EXPECT_TRUE(fs::exists(page.parent_path() / target)) << page << ": " << target;
+        const size_t hash = target.find('#');
+        const fs::path file = hash == 0 ? page : page.parent_path() / target.substr(0, hash);
+        EXPECT_TRUE(fs::exists(file)) << page << ": " << target;
+        if (hash != target.npos && fs::exists(file)) {
+          EXPECT_TRUE(anchors_of(file).contains(target.substr(hash + 1))) << page << ": " << target;
+        }
       }
     }
   }

@@ -120,7 +120,7 @@ std::string shared_flags(Command command, const std::vector<const Option*>& shar
   }
   for (const Option* option : shared)
     text += (text.empty() ? "" : ", ") + ("[" + code(title_of(*option)) + "](#" + anchor(titles.at(option)) + ")");
-  return "Takes also, as described above: " + text + ".";
+  return "Also takes these flags, which are described above: " + text + ".";
 }
 
 // Returns a command's part of docs/commands.md. `titles` has the headings of the flags that were described before and gets those of this
@@ -132,8 +132,9 @@ std::string section_of(const CommandInfo& one, std::map<const Option*, std::stri
   std::vector<const Option*> shared, own;
   for (const Option* option : options_of(one.command)) (titles.contains(option) ? shared : own).push_back(option);
   if (!shared.empty()) text += "\n" + wrapped(shared_flags(one.command, shared, titles), 0, 140);
-  for (const std::string& group : groups_of(own)) {
-    text += "\n### " + group + " (" + name + ")\n";
+  const std::vector<std::string> groups = groups_of(own);
+  for (const std::string& group : groups) {
+    if (groups.size() > 1) text += "\n### " + group + " (" + name + ")\n";
     for (const Option* option : own) {
       if (option->group != group) continue;
       const bool taken = std::ranges::any_of(titles, [&](const auto& entry) { return entry.second == title_of(*option); });
