@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "ops/dense.h"
-#include "ops/dropout.h"
-#include "ops/loss.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/losses/loss.h"
 #include "python/module/arrays.h"
 
 namespace spillway::python {

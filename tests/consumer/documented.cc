@@ -15,6 +15,7 @@ using namespace spillway;
 namespace {
 i64 heard = 0;
 void hear_step(const trainer::StepEvent&) { ++heard; }
+void print_line(std::string_view line) { std::cout << line << "\n"; }
 
 // Declares the hidden layer of the model in docs/library.md, which the copied code uses.
 class Hidden final : public nn::Module {

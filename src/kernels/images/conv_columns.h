@@ -56,7 +56,7 @@ Place phase_place(const ConvShape& shape, i64 row, i64 column, const Columns& co
 /// Gathers rows [k_begin, k_end) and columns [j_begin, j_end) of the matrix. Element (k, j) is written to
 /// to[(k - k_begin) * row_stride + (j - j_begin)]. `source` points to channel 0 of the group in image 0.
 template <class T>
-void gather(const Columns& columns, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride);
+void gather_columns(const Columns& columns, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride);
 
 /// The matrix [rows, K] of weights by which the matrix of columns is multiplied. The weight for (row, channel, tap) is data[row *
 /// row_stride + channel * channel_stride + tap].
@@ -67,7 +67,8 @@ struct Weights {
   Pair kernel;
 };
 template <class T>
-void gather(const Columns& columns, const Weights<T>& weights, i64 row_begin, i64 row_end, i64 k_begin, i64 k_end, T* to, i64 to_stride);
+void gather_columns(const Columns& columns, const Weights<T>& weights, i64 row_begin, i64 row_end, i64 k_begin, i64 k_end, T* to,
+                    i64 to_stride);
 
 /// Cuts [begin, end) at multiples of `columns`, that is, into stretches within one line of a grid. Calls f(line, first, number, place) for
 /// each: the stretch covers the columns [first, first + number) of its line, and begins `place` after `begin`.

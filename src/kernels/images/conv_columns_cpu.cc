@@ -136,7 +136,7 @@ Place phase_place(const ConvShape& s, i64 row, i64 column, const Columns& column
 }
 
 template <class T>
-void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride) {
+void gather_columns(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_begin, i64 j_end, T* to, i64 row_stride) {
   const i64 taps = c.taps(), plane = c.h.source * c.w.source;
   const i64 first_channel = k_begin / taps, first_tap = k_begin % taps, last_channel = k_end / taps, last_tap = k_end % taps;
   if (!stays_inside(c.h) || !stays_inside(c.w)) {
@@ -162,7 +162,7 @@ void gather(const Columns& c, const T* source, i64 k_begin, i64 k_end, i64 j_beg
 }
 
 template <class T>
-void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_end, i64 k_begin, i64 k_end, T* to, i64 to_stride) {
+void gather_columns(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_end, i64 k_begin, i64 k_end, T* to, i64 to_stride) {
   const i64 taps = c.taps(), rows = row_end - row_begin;
   const bool whole = c.h.count == weights.kernel.h && c.w.count == weights.kernel.w;
   const T* first = weights.data + row_begin * weights.row_stride;
@@ -206,13 +206,13 @@ void gather(const Columns& c, const Weights<T>& weights, i64 row_begin, i64 row_
   }
 }
 
-template void gather(const Columns&, const float*, i64, i64, i64, i64, float*, i64);
-template void gather(const Columns&, const double*, i64, i64, i64, i64, double*, i64);
-template void gather(const Columns&, const BFloat16*, i64, i64, i64, i64, BFloat16*, i64);
-template void gather(const Columns&, const Float16*, i64, i64, i64, i64, Float16*, i64);
-template void gather(const Columns&, const Weights<float>&, i64, i64, i64, i64, float*, i64);
-template void gather(const Columns&, const Weights<double>&, i64, i64, i64, i64, double*, i64);
-template void gather(const Columns&, const Weights<BFloat16>&, i64, i64, i64, i64, BFloat16*, i64);
-template void gather(const Columns&, const Weights<Float16>&, i64, i64, i64, i64, Float16*, i64);
+template void gather_columns(const Columns&, const float*, i64, i64, i64, i64, float*, i64);
+template void gather_columns(const Columns&, const double*, i64, i64, i64, i64, double*, i64);
+template void gather_columns(const Columns&, const BFloat16*, i64, i64, i64, i64, BFloat16*, i64);
+template void gather_columns(const Columns&, const Float16*, i64, i64, i64, i64, Float16*, i64);
+template void gather_columns(const Columns&, const Weights<float>&, i64, i64, i64, i64, float*, i64);
+template void gather_columns(const Columns&, const Weights<double>&, i64, i64, i64, i64, double*, i64);
+template void gather_columns(const Columns&, const Weights<BFloat16>&, i64, i64, i64, i64, BFloat16*, i64);
+template void gather_columns(const Columns&, const Weights<Float16>&, i64, i64, i64, i64, Float16*, i64);
 
 }  // namespace spillway::kernels

@@ -95,7 +95,7 @@ struct Product {
     const i64 chunk = std::min(kDepth<P>, columns.k() - at), used = std::min(kStrip, rows - row);
     Weights<T> of_group = weights;
     of_group.data += group * weights_group;
-    gather(columns, of_group, row, row + used, at, at + chunk, tile, kDepth<P>);
+    gather_columns(columns, of_group, row, row + used, at, at + chunk, tile, kDepth<P>);
     gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, used, chunk, packed_at(group, at, row));
   }
 
@@ -122,7 +122,7 @@ struct Product {
     if (k == 0) std::fill(sums, sums + m * kStrip, Wide<T>(0));
     for (i64 at = 0; at < k; at += kDepth<P>) {
       const i64 chunk = std::min(kDepth<P>, k - at);
-      gather(columns, source + group * source_group, at, at + chunk, begin, end, tile, kStrip);
+      gather_columns(columns, source + group * source_group, at, at + chunk, begin, end, tile, kStrip);
       gemm::pack(Side::b, gemm::Operand<T>{tile, 1, kStrip}, n, chunk, streamed);
       gemm::multiply<P, Wide<T>>(m, n, chunk, {packed_at(group, at, row), chunk}, {streamed, chunk},
                                  {sums, kStrip, at == 0 ? nullptr : sums, kStrip});

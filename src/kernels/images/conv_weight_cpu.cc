@@ -93,12 +93,12 @@ struct PartialGradients {
     const i64 n = end - begin, block = std::min(kBlock, cut.k - first_k);
     for (i64 at = 0; at < block; at += kStrip) {
       const i64 used = std::min(kStrip, block - at);
-      gather(cut.columns, x + group * x_group, first_k + at, first_k + at + used, begin, end, tile, kDepth<P>);
+      gather_columns(cut.columns, x + group * x_group, first_k + at, first_k + at + used, begin, end, tile, kDepth<P>);
       gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<P>, 1}, used, n, packed_columns + at * packed_depth<P>(n));
     }
     for (i64 row = 0; row < cut.outputs; row += kStrip) {
       const i64 rows = std::min(kStrip, cut.outputs - row);
-      gather(positions, dy + group * dy_group, row, row + rows, begin, end, tile, kDepth<P>);
+      gather_columns(positions, dy + group * dy_group, row, row + rows, begin, end, tile, kDepth<P>);
       gemm::pack(Side::a, gemm::Operand<T>{tile, kDepth<P>, 1}, rows, n, packed_dy);
       Wide<T>* c = to + row * cut.k + first_k;
       gemm::multiply<P, Wide<T>>(rows, block, n, {packed_dy, n}, {packed_columns, n}, {c, cut.k, first ? nullptr : c, cut.k});
@@ -126,7 +126,7 @@ struct PartialGradients {
       const gemm::Lined<P> a{tiles, offsets(), lines, count, c.w.positions};
       for (i64 output = 0; output < cut.outputs; output += kStrip) {
         const i64 used = std::min(kStrip, cut.outputs - output);
-        gather(positions, dy + group * dy_group, output, output + used, j, j + n, tile, kDepth<P>);
+        gather_columns(positions, dy + group * dy_group, output, output + used, j, j + n, tile, kDepth<P>);
         gemm::pack(Side::b, gemm::Operand<T>{tile, kDepth<P>, 1}, used, n, packed_dy);
         gemm::multiply_lines<P>(number * c.taps(), used, a, {packed_dy, n}, to + channel * c.taps() * cut.k_stride + output, cut.k_stride,
                                 !first);

@@ -65,9 +65,9 @@ template <class C>
 const C& part(const Settings& settings);
 
 /// Builds a Field for the member at `where`. read(value, what) must return what the member stores; it takes the Value as it was given, or
-/// only its text. print() must return the text of what the member stores.
+/// only its text. text_of() must return the text of what the member stores.
 template <class W, class Read, class Print>
-Field make_field(Kind kind, W where, Read read, Print print) {
+Field make_field(Kind kind, W where, Read read, Print text_of) {
   using C = typename Place<W>::Owner;
   using M = typename Place<W>::Member;
   using Member = MemberOf<M>;
@@ -87,16 +87,16 @@ Field make_field(Kind kind, W where, Read read, Print print) {
       member = static_cast<typename Member::Value>(stored(value, what));
     }
   };
-  field.get = [where, print](const Settings& settings) -> std::optional<std::vector<std::string>> {
+  field.get = [where, text_of](const Settings& settings) -> std::optional<std::vector<std::string>> {
     const M& value = Place<W>::of(part<C>(settings), where);
     if constexpr (Member::vector) {
       std::vector<std::string> texts;
-      for (const auto& one : value) texts.push_back(print(one));
+      for (const auto& one : value) texts.push_back(text_of(one));
       return texts;
     } else if constexpr (Member::optional) {
-      return value ? std::optional(std::vector{print(*value)}) : std::nullopt;
+      return value ? std::optional(std::vector{text_of(*value)}) : std::nullopt;
     } else {
-      return std::vector{print(value)};
+      return std::vector{text_of(value)};
     }
   };
   return field;
@@ -128,8 +128,8 @@ Field duration(W where) {
   return make_field(Kind::duration, where, read_duration, print_duration);
 }
 template <class W, class Read, class Print>
-Field composite(W where, Read read, Print print) {
-  return make_field(Kind::composite, where, read, print);
+Field composite(W where, Read read, Print text_of) {
+  return make_field(Kind::composite, where, read, text_of);
 }
 
 /// Builds a Field whose text is one of the given names. Each name stands for one value.

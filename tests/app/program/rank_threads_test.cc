@@ -3,6 +3,7 @@
 #include "trainer/ranks/rank_threads.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "app/console/console.h"
 #include "base/error.h"
 #include "tests/app/program/support_ranks.h"
 #include "trainer/node/stop.h"
@@ -61,7 +63,7 @@ TEST_F(RankThreadsTest, AHangingOneIsNamedAndLeftBehind) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
     Console to_stderr(std::cout, std::cerr);
-    run_rank_threads({.ranks = 2, .timeout_s = 0.2, .grace_s = 0.1}, to_stderr, [](int rank, const auto& end) {
+    run_rank_threads({.ranks = 2, .timeout_s = 0.2, .grace_s = 0.1, .leave = ::_exit}, to_stderr, [](int rank, const auto& end) {
       while (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
       end->barrier().wait();
       return 0;

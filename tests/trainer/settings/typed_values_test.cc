@@ -28,6 +28,7 @@ const std::map<std::string, Pair>& own_pairs() {
       {"place-optimizer", {"device=2GiB,host=rest", Value::Mapping{{"host", "rest"}, {"device", "2GiB"}}}},
       {"place-activations", {"nvme", Value::Mapping{{"nvme", "rest"}}}},
       {"device", {"cpu", "cpu"}},
+      {"attention", {"cudnn", "cudnn"}},  // auto means own, the default
       {"nvme", {"/scratch:1GiB", "/scratch:1GiB"}},
       {"resume", {"never", "never"}},
       {"endurance", {"600TBW", "600TBW"}},
