@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/own_samples.h"
+#include "data/loader/own_samples.h"
 #include "python/module/raised.h"
 
 namespace spillway::python {
