@@ -67,7 +67,7 @@ for name in [each for each in vars(spillway) if not each.startswith("_") and get
     assert f'id="spillway.{name}"' in reference, f"{name}: not in the reference of Python"
 assert reference.count("Trains to the last step") == 1
 cpp = text["reference/cpp.html"]
-for header in ["tensor.h", "tape.h", "training.h", "optimizer.h"]:
+for header in ["tensor.h", "tape.h", "trainer.h", "optimizer.h"]:
     assert f">{header}<" in cpp, header
 for notebook in (source / "docs/notebooks").glob("*.ipynb"):
     shown = text[f"notebooks/{notebook.stem}.html"]
