@@ -74,8 +74,8 @@ nb::tuple answered(const Make& make) {
 nb::tuple plan(const nb::dict& arguments) {
   const trainer::Settings settings = command_settings(trainer::Command::plan, arguments);
   return answered([&]() -> Answer {
-    const trainer::PlanReport report = trainer::make_plan(std::get<trainer::PlanConfig>(settings), [](const std::string&) {});
-    return {trainer::plan_json(report), trainer::plan_text(report)};
+    const app::PlanReport report = app::make_plan(std::get<trainer::PlanConfig>(settings), [](const std::string&) {});
+    return {app::plan_json(report), app::plan_text(report)};
   });
 }
 
@@ -83,15 +83,15 @@ nb::tuple status(const nb::dict& arguments) {
   const trainer::Settings settings = command_settings(trainer::Command::status, arguments);
   return answered([&]() -> Answer {
     const trainer::RunStatus status = trainer::read_run_status(std::get<trainer::StatusConfig>(settings).run);
-    return {trainer::status_json(status), trainer::status_text(status)};
+    return {app::status_json(status), app::status_text(status)};
   });
 }
 
 nb::tuple doctor(const nb::dict& arguments) {
   const trainer::Settings settings = command_settings(trainer::Command::doctor, arguments);
   return answered([&]() -> Answer {
-    const std::vector<trainer::Finding> findings = trainer::examine(std::get<trainer::DoctorConfig>(settings), trainer::Host{});
-    return {trainer::findings_json(findings), trainer::findings_text(findings)};
+    const std::vector<app::Finding> findings = app::examine(std::get<trainer::DoctorConfig>(settings), trainer::Host{});
+    return {app::findings_json(findings), app::findings_text(findings)};
   });
 }
 

@@ -164,16 +164,16 @@ def of_the_program(*line):
 
 def test_reports_are_what_the_program_prints(flags):
     """Attributes, keys and the dictionary are those of --json."""
-    flags = dict(model="gpt2-tiny", device="cpu", device_memory=2**26, host_memory=2**26, sequence_length=32, roofline=True, threads=1)
+    flags = dict(model="gpt2-tiny", cluster="1x1xH100-80GiB,1TiB", precision="bf16", learning_rate=1e-3, sequence_length=32, roofline=True)
     printed = of_the_program("plan", *(f"--{name.replace('_', '-')}={value}" for name, value in
-                                       {**flags, "device_memory": "64MiB", "host_memory": "64MiB", "roofline": "true"}.items()))
+                                       {**flags, "roofline": "true"}.items()))
     plan = spillway.plan(**flags)
     assert set(plan.to_dict()) == set(printed) == set(spillway.PlanReport.__annotations__)
     timed = {"predicted_step_s", "computing_share", "lane_shares", "nvme_written_per_day", "alternatives"}  # of another timing of the model
     for key, value in printed.items():
         assert plan[key] == getattr(plan, key) and type(plan[key]) is type(value), key
         assert key in timed or plan[key] == value, key
-    assert plan.total_bytes["device"] > 0 and "--device-memory 64MiB" in plan.command
+    assert plan.total_bytes["device"] > 0 and "--learning-rate 0.001" in plan.command
 
     doctor = spillway.doctor()
     same = [(one["level"], one["name"], one["text"], one["cure"]) for one in doctor.findings if one["name"] not in ("memory", "leftovers")]
