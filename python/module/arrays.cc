@@ -227,8 +227,15 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
       "(NumPy, PyTorch, ...): the same memory, at the same address, which lives as long as either does. spillway.tensor(array) copies.");
   tensor
       .def(
-          "__init__", [](Array* self, const nb::object& array) { new (self) Array(constant(borrow(array, "array"))); }, nb::arg("array"),
-          "A view of the array's memory, which must be contiguous and writable.")
+          "__init__",
+          [](Array* self, const nb::args& args, const nb::kwargs& named) {
+            const bool by_name = args.size() == 0 && named.size() == 1 && named.contains("array");
+            if (args.size() + named.size() != 1 || (named.size() == 1 && !by_name))
+              throw WrongType("Tensor: expected one array, whose memory it views, got " + std::to_string(args.size() + named.size()) +
+                              " arguments: use spillway.zeros(2, 3) for a new tensor, or spillway.tensor(values)");
+            new (self) Array(constant(borrow(by_name ? nb::borrow(named["array"]) : nb::borrow(args[0]), "array")));
+          },
+          nb::sig("def __init__(self, array: object) -> None"), "A view of the array's memory, which must be contiguous and writable.")
       .def_prop_ro(
           "shape", [](const Array& self) { return nb::tuple(nb::cast(extents_of(self))); }, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
@@ -305,11 +312,12 @@ nb::class_<Array> bind_tensor(nb::module_& module) {
            })
       .def(
           "__contains__",
-          [](const Array& self, const Operand& value) {
-            const Array same = arithmetic(Pairwise::eq, side_of(self), side_of(value.given, self));
+          [](const Array& self, const nb::object& value) {
+            if (!Operand::accepts(value)) throw WrongType("in: expected a number or a tensor, got " + kind_of(value));
+            const Array same = arithmetic(Pairwise::eq, side_of(self), side_of(value, self));
             return nb::cast<bool>(nb::cast(same).attr("any")().attr("item")());
           },
-          nb::arg("value"))
+          nb::arg("value").none())
       .def("__len__",
            [](const Array& self) {
              if (self.value().rank() == 0) throw WrongType("len() of a 0-d tensor: expected a tensor with axes, got a single number");

@@ -338,9 +338,10 @@ Array without_leading_ones(const Array& values, int rank) {
   return apply([&](const Variable& v) { return ops::reshape(v, wanted); }, values);
 }
 
-void assign(Array& self, const nb::object& key, const Operand& value) {
+void assign(Array& self, const nb::object& key, const nb::object& value) {
   check_writable(self, "x[key] = values");
-  const Side side = side_of(value.given, self);
+  if (!Operand::accepts(value)) throw WrongType("x[key] = values: expected a number, a tensor, an array or a list, got " + kind_of(value));
+  const Side side = side_of(value, self);
   const std::vector<Part> parts = key_parts(key, self.value());
   const Taken taken = taken_by(parts, self.value());
   const Array now = before_write(self);
@@ -359,7 +360,7 @@ void assign(Array& self, const nb::object& key, const Operand& value) {
   const auto places = std::ranges::count_if(parts, [](const Part& part) { return part.kind == Part::places; });
   const bool by_mask = places == 1 && std::ranges::any_of(parts, &Part::is_mask);
   const bool fills = by_mask && !side.is_number && values.value().elems() == 1;
-  if (places > 0 && !fills && nb::isinstance<Array>(value.given) && values.value().dtype() != dtype)
+  if (places > 0 && !fills && nb::isinstance<Array>(value) && values.value().dtype() != dtype)
     throw WrongValue("x[key] = values: expected values of type " + std::string(to_string(dtype)) +
                      ", which x has, for a key with places, got " + std::string(to_string(values.value().dtype())) +
                      ": convert them, with values.to(x.dtype)");
@@ -455,7 +456,7 @@ Array nonzero(const Array& x) {
 
 void bind_indexing(nb::module_& module, nb::class_<Array>& tensor) {
   tensor.def("__getitem__", picked, nb::arg("key").none(), nb::sig("def __getitem__(self, key: object, /) -> Tensor"));
-  tensor.def("__setitem__", assign, nb::arg("key").none(), nb::arg("values"),
+  tensor.def("__setitem__", assign, nb::arg("key").none(), nb::arg("values").none(),
              nb::sig("def __setitem__(self, key: object, values: object, /) -> None"));
   tensor.def("__iter__", rows, nb::sig("def __iter__(self) -> collections.abc.Iterator[Tensor]"));
   tensor.def(

@@ -118,8 +118,8 @@ void bind_methods(nb::module_& module, nb::class_<Array>& tensor) {
       .def(
           "__format__",
           [](nb::handle self, const std::string& how) -> nb::object {
-            if (how.empty()) return nb::str(self);
             const Array& array = nb::cast<const Array&>(self);
+            if (how.empty() && array.value().rank() != 0) return nb::str(self);
             if (array.value().rank() != 0)
               throw WrongType("format: unsupported format string passed to Tensor.__format__: expected a tensor without axes for `" + how +
                               "`, got shape " + to_string(array.value().shape()));

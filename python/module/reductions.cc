@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/pointwise.h"
+#include "ops/layout/index.h"
 #include "ops/layout/shape.h"
 #include "ops/rows/axis.h"
 #include "ops/rows/reduce.h"
@@ -193,6 +195,12 @@ void check_floats(const char* name, const Array& x) {
                      ": convert them first, with x.float()");
 }
 
+double lowest_of(DType dtype) {
+  if (dtype == DType::f64) return std::numeric_limits<double>::lowest();
+  if (dtype == DType::f16) return -65504;
+  return dtype == DType::bf16 ? -0x1.fep127 : static_cast<double>(std::numeric_limits<float>::lowest());
+}
+
 // The `count` largest or smallest elements along an axis, in order, and their indices.
 std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest) {
   const DType type = x.value().dtype();
@@ -202,15 +210,42 @@ std::pair<Array, Array> ranked(const Array& x, i64 count, int axis, bool largest
         Variable v = is_floating(type) ? given : Variable(converted(given.value, DType::f64, Keep::whole));
         const Shape shape = v.shape();
         if (shape.rank() == 0) v = ops::reshape(v, Shape{1});
-        const ops::TopK best = ops::topk(largest ? v : ops::neg(v), count, axis);
-        const Variable y = as_type(largest ? best.values : ops::neg(best.values), type);
-        index = converted(best.index, DType::int64);
+        const Variable own(v.value);  // not recorded
+        const auto number = [&](double value) { return Variable(full({}, value, own.dtype())); };
+        // NaN ranks before every number if the largest come first, and behind if the smallest do, also behind infinity.
+        const Variable key = largest ? own
+                                     : ops::where(ops::ne(own, own), number(-std::numeric_limits<double>::infinity()),
+                                                  ops::maximum(ops::neg(own), number(lowest_of(own.dtype()))));
+        const Tensor places = ops::topk(key, count, axis).index;
+        const Variable y = as_type(ops::gather(v, axis, places), type);
+        index = converted(places, DType::int64);
         if (shape.rank() > 0) return y;
         index = index.reshape(shape);
         return ops::reshape(y, shape);
       },
       x);
   return {values, made(index)};
+}
+
+// The standard deviation, or the norm if `centered` is not set. As in PyTorch, the gradient of a root of 0 is 0.
+Variable root_of_squares(const Variable& v, const std::vector<int>& list, bool keep, double less, bool centered) {
+  const Variable x(v.value);  // not recorded
+  const Variable root = ops::sqrt(centered ? ops::var(x, list, less, true) : each_axis(ops::mul(x, x), list, true, ops::sum, ops::sum));
+  std::vector<i64> extents;
+  for (int axis = 0; axis < x.shape().rank(); ++axis) {
+    if (!list.empty() && std::ranges::find(list, axis) == list.end()) extents.push_back(x.shape()[axis]);
+  }
+  autograd::Recorder recorder({v}, centered ? "std" : "norm");
+  const auto kept_x = recorder.save(v), kept_root = recorder.save(root);
+  const double count = static_cast<double>(x.value.elems()) / static_cast<double>(std::max<i64>(root.value.elems(), 1)) - less;
+  const Tensor y = keep ? root.value : root.value.reshape(Shape(std::span<const i64>(extents)));
+  return recorder.output(y, [=](autograd::Backward& b) {
+    const Variable all = b.saved(kept_x), roots = b.saved(kept_root);
+    const Variable part = centered ? ops::sub(all, each_axis(all, list, true, ops::mean, ops::mean)) : all;
+    const Variable slope = ops::div(part, centered ? ops::scale(roots, count) : roots);
+    const Variable masked = ops::masked_fill(slope, ops::eq(roots, 0.0), 0);
+    b.pass(0, ops::mul(masked, b.gradient().reshape(roots.shape())).value);
+  });
 }
 
 void bind_sums(const Home& home) {
@@ -266,12 +301,9 @@ void bind_sums(const Home& home) {
           const double less = correction ? static_cast<double>(*correction) : !flag || *flag ? 1.0 : 0.0;
           const Axes at = is_flag || dim.is_none() ? Axes() : Axes(Wholes::read(dim));
           const bool keep = kept(keepdim, keepdims);
-          return apply(
-              [&, list = list_of(x, at, axis)](const Variable& v) {
-                const Variable y = ops::var(v, list, less, keep);
-                return root ? ops::sqrt(y) : y;
-              },
-              x);
+          return apply([&, list = list_of(x, at, axis)](
+                           const Variable& v) { return root ? root_of_squares(v, list, keep, less, true) : ops::var(v, list, less, keep); },
+                       x);
         },
         nb::arg("dim") = nb::none(), nb::kw_only(), nb::arg("correction") = nb::none(), nb::arg("keepdim") = false, SPILLWAY_AXIS,
         nb::arg("unbiased") = nb::none(),
@@ -294,7 +326,7 @@ void bind_sums(const Home& home) {
         return apply(
             [&, list = list_of(x, dim, axis)](const Variable& v) {
               if (!is_floating(v.dtype())) throw WrongValue("norm: expected floats, got " + std::string(to_string(v.dtype())));
-              return ops::sqrt(each_axis(ops::mul(v, v), list, kept(keepdim, keepdims), ops::sum, ops::sum));
+              return root_of_squares(v, list, kept(keepdim, keepdims), 0, false);
             },
             x);
       },

@@ -78,8 +78,8 @@ def _worded(function: Any) -> Any:
 
 
 def _word_all() -> None:
-    """Makes the module's functions and Tensor's methods raise this library's errors where nanobind finds no function for the arguments."""
-    for place in (_core, _core.Tensor):
+    """Makes the module's functions and methods raise this library's errors where nanobind finds no function for the arguments."""
+    for place in [_core, *(one for one in vars(_core).values() if isinstance(one, type))]:
         for name, function in list(vars(place).items()):
             if type(function).__name__ in ("nb_func", "nb_method") and not name.startswith("_"):
                 setattr(place, name, _worded(function))

@@ -128,11 +128,11 @@ def gradient(draw):
     function = draw.choice((
         f"x.{draw.choice(['exp', 'tanh', 'sigmoid', 'relu', 'neg', 'square', 'abs', 'sin', 'cos', 'erf', 'clone', 'floor', 'sign', 'flatten', 'contiguous'])}()",
         f"x {draw.choice('+-*')} {operand(draw, shape)}", f"{operand(draw, shape)} {draw.choice('+-*')} x", f"x / {draw.choice((2, -0.5))}",
-        f"x.{draw.choice(['sum', 'mean', 'logsumexp', 'var', 'amax', 'std'])}({one}{keep})", f"x.{draw.choice(['softmax', 'log_softmax', 'cumsum'])}({one})",
+        f"x.{draw.choice(['sum', 'mean', 'logsumexp', 'var', 'amax', 'std', 'std'])}({one}{keep})", f"x.{draw.choice(['softmax', 'log_softmax', 'cumsum'])}({one})",
         f"x[{key(draw, shape)}]", f"x.max({one}).values", "x.unsqueeze(0).expand(2, *x.shape)", f"x.squeeze({one})",
         f"assigned(x * 1, lambda y: y.__setitem__({spelled(key(draw, shape))}, {draw.choice((number(draw), 'x.sum()'))}))",
         f"augmented(x * 1, {draw.choice(('+=', '*=', '-=', '/='))!r}, {draw.choice(('2.0', 'x'))})", "(x * 2).clamp_(min=0.3)", "(x * 2).exp_()",
-        f"lib.where(x > 0, x, {operand(draw, ())})", "x.double()", "x.half().float()", "x.reshape(-1)", "x.t()",
+        f"lib.where(x > 0, x, {operand(draw, ())})", "x.double()", "x.half().float()", "x.norm()", "x.norm(dim=-1)", "(x - x.detach()).norm()", "x.reshape(-1)", "x.t()",
         f"lib.cat([x.flatten(), x.flatten() * 2])", "lib.stack([x, x * x], dim=-1)", "x.T @ x" if len(shape) == 2 else "x * x",
     ))
     return f"gradient({x}, lambda x: {function})"

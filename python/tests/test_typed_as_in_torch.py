@@ -51,6 +51,10 @@ def test_random_calls_give_what_they_give_in_pytorch():
         (lambda x: x.softmax(dims=1), r"\[softmax\] expected softmax\(.*dims"),
         (lambda x: x.reshape("ab"), "expected whole numbers, got str"),
         (lambda x: spillway.relu([1.0]), "expected a Tensor, got list"),
+        (lambda x: x.__setitem__(0, "a"), "expected a number, a tensor, an array or a list, got str"),
+        (lambda x: None in x, "expected a number or a tensor, got NoneType"),
+        (lambda x: x.add("a"), r"\[add\] expected add\("),
+        (lambda x: spillway.Model("gpt2-tiny").freeze(), r"\[freeze\] expected freeze\("),
     ],
 )
 def test_wrong_arguments_are_said_in_words(call, words):

@@ -15,6 +15,9 @@ h = lib.tensor([1.5, -2.5]).to(lib.bfloat16)
 LINES = r"""
 f"{x.mean():.4f}"
 f"{x.sum().item():.2f} {i[1, 2]:d}"
+f"{x.sum()} {i[0, 1]}"
+lib.tensor([2., float("nan"), 1., float("inf")]).sort(), lib.tensor([1., float("nan"), 3.]).topk(2).values.isnan()
+(w * w).sort(descending=True).values[0].backward(); w.grad
 float(x.sum()), int(x[0, 2]), bool(x[0, 0] > 0), len(x)
 [float(row.sum()) for row in x]
 [a + b for a, b in zip(i[0], i[1])]
@@ -150,7 +153,9 @@ def plain(value):
 def rounded(value):
     if isinstance(value, list):
         return [rounded(one) for one in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if value == value else "nan"  # which equals itself
+    return value
 
 
 def run(line, lib, np):
